@@ -1,0 +1,1 @@
+"""What a Lance dataset is now: snapshot, fingerprints, history, schema hash."""

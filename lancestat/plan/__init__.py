@@ -1,0 +1,1 @@
+"""Actions and reasons; the planner; how a plan is rendered."""

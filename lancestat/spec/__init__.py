@@ -1,0 +1,1 @@
+"""What the user declares: YAML with positions, templates, validation, model, selection."""

@@ -1,0 +1,178 @@
+"""What a project declares, resolved: templates rendered, names looked up, defaults filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+
+from lancestat.errors import Location
+
+
+class NodeKind(str, Enum):
+    """The kinds of node, as `kind:` selectors and JSON spell them."""
+
+    TABLE = "table"
+    KNN_JOIN = "knn_join"
+
+
+class Publish(str, Enum):
+    """Where a table's statistics go."""
+
+    MANIFEST = "manifest"
+    NONE = "none"
+
+
+class Refresh(str, Enum):
+    """When `run` brings statistics up to date."""
+
+    ALWAYS = "always"
+    WHEN_STALE = "when_stale"
+
+
+@dataclass(frozen=True, slots=True)
+class StaleBounds:
+    """How far behind statistics may be; every bound that is given must hold.
+
+    `max_changed_rows` is a share of the current rows, 0.05 for 5 %.
+    """
+
+    max_versions: int | None = None
+    max_age: timedelta | None = None
+    max_changed_rows: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which staleness readers accept. `allow_stale` is False, True or bounds; `name` is None for an inline policy."""
+
+    name: str | None = None
+    description: str | None = None
+    allow_stale: bool | StaleBounds = False
+    refresh: Refresh = Refresh.ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPattern:
+    """A column name or glob pattern, where it was written."""
+
+    text: str
+    location: Location | None = None
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether the pattern may match any number of columns, none included."""
+        return any(char in self.text for char in "*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRule:
+    """Include some columns, of some types, exclude some; `types` None means every analyzable type."""
+
+    include: tuple[ColumnPattern, ...]
+    exclude: tuple[ColumnPattern, ...] = ()
+    types: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSelection:
+    """Which columns of a table get statistics: the union of `rules`, less `exclude`; `all` alone means every one."""
+
+    all: bool = True
+    rules: tuple[ColumnRule, ...] = ()
+    exclude: tuple[ColumnPattern, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A declared Lance dataset. Relative paths in `uri` are already resolved against the project's folder."""
+
+    name: str
+    uri: str
+    location: Location
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    owner: str | None = None
+    columns: ColumnSelection = field(default_factory=ColumnSelection)
+    policy: Policy = field(default_factory=Policy)
+    publish: Publish = Publish.MANIFEST
+
+    kind = NodeKind.TABLE
+
+
+@dataclass(frozen=True, slots=True)
+class KnnSide:
+    """One side of a KNN join: exactly one of `table`, `uri` (with `format`) or `sql` is set.
+
+    `refs` are the names of the nodes that the side reads.
+    """
+
+    vector: str
+    select: tuple[str, ...]
+    refs: tuple[str, ...] = ()
+    table: str | None = None
+    format: str | None = None
+    uri: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    sql: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnnJoin:
+    """A declared nearest-neighbour join. `nprobes` and `recall` are for mode approx, at most one is set."""
+
+    name: str
+    left: KnnSide
+    right: KnnSide
+    k: int
+    output_format: str
+    output_uri: str
+    location: Location
+    metric: str = "l2"
+    mode: str = "exact"
+    join: str = "inner"
+    nprobes: int | None = None
+    recall: float | None = None
+    min_right_rows: int = 10_000
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    owner: str | None = None
+
+    kind = NodeKind.KNN_JOIN
+
+
+Node = Table | KnnJoin
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a project runs. `storage_options` and `spark_conf` may hold secrets: `repr` shows only their keys."""
+
+    name: str
+    state: str
+    scratch: str | None = None
+    spark_master: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSpec:
+    """A whole project under one target. Nodes are in the order of their files and places."""
+
+    name: str
+    root: Path
+    target: Target
+    nodes: tuple[Node, ...]
+    policies: Mapping[str, Policy]
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The table nodes."""
+        return tuple(node for node in self.nodes if isinstance(node, Table))
+
+    def node(self, name: str) -> Node | None:
+        """The node of that exact name."""
+        return next((node for node in self.nodes if node.name == name), None)

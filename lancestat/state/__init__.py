@@ -1,0 +1,1 @@
+"""What is remembered between runs: partials and run records."""

@@ -1,0 +1,1 @@
+"""What a statistic is: types, kernel, sketch, merge, wire format, guard, publish."""
