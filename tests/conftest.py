@@ -1,0 +1,33 @@
+"""Golden files, shared by every area."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+class Golden(Protocol):
+    def __call__(self, name: str, text: str) -> None: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compare a text with tests/golden/<name>, or write it there under --update-golden."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"no golden file {name}: run pytest --update-golden"
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare
