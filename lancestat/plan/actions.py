@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Field
+from lancestat.plan.coverage import Coverage
 from lancestat.plan.reason import Reason
 
 
@@ -22,19 +23,11 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Carry:
-    """Partials of old fragments that now describe the new fragments a compaction made of them."""
-
-    old: tuple[Fingerprint, ...]
-    new: tuple[Fingerprint, ...]
-    fields: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class TableWork:
-    """What analyzing a table at one version takes.
+    """What analyzing a table at one version takes: fragments to scan, stored partials to carry over and to reuse.
 
-    `reuse` names the stored partials to merge, as pairs of covered fingerprints and field keys.
+    `table` is the state's identity of the dataset, `fields` are the analyzed columns, `live` all fingerprints of
+    the version that is read.
     """
 
     uri: str
@@ -43,9 +36,10 @@ class TableWork:
     fields: tuple[Field, ...]
     schema_hash: str
     content_digest: str
+    rows: int
+    live: frozenset[Fingerprint]
     scans: tuple[Scan, ...]
-    carries: tuple[Carry, ...]
-    reuse: tuple[tuple[tuple[Fingerprint, ...], frozenset[str]], ...]
+    coverage: Coverage
     publish: bool
 
 

@@ -1,0 +1,215 @@
+"""Which fragments' columns are known already, which can be carried over a compaction, which must be read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lancestat.lake.fingerprint import ColumnGroup, Fingerprint
+from lancestat.state.values import PartialIndex
+
+Fingerprints = tuple[Fingerprint, ...]
+NO_FIELDS: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Stored partials that go into the result as they are, `times` over where equal content repeats."""
+
+    fingerprints: Fingerprints
+    fields: frozenset[str]
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Stored partials of old content whose sum now describes the `new` content that a compaction made of it.
+
+    `sources` are the fingerprints that stored rows cover; one that stands twice counts twice.
+    """
+
+    sources: tuple[Fingerprints, ...]
+    new: Fingerprints
+    fields: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The column groups of fragments before and after one compaction step, over the analyzed columns."""
+
+    old: tuple[ColumnGroup, ...]
+    new: tuple[ColumnGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """`missing` pairs a column group with the fields of it that nothing covers."""
+
+    reuse: tuple[Reuse, ...]
+    carries: tuple[Carry, ...]
+    missing: tuple[tuple[ColumnGroup, frozenset[str]], ...]
+
+
+def cover(
+    groups: Sequence[ColumnGroup], index: PartialIndex, rewrites: Sequence[Rewritten]
+) -> Coverage:
+    """Cover every (fragment, column) of `groups` exactly once, from what is stored where possible.
+
+    Args:
+        groups: The content of the analyzed columns in all fragments.
+        index: What the state has stored for the table.
+        rewrites: Compactions between the stored content and now, oldest first.
+    """
+    times = Counter(group.fingerprint for group in groups)
+    reuse: list[Reuse] = []
+    missing: dict[Fingerprint, frozenset[str]] = {}
+    for (fingerprint, fields), count in _contents(groups).items():
+        stored = index.singles.get(fingerprint, NO_FIELDS)
+        rest = fields - stored
+        if rest:
+            missing[fingerprint] = missing.get(fingerprint, NO_FIELDS) | rest
+        if len(rest) < len(fields):
+            reuse.append(Reuse((fingerprint,), fields - rest, count))
+    carries: list[Carry] = []
+    if missing:
+        claim = _Claims(missing, times)
+        for key in index.groups:
+            fields = claim.take(key.fingerprints, key.fields)
+            if fields:
+                reuse.append(Reuse(key.fingerprints, fields))
+        for carry in trace(rewrites, index) if rewrites else ():
+            fields = claim.take(carry.new, carry.fields)
+            if fields:
+                carries.append(Carry(carry.sources, carry.new, fields))
+    left = tuple(
+        (group, missing[group.fingerprint] & group.fields)
+        for group in groups
+        if missing.get(group.fingerprint, NO_FIELDS) & group.fields
+    )
+    return Coverage(tuple(reuse), tuple(carries), left)
+
+
+def _contents(groups: Iterable[ColumnGroup]) -> Counter[tuple[Fingerprint, frozenset[str]]]:
+    """Content by fingerprint and fields; all-null columns that no file holds repeat theirs."""
+    return Counter((group.fingerprint, group.fields) for group in groups)
+
+
+@dataclass
+class _Claims:
+    """What is still missing; a claim takes fields from all its members at once, or none."""
+
+    missing: dict[Fingerprint, frozenset[str]]
+    times: Mapping[Fingerprint, int]
+
+    def take(self, members: Fingerprints, fields: frozenset[str]) -> frozenset[str]:
+        for member in members:
+            fields &= self.missing.get(member, NO_FIELDS)
+            if not fields or self.times[member] != 1:
+                return NO_FIELDS
+        for member in members:
+            rest = self.missing[member] - fields
+            if rest:
+                self.missing[member] = rest
+            else:
+                del self.missing[member]
+        return fields
+
+
+def trace(rewrites: Sequence[Rewritten], index: PartialIndex) -> list[Carry]:
+    """Follow stored partials through compactions, step by step.
+
+    A step may take what an earlier step made. Old content of which any part is unknown is not carried.
+    """
+    known = _Known(index)
+    carries: list[Carry] = []
+    for step in rewrites:
+        new_of = _fingerprints_by_field(step.new)
+        for old, fields in _field_classes(_fingerprints_by_field(step.old)):
+            for sources, covered in known.sources(old, fields):
+                by_new: dict[Fingerprints, set[str]] = {}
+                for key in covered:
+                    by_new.setdefault(new_of.get(key, ()), set()).add(key)
+                for new, keys in by_new.items():
+                    if new:
+                        carry = Carry(sources, new, frozenset(keys))
+                        known.learn(carry)
+                        carries.append(carry)
+    return carries
+
+
+def _fingerprints_by_field(groups: Iterable[ColumnGroup]) -> dict[str, Fingerprints]:
+    by_field: dict[str, list[Fingerprint]] = {}
+    for group in groups:
+        for key in group.fields:
+            by_field.setdefault(key, []).append(group.fingerprint)
+    return {key: tuple(found) for key, found in by_field.items()}
+
+
+def _field_classes(
+    by_field: Mapping[str, Fingerprints],
+) -> list[tuple[Fingerprints, frozenset[str]]]:
+    classes: dict[Fingerprints, set[str]] = {}
+    for key, fingerprints in by_field.items():
+        classes.setdefault(fingerprints, set()).add(key)
+    return [(fingerprints, frozenset(keys)) for fingerprints, keys in classes.items()]
+
+
+@dataclass
+class _Known:
+    """Content whose partials can be had from stored rows, alone or as a sum over several fragments."""
+
+    index: PartialIndex
+    carried: dict[Fingerprint, list[Carry]] = field(default_factory=dict)
+    joint: list[Carry] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for key in self.index.groups:
+            self.joint.append(Carry((key.fingerprints,), key.fingerprints, key.fields))
+
+    def learn(self, carry: Carry) -> None:
+        if len(carry.new) == 1:
+            self.carried.setdefault(carry.new[0], []).append(carry)
+        else:
+            self.joint.append(carry)
+
+    def sources(
+        self, old: Fingerprints, fields: frozenset[str]
+    ) -> list[tuple[tuple[Fingerprints, ...], frozenset[str]]]:
+        """The stored rows that sum up to all of `old`, with the fields for which they do."""
+        found: list[Fingerprints] = []
+        left = Counter(old)
+        for joint in self.joint:
+            members = Counter(joint.new)
+            if fields <= joint.fields and members <= left:
+                found.extend(joint.sources)
+                left -= members
+        for fingerprint, count in left.items():
+            single = self._single(fingerprint, fields)
+            if single is None:
+                return []
+            sources, fields = single
+            found.extend(sources * count)
+        return [(tuple(found), fields)] if fields else []
+
+    def _single(
+        self, fingerprint: Fingerprint, fields: frozenset[str]
+    ) -> tuple[tuple[Fingerprints, ...], frozenset[str]] | None:
+        stored = self.index.singles.get(fingerprint, NO_FIELDS) & fields
+        if stored:
+            return ((fingerprint,),), stored
+        for carry in self.carried.get(fingerprint, ()):
+            if carry.fields & fields:
+                return carry.sources, carry.fields & fields
+        return None
+
+
+def stored_keys(coverage: Coverage) -> dict[Fingerprints, frozenset[str]]:
+    """What the executor has to fetch from the state to make use of a coverage."""
+    wanted: dict[Fingerprints, frozenset[str]] = {}
+    for item in coverage.reuse:
+        wanted[item.fingerprints] = wanted.get(item.fingerprints, NO_FIELDS) | item.fields
+    for carry in coverage.carries:
+        for source in carry.sources:
+            wanted[source] = wanted.get(source, NO_FIELDS) | carry.fields
+    return wanted
