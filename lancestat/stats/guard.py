@@ -37,8 +37,8 @@ class Distance:
     """How far the table has moved on since its statistics.
 
     `versions` is the current version less the tag. `changed_rows` is the share of the current rows
-    that changed since version tag - 1, the one that was read: a publication that landed late carries
-    a tag whose rows it does not describe. None means that it could not be found out, which exceeds
+    that changed since version tag - 1, the one that was read: a publication that landed late has a
+    tag whose rows it does not describe. None means that it could not be found out, which exceeds
     every bound; but an `age` of None is taken from `computedAt`.
     """
 

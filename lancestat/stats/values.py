@@ -17,8 +17,8 @@ _INTEGER_RANGES = {
 }
 _MICROS = 10**6
 _DAY_MICROS = 86_400 * _MICROS
-# Spark's timestamp parser multiplies whole seconds before it adds the fraction, so values within the
-# last, partly representable second above -2^63 microseconds overflow.
+# Spark's timestamp parser multiplies whole seconds before it adds the fraction, so values within
+# the last, partly representable second above -2^63 microseconds overflow.
 _MIN_TIMESTAMP = -(2**63 // _MICROS) * _MICROS
 _MAX_TIMESTAMP = 2**63 - 1
 
@@ -37,7 +37,7 @@ def parse_integer(text: str) -> int:
     """The value of an ASCII decimal integer.
 
     Raises:
-        ValueError: anything else, such as spaces, underscores, plus signs and other scripts' digits.
+        ValueError: anything else, such as spaces, underscores, plus signs, foreign digits.
     """
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"{text!r} is not a decimal integer")
@@ -47,9 +47,9 @@ def parse_integer(text: str) -> int:
 def format_bound(bound: Bound, type: ColumnType) -> str | None:
     """The text of a bound that Spark decodes to exactly that value, or None when there is none.
 
-    None is given for strings and binary, for NaN, and for values outside the Spark type (an unsigned
-    integer above 2^63 - 1). Forms: `CatalogColumnStat.toExternalString` of Spark 4, except that
-    decimals never use an exponent.
+    None is given for strings and binary, for NaN, and for values outside the Spark type (an
+    unsigned integer above 2^63 - 1). Forms: `CatalogColumnStat.toExternalString` of Spark 4, except
+    that decimals never use an exponent.
     """
     if isinstance(bound, bytes):
         return None
@@ -213,14 +213,14 @@ def _parse_decimal(text: str, type: ColumnType) -> int:
     sign, digits, exponent = Decimal(text).as_tuple()
     assert isinstance(exponent, int)
     coefficient = int("".join(map(str, digits)))
-    bound = 10 ** _precision(type)
+    limit: int = 10 ** _precision(type)
     if coefficient == 0:
         return 0
     # BigDecimal.toString drops no digits, so an exact value has a shift that divides without rest.
     shift = exponent + type.scale
-    divisor = 10 ** max(-shift, 0)
+    divisor: int = 10 ** max(-shift, 0)
     scaled, rest = divmod(coefficient * 10 ** max(shift, 0), divisor)
-    if rest or scaled >= bound:
+    if rest or scaled >= limit:
         raise ValueError(f"{text!r} does not fit {type.spark_type}")
     return -scaled if sign else scaled
 

@@ -66,7 +66,7 @@ class PublishedColumn:
 
 @dataclass(frozen=True, slots=True)
 class PublishedStatistics:
-    """A readable set: `version_tag` is `computedAtVersion`, `dropped` says why a column is not there."""
+    """A readable set; `version_tag` is `computedAtVersion`, `dropped` has reasons by column."""
 
     version_tag: int
     computed_at: datetime | None
@@ -315,13 +315,13 @@ def published_entries(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def plan_updates(config: Mapping[str, str], encoded: Mapping[str, str]) -> dict[str, str | None]:
-    """The config updates that replace the whole set; None removes an entry, others stay untouched."""
+    """The config updates that replace the whole set and touch nothing else; None removes an entry."""
     removed = sorted(published_entries(config).keys() - encoded.keys())
     return {**dict.fromkeys(removed), **encoded}
 
 
 def same_statistics(config: Mapping[str, str], encoded: Mapping[str, str]) -> bool:
-    """Whether a config says the same about the rows; its two stamps (when, which version) may differ."""
+    """Whether a config says the same about the rows; the stamps of time and version may differ."""
     return _unstamped(published_entries(config)) == _unstamped(encoded)
 
 
