@@ -1,0 +1,138 @@
+"""Snapshots of real datasets, many at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timezone
+from typing import TYPE_CHECKING
+
+from lancestat.errors import LakeError
+from lancestat.lake.open import open_dataset, readable
+from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Snapshot
+from lancestat.lake.spark_type import spark_type
+
+if TYPE_CHECKING:
+    import lance
+    from lance.bitmap import Bitmap
+
+
+def observe_snapshots(
+    requests: Iterable[tuple[str, str]],
+    storage_options: Mapping[str, str] | None = None,
+    threads: int = 8,
+) -> dict[str, Snapshot | LakeError]:
+    """Open datasets in parallel; one that cannot be read gets its error and stops no other.
+
+    Args:
+        requests: Pairs of a name, which becomes the key of the result, and a URI.
+        storage_options: For all of them.
+        threads: How many are opened at once.
+    """
+    wanted = dict(requests)
+    if not wanted:
+        return {}
+
+    def observe(uri: str) -> Snapshot | LakeError:
+        try:
+            return snapshot(
+                open_dataset(uri, storage_options=storage_options), uri, storage_options
+            )
+        except LakeError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=max(1, min(threads, len(wanted)))) as pool:
+        return dict(zip(wanted, pool.map(observe, wanted.values()), strict=True))
+
+
+def snapshot(
+    dataset: lance.LanceDataset,
+    uri: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Snapshot:
+    """What an open dataset is at its version, from its manifest alone: no data file is touched.
+
+    Args:
+        dataset: An open dataset.
+        uri: How the project names it; the dataset's own URI when None.
+        storage_options: Whose values no error may show.
+
+    Raises:
+        LakeError: When the manifest holds what cannot be read.
+    """
+    place = uri if uri is not None else dataset.uri
+    with readable(place, storage_options=storage_options):
+        committed_at = dataset.get_version()["timestamp"]
+        return Snapshot(
+            uri=place,
+            version=dataset.version,
+            fields=_fields(dataset),
+            fragments=fragments(each.metadata for each in dataset.get_fragments()),
+            config=dataset.config(),
+            committed_at=committed_at.astimezone(timezone.utc),
+        )
+
+
+def fragments(
+    metadata: Iterable[lance.FragmentMetadata], field_ids: _FieldIds | None = None
+) -> tuple[Fragment, ...]:
+    """Fragments as values, one at a time, with the field ids of like files shared.
+
+    A manifest of 100,000 fragments of 200 columns names twenty million ids; shared, they are 200.
+    """
+    shared: _FieldIds = {} if field_ids is None else field_ids
+    return tuple(_fragment(each, shared) for each in metadata)
+
+
+_FieldIds = dict[tuple[int, ...], tuple[int, ...]]
+
+
+def _fields(dataset: lance.LanceDataset) -> tuple[Field, ...]:
+    ids = [field.id() for field in dataset.lance_schema.fields()]
+    return tuple(
+        Field(id, field.name, field.type, field.nullable, spark_type(field.type))
+        for id, field in zip(ids, dataset.schema, strict=True)
+    )
+
+
+def _fragment(metadata: lance.FragmentMetadata, shared: _FieldIds) -> Fragment:
+    deletion = metadata.deletion_file
+    return Fragment(
+        id=metadata.id,
+        physical_rows=metadata.physical_rows,
+        deleted_rows=metadata.num_deletions,
+        files=tuple(_data_file(file, shared) for file in metadata.files),
+        deletion_file=None if deletion is None else _deletion_file(deletion),
+        overlays=tuple(
+            Overlay(_data_file(each.data_file, shared), _coverage(each.offsets))
+            for each in metadata.overlays
+        ),
+    )
+
+
+def _deletion_file(deletion: lance.fragment.DeletionFile) -> str:
+    # The parts of its file name, which Lance makes from the commit and a random number.
+    return f"{deletion.read_version}-{deletion.id}-{deletion.file_type}-{deletion.base_id}"
+
+
+def _data_file(file: lance.fragment.DataFile, shared: _FieldIds) -> DataFile:
+    field_ids = tuple(file.fields)
+    return DataFile(
+        # `path` would wrap the string in a class of its own, for every file.
+        path=file._path,
+        field_ids=shared.setdefault(field_ids, field_ids),
+        size_bytes=file.file_size_bytes,
+        base_id=file.base_id,
+    )
+
+
+def _coverage(offsets: Bitmap | Sequence[Iterable[int]]) -> str:
+    """A digest of the cells that an overlay covers: rows for all its fields, or for each."""
+    from lance.bitmap import Bitmap
+
+    each = [offsets] if isinstance(offsets, Bitmap) else offsets
+    digest = hashlib.blake2b(digest_size=16)
+    for rows in each:
+        digest.update(repr(sorted(rows)).encode())
+    return digest.hexdigest()

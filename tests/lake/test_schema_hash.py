@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lancestat.lake.schema_hash import schema_hash
+from lancestat.lake.snapshot import Field
+from lancestat.lake.spark_type import spark_type
+
+VECTORS = json.loads(
+    (Path(__file__).parent.parent / "vectors" / "schema_hash.json").read_text(encoding="utf-8")
+)
+
+ARROW = {
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "decimal(15,2)": pa.decimal128(15, 2),
+}
+
+
+def arrow_type(spark: object) -> pa.DataType:
+    """Spark's JSON form of a type as the Arrow type that the connector would read so."""
+    if isinstance(spark, str):
+        return ARROW[spark]
+    assert isinstance(spark, dict)
+    if spark["type"] == "array":
+        return pa.list_(arrow_type(spark["elementType"]))
+    if spark["type"] == "map":
+        return pa.map_(arrow_type(spark["keyType"]), arrow_type(spark["valueType"]))
+    return pa.struct([pa.field(f["name"], arrow_type(f["type"])) for f in spark["fields"]])
+
+
+def fields_of(vector: dict[str, object]) -> list[Field]:
+    schema = vector["spark_schema"]
+    assert isinstance(schema, dict)
+    types = [arrow_type(field["type"]) for field in schema["fields"]]
+    return [
+        Field(index, field["name"], type, field["nullable"], spark_type(type))
+        for index, (field, type) in enumerate(zip(schema["fields"], types, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(VECTORS))
+def test_vectors(name: str) -> None:
+    fields = fields_of(VECTORS[name])
+    assert [field.spark_type for field in fields] == VECTORS[name]["catalogStrings"]
+    assert schema_hash(fields) == VECTORS[name]["schemaHash"]
+
+
+def test_a_column_without_spark_type_still_counts() -> None:
+    def with_wide(precision: int) -> str:
+        wide = pa.decimal256(precision, 2)
+        return schema_hash([Field(0, "wide", wide, True, spark_type(wide))])
+
+    assert spark_type(pa.decimal256(50, 2)) is None
+    assert with_wide(50) != with_wide(51)
+    assert with_wide(50) == with_wide(50)
+
+
+def test_field_ids_do_not_count() -> None:
+    assert schema_hash([Field(1, "a", pa.int32(), True, "int")]) == schema_hash(
+        [Field(9, "a", pa.int32(), True, "int")]
+    )
