@@ -1,0 +1,187 @@
+"""Reducers: from the Arrow arrays of one column to its partial; here those of fixed width."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancestat.stats.bounds import Bound
+from lancestat.stats.hash import Words, hash_decimals, hash_floats, mix
+from lancestat.stats.partial import ColumnPartial
+from lancestat.stats.sketch_builder import SketchBuilder
+from lancestat.stats.window import Window
+
+Integers = npt.NDArray[np.integer[Any]]
+
+
+class Reducer(ABC):
+    """The running statistic of one column; nulls and dictionaries are dealt with here, for all."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._nulls = 0
+        self._sketch = SketchBuilder()
+
+    def update(self, array: pa.Array) -> None:
+        """Add the rows of `array`, whose type is the column's for every call."""
+        self._rows += len(array)
+        array = plain(array)
+        nulls = array.null_count
+        if nulls:
+            self._nulls += nulls
+            array = array.drop_null()
+        if len(array):
+            self._reduce(array)
+
+    @abstractmethod
+    def _reduce(self, values: pa.Array) -> None:
+        """Add values: at least one, no nulls, no dictionary."""
+
+    @abstractmethod
+    def finish(self) -> ColumnPartial:
+        """The partial of all rows so far."""
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The same values with neither a dictionary nor views, which few kernels take."""
+    if pa.types.is_dictionary(array.type):
+        dictionary = plain(array.dictionary)
+        array = pa.DictionaryArray.from_arrays(array.indices, dictionary).dictionary_decode()
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.large_string())
+    if pa.types.is_binary_view(array.type):
+        return array.cast(pa.large_binary())
+    return array
+
+
+class FixedWidthReducer(Reducer):
+    """A reducer of a type whose values all have one width, with bounds that Python can compare."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._nans = 0
+        self._minimum: Bound | None = None
+        self._maximum: Bound | None = None
+
+    def finish(self) -> ColumnPartial:  # noqa: D102
+        return ColumnPartial(
+            rows=self._rows,
+            nulls=self._nulls,
+            nans=self._nans,
+            minimum=self._minimum,
+            maximum=self._maximum,
+            total_bytes=0,
+            max_bytes=0,
+            sketch=self._sketch.finish(),
+        )
+
+    def _widen(self, low: Bound, high: Bound) -> None:
+        if self._minimum is None or low < self._minimum:  # type: ignore[operator]
+            self._minimum = low
+        if self._maximum is None or high > self._maximum:  # type: ignore[operator]
+            self._maximum = high
+
+
+class BooleanReducer(FixedWidthReducer):
+    """Booleans, as the integers 0 and 1."""
+
+    def _reduce(self, values: pa.Array) -> None:
+        true_count = values.true_count
+        low, high = int(true_count == len(values)), int(true_count > 0)
+        self._widen(low, high)
+        self._sketch.update(mix(np.array([low, high], np.uint64)))
+
+
+class IntegerReducer(FixedWidthReducer):
+    """Integers, and what Arrow stores as integers: dates and timestamps.
+
+    The canonical integer is `stored // divisor * factor`: what Spark sees of dates in milliseconds,
+    and of timestamps of any unit.
+    """
+
+    def __init__(self, dtype: npt.DTypeLike, *, divisor: int = 1, factor: int = 1) -> None:
+        super().__init__()
+        self._dtype = np.dtype(dtype)
+        self._divisor = divisor
+        self._factor = factor
+        self._window = Window()
+
+    def finish(self) -> ColumnPartial:  # noqa: D102
+        self._count(self._window.drain())
+        return super().finish()
+
+    def _reduce(self, values: pa.Array) -> None:
+        self._reduce_integers(stored(values, self._dtype))
+
+    def _reduce_integers(self, integers: Integers) -> None:
+        low, high = int(integers.min()), int(integers.max())
+        self._widen(self._canonical(low), self._canonical(high))
+        words = integers.astype(np.int64, copy=False).view(np.uint64)
+        self._count(self._window.add(words, low, high))
+
+    def _canonical(self, integer: int) -> int:
+        return integer // self._divisor * self._factor
+
+    def _count(self, words: Words) -> None:
+        if self._divisor != 1:
+            words = np.floor_divide(words.view(np.int64), self._divisor).view(np.uint64)
+        if self._factor != 1:
+            words = words * np.uint64(self._factor)
+        self._sketch.update(mix(words))
+
+
+class DecimalReducer(IntegerReducer):
+    """Decimals, as their unscaled integers; in 64 bits when all values of an array fit those."""
+
+    def __init__(self, bit_width: int) -> None:
+        super().__init__(np.int64 if bit_width == 128 else f"i{bit_width // 8}")
+        self._is_wide = bit_width == 128
+
+    def _reduce(self, values: pa.Array) -> None:
+        if not self._is_wide:
+            super()._reduce(values)
+            return
+        halves = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
+        low, high = halves[values.offset : values.offset + len(values)].T
+        low = np.ascontiguousarray(low)
+        if values.type.precision <= _DIGITS_OF_64_BITS or (high == low >> 63).all():
+            self._reduce_integers(low)
+            return
+        bounds = pc.min_max(values)
+        self._widen(_unscaled(bounds["min"]), _unscaled(bounds["max"]))
+        self._sketch.update(hash_decimals(low.view(np.uint64), high))
+
+
+class FloatReducer(FixedWidthReducer):
+    """Floats of any width, as float64."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        super().__init__()
+        self._dtype = np.dtype(dtype)
+
+    def _reduce(self, values: pa.Array) -> None:
+        floats = stored(values, self._dtype).astype(np.float64, copy=False)
+        self._sketch.update(hash_floats(floats))
+        low, high = float(np.fmin.reduce(floats)), float(np.fmax.reduce(floats))
+        self._nans += int(np.count_nonzero(np.isnan(floats)))
+        if low == low:
+            # Zero bounds cover both zeros, as Lance's own file statistics do.
+            self._widen(low if low else -0.0, high if high else 0.0)
+
+
+_DIGITS_OF_64_BITS = 18
+
+
+def stored(values: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The values as Arrow stores them, without a copy."""
+    return np.frombuffer(values.buffers()[1], dtype)[values.offset : values.offset + len(values)]
+
+
+def _unscaled(scalar: pa.Scalar) -> int:
+    words = pa.array([scalar], scalar.type).buffers()[1]
+    return int.from_bytes(words[:16].to_pybytes(), "little", signed=True)
