@@ -62,7 +62,18 @@ def format_bound(bound: Bound, type: ColumnType) -> str | None:
             return _format_whole(int(bound), type)
 
 
-def parse_bound(text: str, type: ColumnType) -> Bound | None:
+def are_estimable(minimum: Bound, maximum: Bound) -> bool:
+    """Whether Spark's filter estimation can work with these bounds.
+
+    It divides by `maximum - minimum` in double precision: when that is infinite or NaN, planning a
+    query fails (`FilterEstimation.evaluateBinaryForNumeric`, NumberFormatException in Spark 4.3).
+    """
+    if isinstance(minimum, bytes) or isinstance(maximum, bytes):
+        return False
+    return math.isfinite(float(maximum) - float(minimum))
+
+
+def parse_bound(text: str, type: ColumnType) -> int | float | None:
     """The value of a bound's text, or None for a NaN, which bounds nothing.
 
     Raises:
@@ -213,13 +224,13 @@ def _parse_decimal(text: str, type: ColumnType) -> int:
     sign, digits, exponent = Decimal(text).as_tuple()
     assert isinstance(exponent, int)
     coefficient = int("".join(map(str, digits)))
-    limit: int = 10 ** _precision(type)
+    limit = 10 ** _precision(type)
     if coefficient == 0:
         return 0
     # BigDecimal.toString drops no digits, so an exact value has a shift that divides without rest.
     shift = exponent + type.scale
-    divisor: int = 10 ** max(-shift, 0)
-    scaled, rest = divmod(coefficient * 10 ** max(shift, 0), divisor)
+    scaled: int = coefficient * 10**shift if shift >= 0 else coefficient // 10**-shift
+    rest = 0 if shift >= 0 else coefficient % 10**-shift
     if rest or scaled >= limit:
         raise ValueError(f"{text!r} does not fit {type.spark_type}")
     return -scaled if sign else scaled

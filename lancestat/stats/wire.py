@@ -11,7 +11,7 @@ from enum import Enum
 from lancestat.errors import PublishError
 from lancestat.stats.column_type import ColumnType, Kind
 from lancestat.stats.partial import ColumnStatistics
-from lancestat.stats.values import format_bound, parse_bound, parse_integer
+from lancestat.stats.values import are_estimable, format_bound, parse_bound, parse_integer
 
 PREFIX = "lance.stats."
 COLUMN_PREFIX = "lance.stats.column."
@@ -136,14 +136,20 @@ def _encode_column(type: ColumnType, statistics: ColumnStatistics) -> dict[str, 
         "avgLen": str(statistics.average_length),
         "maxLen": str(statistics.maximum_length),
     }
+    return entries | _encode_bounds(type, statistics)
+
+
+def _encode_bounds(type: ColumnType, statistics: ColumnStatistics) -> dict[str, str]:
+    """Both bounds or none: one alone is nothing to Spark's estimation."""
     if statistics.minimum is None or statistics.maximum is None:
-        return entries
+        return {}
     minimum = format_bound(statistics.minimum, type)
     maximum = format_bound(statistics.maximum, type)
-    # One bound alone would be half a truth: Spark's estimation wants both or none.
-    if minimum is not None and maximum is not None:
-        entries |= {"min": minimum, "max": maximum}
-    return entries
+    if minimum is None or maximum is None:
+        return {}
+    if not are_estimable(statistics.minimum, statistics.maximum):
+        return {}
+    return {"min": minimum, "max": maximum}
 
 
 def decode_statistics(
@@ -269,21 +275,26 @@ def _column_count(suffix: str, entries: Mapping[str, str]) -> int | None:
 def _column_bounds(
     entries: Mapping[str, str], type: ColumnType | None
 ) -> tuple[str | None, str | None]:
-    texts = entries.get("min"), entries.get("max")
+    minimum, maximum = entries.get("min"), entries.get("max")
     if type is None:
-        return texts
+        return minimum, maximum
     if type.is_variable_width:
         return None, None
-    for suffix, text in zip(_BOUNDS, texts, strict=True):
-        if text is None:
-            continue
-        try:
-            bound = parse_bound(text, type)
-        except ValueError as error:
-            raise ValueError(f"{suffix} is {shown(text)}, not a {type.spark_type}") from error
-        if bound is None:
-            return None, None
-    return texts
+    lowest, highest = _bound("min", minimum, type), _bound("max", maximum, type)
+    if lowest is None or highest is None or not are_estimable(lowest, highest):
+        return None, None
+    if highest < lowest:
+        raise ValueError(f"min {shown(minimum)} is above max {shown(maximum)}")
+    return minimum, maximum
+
+
+def _bound(suffix: str, text: str | None, type: ColumnType) -> int | float | None:
+    if text is None:
+        return None
+    try:
+        return parse_bound(text, type)
+    except ValueError as error:
+        raise ValueError(f"{suffix} is {shown(text)}, not a {type.spark_type}") from error
 
 
 def _count(text: str | None) -> int | None:
@@ -315,7 +326,7 @@ def published_entries(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def plan_updates(config: Mapping[str, str], encoded: Mapping[str, str]) -> dict[str, str | None]:
-    """The config updates that replace the whole set and touch nothing else; None removes an entry."""
+    """The config updates that replace the set and touch nothing else; None removes an entry."""
     removed = sorted(published_entries(config).keys() - encoded.keys())
     return {**dict.fromkeys(removed), **encoded}
 
