@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timezone
 from typing import TYPE_CHECKING
@@ -63,29 +63,30 @@ def snapshot(
     """
     place = uri if uri is not None else dataset.uri
     with readable(place, storage_options=storage_options):
+        metadata = (each.metadata for each in dataset.get_fragments())
         committed_at = dataset.get_version()["timestamp"]
         return Snapshot(
             uri=place,
             version=dataset.version,
             fields=_fields(dataset),
-            fragments=fragments(each.metadata for each in dataset.get_fragments()),
+            fragments=tuple(fragment_values(metadata, {})),
             config=dataset.config(),
             committed_at=committed_at.astimezone(timezone.utc),
         )
 
 
-def fragments(
-    metadata: Iterable[lance.FragmentMetadata], field_ids: _FieldIds | None = None
-) -> tuple[Fragment, ...]:
+# Field ids by themselves: the one tuple that stands for all equal ones.
+FieldIds = dict[tuple[int, ...], tuple[int, ...]]
+
+
+def fragment_values(
+    metadata: Iterable[lance.FragmentMetadata], shared: FieldIds
+) -> Iterator[Fragment]:
     """Fragments as values, one at a time, with the field ids of like files shared.
 
     A manifest of 100,000 fragments of 200 columns names twenty million ids; shared, they are 200.
     """
-    shared: _FieldIds = {} if field_ids is None else field_ids
-    return tuple(_fragment(each, shared) for each in metadata)
-
-
-_FieldIds = dict[tuple[int, ...], tuple[int, ...]]
+    return (_fragment(each, shared) for each in metadata)
 
 
 def _fields(dataset: lance.LanceDataset) -> tuple[Field, ...]:
@@ -96,7 +97,7 @@ def _fields(dataset: lance.LanceDataset) -> tuple[Field, ...]:
     )
 
 
-def _fragment(metadata: lance.FragmentMetadata, shared: _FieldIds) -> Fragment:
+def _fragment(metadata: lance.FragmentMetadata, shared: FieldIds) -> Fragment:
     deletion = metadata.deletion_file
     return Fragment(
         id=metadata.id,
@@ -116,7 +117,7 @@ def _deletion_file(deletion: lance.fragment.DeletionFile) -> str:
     return f"{deletion.read_version}-{deletion.id}-{deletion.file_type}-{deletion.base_id}"
 
 
-def _data_file(file: lance.fragment.DataFile, shared: _FieldIds) -> DataFile:
+def _data_file(file: lance.fragment.DataFile, shared: FieldIds) -> DataFile:
     field_ids = tuple(file.fields)
     return DataFile(
         # `path` would wrap the string in a class of its own, for every file.

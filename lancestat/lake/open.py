@@ -68,10 +68,15 @@ def readable(
     except LakeError:
         raise
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not is_failure(error):
             raise
         secrets = secret_values(storage_options)
         raise refuse(error, uri, version=version, secrets=secrets) from None
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether Lance failed: an Exception, or a panic of its Rust code, which is none in Python."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def _plain(key: str) -> str:

@@ -1,0 +1,122 @@
+"""How many rows differ between two snapshots of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
+from lancestat.lake.history import History, Rewrite
+from lancestat.lake.snapshot import Field, Fragment, Snapshot
+
+
+def rows_changed_between(old: Snapshot, new: Snapshot, history: History | None = None) -> float:
+    """The share of rows that changed from `old` to `new`, relative to the rows of `new`: 0.0 to 1.0.
+
+    Changed are the rows of `new` that `old` did not hold with the same values, plus the rows of `old`
+    that `new` does not hold any more: an appended or a deleted row counts once, an updated row twice,
+    since it left the table and came back. Where manifests do not tell, the answer errs upwards, so
+    that a bound on it is never exceeded unnoticed. Values are compared in the columns that both
+    snapshots have, fragment by fragment: one replaced cell makes its whole fragment count.
+
+    Args:
+        old: The snapshot that statistics describe.
+        new: The snapshot that is read now.
+        history: The commits from `old` to `new`. Its compactions do not count as changes; without it
+            they count in full, and so do deletions on both sides of a fragment that might differ.
+    """
+    fields = _common_fields(old, new)
+    kept = _Lineage(old, fields, history).kept(new) if fields else 0
+    changed = (new.rows - kept) + (old.rows - kept)
+    if not changed:
+        return 0.0
+    return min(1.0, changed / new.rows) if new.rows else 1.0
+
+
+def _common_fields(old: Snapshot, new: Snapshot) -> list[Field]:
+    there = {field_key(field) for field in old.fields}
+    return [field for field in new.fields if field_key(field) in there]
+
+
+@dataclass(slots=True)
+class _Unit:
+    """Fragments of one descent. `old` live rows it began with, `foreign` ones that came to it later."""
+
+    old: int = 0
+    foreign: int = 0
+    new: int = 0
+    absorbed_by: _Unit | None = None
+
+    def root(self) -> _Unit:
+        return self if self.absorbed_by is None else self.absorbed_by.root()
+
+    def absorb(self, other: _Unit) -> None:
+        if other is not self:
+            self.old += other.old
+            self.foreign += other.foreign
+            other.absorbed_by = self
+
+    @property
+    def kept(self) -> int:
+        return max(0, min(self.new - self.foreign, self.old))
+
+
+_Content = frozenset[tuple[Fingerprint, frozenset[str]]]
+
+
+class _Lineage:
+    """Where the rows of the old snapshot are, followed through compactions."""
+
+    def __init__(self, old: Snapshot, fields: list[Field], history: History | None) -> None:
+        self._old = old
+        self._fields = fields
+        # Deletions only ever grow, unless an earlier version came back in between.
+        grown = history is not None and history.is_complete and not _went_back(history)
+        self._doubtful = {} if grown else {each.id: each for each in old.fragments}
+        self._units = {
+            fragment.id: (content, _Unit(old=fragment.rows))
+            for fragment, content in self._contents(old.fragments)
+        }
+        self._all = [unit for _, unit in self._units.values()]
+        for rewrite in history.rewrites if history is not None else ():
+            self._follow(rewrite)
+
+    def kept(self, new: Snapshot) -> int:
+        """How many rows both snapshots are known to hold."""
+        for fragment, content in self._contents(new.fragments):
+            then, unit = self._units.get(fragment.id, (None, None))
+            if unit is not None and then == content:
+                unit.root().new += fragment.rows - self._doubt(fragment)
+        return sum(unit.kept for unit in self._all if unit.absorbed_by is None)
+
+    def _follow(self, rewrite: Rewrite) -> None:
+        merged = _Unit()
+        self._all.append(merged)
+        for fragment, content in self._contents(rewrite.old):
+            then, unit = self._units.pop(fragment.id, (None, None))
+            if unit is not None and then == content:
+                merged.absorb(unit.root())
+                merged.foreign += self._doubt(fragment)
+            else:
+                merged.foreign += fragment.rows
+        for fragment, content in self._contents(rewrite.new):
+            self._units[fragment.id] = (content, merged)
+
+    def _doubt(self, fragment: Fragment) -> int:
+        """How many rows may differ between two sets of deletions that could both be anything."""
+        before = self._doubtful.get(fragment.id)
+        if before is None or before.deletion_file == fragment.deletion_file:
+            return 0
+        return min(before.deleted_rows, fragment.rows)
+
+    def _contents(self, fragments: tuple[Fragment, ...]) -> list[tuple[Fragment, _Content]]:
+        # Deletions are counted, not compared: what the files hold is all that has to be equal.
+        whole = tuple(replace(each, deletion_file=None, deleted_rows=0) for each in fragments)
+        groups = column_groups(replace(self._old, fragments=whole), self._fields)
+        contents: dict[int, list[tuple[Fingerprint, frozenset[str]]]] = {}
+        for group in groups:
+            contents.setdefault(group.fragment_id, []).append((group.fingerprint, group.fields))
+        return [(each, frozenset(contents[each.id])) for each in fragments]
+
+
+def _went_back(history: History) -> bool:
+    return any(commit.operation == "Restore" for commit in history.commits)
