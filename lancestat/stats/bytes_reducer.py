@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -12,9 +15,12 @@ from lancestat.stats.hash import hash_bytes
 from lancestat.stats.partial import ColumnPartial
 from lancestat.stats.reducer import Reducer
 
-# Finding the distinct values of an array first pays when the head shows that most of them repeat.
+# Finding the distinct values of an array first pays when its head shows that most of them repeat.
 _HEAD_ROWS = 1024
 _MOST_DISTINCT_IN_HEAD = 128
+
+# What a view keeps of every value: its first bytes, padded with zeros.
+_PREFIX_BYTES = 4
 
 
 class BytesReducer(Reducer):
@@ -49,30 +55,39 @@ class BytesReducer(Reducer):
         if pa.types.is_fixed_size_binary(values.type):
             values = values.cast(pa.binary())
         self._measure(values)
-        values = values.cast(pa.large_binary() if _is_large(values) else pa.binary())
-        if _repeats(values):
-            values = pc.unique(values)
-        self._sketch.update(hash_bytes(values))
-        self._widen(values)
+        values = _distinct(values.cast(pa.large_binary() if _is_large(values) else pa.binary()))
+        # A view enters Polars without a copy; casting to it copies only lengths and short values.
+        views = values.cast(pa.binary_view())
+        self._sketch.update(hash_bytes(views))
+        self._widen(values, views)
 
     def _measure(self, values: pa.Array) -> None:
         offsets = _offsets(values)
-        start, end = int(offsets[0]), int(offsets[-1])
-        longest = int(np.diff(offsets).max())
-        self._total_bytes += end - start
+        total = int(offsets[-1]) - int(offsets[0])
+        longest = int((offsets[1:] - offsets[:-1]).max())
+        self._total_bytes += total
         self._max_bytes = max(self._max_bytes, longest)
         if not self._is_text:
             return
-        if end == start or np.frombuffer(values.buffers()[2], np.int8)[start:end].min() >= 0:
-            self._total_characters += end - start
-            self._max_characters = max(self._max_characters, longest)
-            return
-        lengths = pc.utf8_length(values)
-        self._total_characters += pc.sum(lengths).as_py()
-        self._max_characters = max(self._max_characters, pc.max(lengths).as_py())
+        # A byte of more than one character's bytes is negative as a signed one.
+        if total and _content(values, np.int8).min() < 0:
+            lengths = pc.utf8_length(values)
+            total, longest = pc.sum(lengths).as_py(), pc.max(lengths).as_py()
+        self._total_characters += total
+        self._max_characters = max(self._max_characters, longest)
 
-    def _widen(self, values: pa.Array) -> None:
-        bounds = pc.min_max(values)
+    def _widen(self, values: pa.Array, views: pa.Array) -> None:
+        """Widen the bounds; only values whose prefix reaches a bound so far are compared whole."""
+        prefixes = _prefixes(views)
+        if self._minimum is None or self._maximum is None:
+            lowest, highest = prefixes.min(), prefixes.max()
+        else:
+            lowest, highest = _prefix(self._minimum), _prefix(self._maximum)
+        reaching = np.flatnonzero((prefixes <= lowest) | (prefixes >= highest))
+        if not len(reaching):
+            return
+        # Where most values share a prefix, comparing them all costs less than picking them out.
+        bounds = pc.min_max(values.take(reaching) if 2 * len(reaching) < len(values) else values)
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
         if self._minimum is None or low < self._minimum:
             self._minimum = low
@@ -80,18 +95,50 @@ class BytesReducer(Reducer):
             self._maximum = high
 
 
-def _offsets(values: pa.Array) -> npt.NDArray[np.signedinteger]:
+def _distinct(values: pa.Array) -> pa.Array:
+    """The values without repeats, or as they are when finding repeats would not pay."""
+    content = _content(values, np.uint8)
+    if len(content) == len(values) and bool((np.diff(_offsets(values)) == 1).all()):
+        return _one_byte_values(content)
+    if len(values) < _HEAD_ROWS:
+        return values
+    head = pc.unique(values.slice(0, _HEAD_ROWS))
+    return pc.unique(values) if len(head) <= _MOST_DISTINCT_IN_HEAD else values
+
+
+def _one_byte_values(content: npt.NDArray[np.uint8]) -> pa.Array:
+    occurs = np.zeros(256, np.bool_)
+    occurs[content] = True
+    codes = np.flatnonzero(occurs).astype(np.uint8)
+    offsets = np.arange(len(codes) + 1, dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(codes)]
+    return pa.Array.from_buffers(pa.binary(), len(codes), buffers)
+
+
+def _content(values: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """The bytes of all values, one after the other."""
+    offsets = _offsets(values)
+    buffer = values.buffers()[2]
+    content = np.frombuffer(buffer, dtype) if buffer else np.empty(0, dtype)
+    return content[offsets[0] : offsets[-1]]
+
+
+def _offsets(values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
     dtype = np.int64 if _is_large(values) else np.int32
     return np.frombuffer(values.buffers()[1], dtype)[
         values.offset : values.offset + len(values) + 1
     ]
 
 
-def _repeats(values: pa.Array) -> bool:
-    if len(values) < _HEAD_ROWS:
-        return False
-    return len(pc.unique(values.slice(0, _HEAD_ROWS))) <= _MOST_DISTINCT_IN_HEAD
-
-
 def _is_large(values: pa.Array) -> bool:
     return str(values.type) in ("large_binary", "large_string")
+
+
+def _prefix(value: bytes) -> int:
+    return int.from_bytes(value[:_PREFIX_BYTES].ljust(_PREFIX_BYTES, b"\0"), "big")
+
+
+def _prefixes(views: pa.Array) -> npt.NDArray[np.uint32]:
+    """The first bytes of every value, as integers of the same order."""
+    words = np.frombuffer(views.buffers()[1], np.uint32).reshape(-1, 4)[: len(views), 1]
+    return words.byteswap() if sys.byteorder == "little" else words.copy()

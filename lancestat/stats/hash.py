@@ -62,10 +62,7 @@ def hash_decimals(low: Words, high: npt.NDArray[np.int64]) -> Words:
     return mix(np.where(fits, low, low ^ mix(high.view(np.uint64))))
 
 
-def hash_bytes(values: pa.Array) -> Words:
-    """XXH3-64 of each value of a binary array without nulls."""
-    # A view array enters Polars without a copy; the cast to it copies nothing but lengths and short
-    # values.
-    series = pl.Series("v", values.cast(pa.binary_view()))
-    hashes: Words = series.to_frame().select(_XXH3).to_series().to_numpy()
+def hash_bytes(views: pa.Array) -> Words:
+    """XXH3-64 of each value of a binary_view array without nulls."""
+    hashes: Words = pl.Series("v", views).to_frame().select(_XXH3).to_series().to_numpy()
     return hashes

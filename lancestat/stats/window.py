@@ -37,7 +37,7 @@ class Window:
         displaced = _NOTHING
         if not self._low <= low or high >= self._low + len(self._marks):
             displaced = self.drain()
-            self._low = (low + high - len(self._marks)) // 2 + 1
+            self._low = self._place(low, high, len(self._marks), is_first=not len(displaced))
         self._marks[(words - np.uint64(self._low % _WORD)).view(np.int64)] = True
         return displaced
 
@@ -49,6 +49,12 @@ class Window:
         self._marks[marked] = False
         values: Words = marked.view(np.uint64) + np.uint64(self._low % _WORD)
         return values
+
+    def _place(self, low: int, high: int, size: int, *, is_first: bool) -> int:
+        """Where the window goes: around its first values, then on in the direction they took."""
+        if is_first:
+            return (low + high - size) // 2 + 1
+        return low if low >= self._low else high - size + 1
 
     @staticmethod
     def _first_marks(spread: int, rows: int) -> npt.NDArray[np.bool_] | None:
