@@ -46,7 +46,10 @@ class StaleBounds:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which staleness readers accept. `allow_stale` is False, True or bounds; `name` is None for an inline policy."""
+    """Which staleness readers accept: none (False), any (True) or bounds.
+
+    `name` is None for an inline policy.
+    """
 
     name: str | None = None
     description: str | None = None
@@ -69,7 +72,7 @@ class ColumnPattern:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """Include some columns, of some types, exclude some; `types` None means every analyzable type."""
+    """Include some columns, of some types, less some; `types` None means every analyzable type."""
 
     include: tuple[ColumnPattern, ...]
     exclude: tuple[ColumnPattern, ...] = ()
@@ -78,7 +81,7 @@ class ColumnRule:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSelection:
-    """Which columns of a table get statistics: the union of `rules`, less `exclude`; `all` alone means every one."""
+    """Which columns of a table get statistics: the union of `rules`, or `all`, less `exclude`."""
 
     all: bool = True
     rules: tuple[ColumnRule, ...] = ()
@@ -87,7 +90,7 @@ class ColumnSelection:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A declared Lance dataset. Relative paths in `uri` are already resolved against the project's folder."""
+    """A declared Lance dataset; a relative `uri` is resolved against the project's folder."""
 
     name: str
     uri: str
@@ -106,7 +109,8 @@ class Table:
 class KnnSide:
     """One side of a KNN join: exactly one of `table`, `uri` (with `format`) or `sql` is set.
 
-    `refs` are the names of the nodes that the side reads.
+    `refs` are the names of the nodes that the side reads. `options` may hold secrets: `repr` omits
+    them.
     """
 
     vector: str
@@ -115,13 +119,13 @@ class KnnSide:
     table: str | None = None
     format: str | None = None
     uri: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     sql: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KnnJoin:
-    """A declared nearest-neighbour join. `nprobes` and `recall` are for mode approx, at most one is set."""
+    """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set."""
 
     name: str
     left: KnnSide
@@ -148,7 +152,7 @@ Node = Table | KnnJoin
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a project runs. `storage_options` and `spark_conf` may hold secrets: `repr` shows only their keys."""
+    """Where a project runs; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
 
     name: str
     state: str

@@ -1,0 +1,28 @@
+"""The codes of specification errors (LS1xx) and of selection errors (LS4xx)."""
+
+from __future__ import annotations
+
+UNREADABLE = "LS101"
+"""A file or folder is missing, not UTF-8, empty or too large."""
+SYNTAX = "LS102"
+"""The text is not YAML, or uses a part of YAML that specifications do not have."""
+UNKNOWN_KEY = "LS103"
+DUPLICATE_KEY = "LS104"
+WRONG_TYPE = "LS105"
+MISSING_KEY = "LS106"
+WRONG_VALUE = "LS107"
+TEMPLATE = "LS108"
+DUPLICATE_NAME = "LS109"
+UNKNOWN_REFERENCE = "LS110"
+CYCLE = "LS111"
+SHARED_OUTPUT = "LS112"
+"""Two nodes would write to one dataset."""
+TOO_LARGE = "LS113"
+"""Aliases or nesting would make a small file enormous."""
+UNKNOWN_COLUMN = "LS114"
+UNUSABLE_COLUMN = "LS115"
+"""A named column cannot be analyzed or stored."""
+
+UNKNOWN_SELECTOR = "LS401"
+NOTHING_SELECTED = "LS402"
+UNKNOWN_TARGET = "LS403"

@@ -1,0 +1,142 @@
+"""Which of a dataset's columns a selection names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from lancestat.errors import SpecError, did_you_mean
+from lancestat.spec import codes
+from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection
+from lancestat.spec.wording import shortened
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableColumn:
+    """A top-level column of a dataset.
+
+    `kind` is the word of the YAML's `types`, None when the column cannot be analyzed; `why_not`
+    then says why.
+    """
+
+    name: str
+    kind: str | None
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedColumns:
+    """The selected columns in the order of the schema, and what was left out.
+
+    `skipped` pairs a column that a pattern or `all` covers with the reason why it gets no
+    statistics; `notes` are remarks about the selection itself.
+    """
+
+    names: tuple[str, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def resolve_columns(
+    selection: ColumnSelection, available: Sequence[AvailableColumn], table: str
+) -> ResolvedColumns:
+    """The columns of `table` that `selection` names.
+
+    Patterns follow `fnmatch` with case; a column whose very name is written is always matched. A
+    pattern that matches nothing is a note. A column set's `exclude` may name columns that this
+    table does not have, because sets are shared; a table's own may not.
+
+    Raises:
+        SpecError: when a name is not in the schema, or names a column that cannot be analyzed or
+            stored; located where it was written.
+    """
+    columns = {column.name: column for column in available}
+    notes: list[str] = []
+    wanted = set(columns) if selection.all else set()
+    for rule in selection.rules:
+        wanted |= _matched_by_rule(rule, columns, table, notes)
+    for pattern in selection.exclude:
+        wanted -= _matched(pattern, columns, table, notes)
+    names: list[str] = []
+    skipped: list[tuple[str, str]] = []
+    for column in available:
+        if column.name not in wanted:
+            continue
+        why_not = _why_not(column)
+        if why_not is None:
+            names.append(column.name)
+        else:
+            skipped.append((column.name, why_not))
+    if not names:
+        notes.append("no column is left to analyze")
+    return ResolvedColumns(tuple(names), tuple(skipped), tuple(notes))
+
+
+def _matched_by_rule(
+    rule: ColumnRule, columns: dict[str, AvailableColumn], table: str, notes: list[str]
+) -> set[str]:
+    excluded = {
+        name for name in columns if any(_matches(pattern, name) for pattern in rule.exclude)
+    }
+    matched: set[str] = set()
+    for pattern in rule.include:
+        found = _matched(pattern, columns, table, notes)
+        if _is_name(pattern, columns) and not found <= excluded:
+            _check_usable(pattern, columns[pattern.text], table)
+        matched |= found
+    if rule.types is not None:
+        matched = {name for name in matched if columns[name].kind in rule.types}
+    return matched - excluded
+
+
+def _matched(
+    pattern: ColumnPattern, columns: dict[str, AvailableColumn], table: str, notes: list[str]
+) -> set[str]:
+    if _is_name(pattern, columns):
+        if pattern.text not in columns:
+            raise _unknown_column(pattern, columns, table)
+        return {pattern.text}
+    found = {name for name in columns if fnmatchcase(name, pattern.text)}
+    if not found:
+        notes.append(f"pattern {shortened(pattern.text)} matches no column")
+    return found
+
+
+def _is_name(pattern: ColumnPattern, columns: dict[str, AvailableColumn]) -> bool:
+    return pattern.text in columns or not pattern.is_glob
+
+
+def _matches(pattern: ColumnPattern, name: str) -> bool:
+    return name == pattern.text or fnmatchcase(name, pattern.text)
+
+
+def _check_usable(pattern: ColumnPattern, column: AvailableColumn, table: str) -> None:
+    why_not = _why_not(column)
+    if why_not is not None:
+        raise SpecError(
+            codes.UNUSABLE_COLUMN,
+            f"column {shortened(column.name)} of table '{table}' cannot have statistics: {why_not}",
+            location=pattern.location,
+        )
+
+
+def _why_not(column: AvailableColumn) -> str | None:
+    if not column.name:
+        return "a column without a name cannot be stored"
+    if "." in column.name:
+        return "a name with a dot cannot be stored"
+    if column.kind is None:
+        return column.why_not or "its type cannot be analyzed"
+    return None
+
+
+def _unknown_column(pattern: ColumnPattern, columns: Iterable[str], table: str) -> SpecError:
+    known = list(columns)
+    listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    return SpecError(
+        codes.UNKNOWN_COLUMN,
+        f"table '{table}' has no column {shortened(pattern.text)}",
+        location=pattern.location,
+        hint=did_you_mean(pattern.text, known) or f"its columns: {listed or 'none'}",
+    )

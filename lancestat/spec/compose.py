@@ -1,0 +1,218 @@
+"""YAML events to a graph of nodes, with bounds on nesting and on what aliases may unfold to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceStartEvent,
+)
+
+from lancestat.errors import Location, SpecError, did_you_mean
+from lancestat.spec import codes
+
+MAX_DEPTH = 64
+MAX_ALIASED_NODES = 100_000
+
+_CORE_TAGS = "tag:yaml.org,2002:"
+
+# Line and column, counted from 0 as YAML libraries do.
+Mark = tuple[int, int]
+
+
+@dataclass(slots=True)
+class YamlNode:
+    """A scalar (`text`), a sequence (`items`) or a mapping (`pairs`) and where it starts.
+
+    `aliased` counts the nodes below that exist only because aliases repeat them; `height` the
+    levels below.
+    """
+
+    mark: Mark
+    tag: str | None
+    text: str | None = None
+    plain: bool = False
+    items: list[YamlNode] | None = None
+    pairs: list[tuple[YamlNode, YamlNode]] | None = None
+    key: YamlNode | None = None
+    closed: bool = True
+    size: int = 1
+    aliased: int = 0
+    height: int = 0
+
+
+@dataclass(slots=True)
+class Composer:
+    """Builds the graph of the one document that a text holds; SpecError where it cannot."""
+
+    file: str
+    text: str
+    anchors: dict[str, YamlNode] = field(default_factory=dict)
+    stack: list[YamlNode] = field(default_factory=list)
+    root: YamlNode | None = None
+
+    def compose(self) -> YamlNode | None:
+        """The root node, or None when the text holds nothing but comments."""
+        documents = 0
+        try:
+            for event in _events(self.text):
+                if type(event) is DocumentStartEvent:
+                    documents += 1
+                    if documents == 2:
+                        self._fail(
+                            _mark(event),
+                            codes.SYNTAX,
+                            "a second YAML document starts here",
+                            "a file holds one document; remove '---' or split the file",
+                        )
+                self._accept(event)
+        except yaml.MarkedYAMLError as error:
+            self._fail_syntax(error)
+        except yaml.YAMLError as error:
+            self._fail((0, 0), codes.SYNTAX, f"not YAML: {error}")
+        return self.root
+
+    def _accept(self, event: Event) -> None:
+        if isinstance(event, ScalarEvent):
+            plain = event.style in (None, "")
+            self._add(event, YamlNode(_mark(event), event.tag, event.value, plain))
+        elif isinstance(event, MappingStartEvent):
+            self._open(event, YamlNode(_mark(event), event.tag, pairs=[], closed=False))
+        elif isinstance(event, SequenceStartEvent):
+            self._open(event, YamlNode(_mark(event), event.tag, items=[], closed=False))
+        elif isinstance(event, CollectionEndEvent):
+            self._close()
+        elif isinstance(event, AliasEvent):
+            self._alias(event)
+
+    def _open(self, event: NodeEvent, node: YamlNode) -> None:
+        self._add(event, node)
+        self.stack.append(node)
+        self._check_depth(_mark(event), len(self.stack))
+
+    def _close(self) -> None:
+        node = self.stack.pop()
+        node.closed = True
+        if self.stack:
+            self._count(self.stack[-1], node)
+
+    def _add(self, event: NodeEvent, node: YamlNode) -> None:
+        if event.anchor is not None:
+            self.anchors[event.anchor] = node
+        self._attach(node, _mark(event))
+        if node.text is not None and self.stack:
+            self._count(self.stack[-1], node)
+
+    def _alias(self, event: AliasEvent) -> None:
+        mark, name = _mark(event), event.anchor or ""
+        target = self.anchors.get(name)
+        if target is None:
+            self._fail(
+                mark,
+                codes.SYNTAX,
+                f"alias '*{name}' names no anchor",
+                did_you_mean(name, self.anchors),
+            )
+        if not target.closed:
+            self._fail(mark, codes.TOO_LARGE, f"anchor '{name}' contains itself")
+        self._check_depth(mark, len(self.stack) + target.height)
+        self._attach(target, mark)
+        if self.stack:
+            parent = self.stack[-1]
+            self._count(parent, target)
+            parent.aliased += target.size - target.aliased
+            if sum(node.aliased for node in self.stack) > MAX_ALIASED_NODES:
+                self._fail(
+                    mark,
+                    codes.TOO_LARGE,
+                    f"aliases unfold to more than {MAX_ALIASED_NODES:,} values",
+                )
+
+    def _attach(self, node: YamlNode, mark: Mark) -> None:
+        if not self.stack:
+            self.root = node
+            return
+        parent = self.stack[-1]
+        if parent.items is not None:
+            parent.items.append(node)
+        elif parent.key is None:
+            if node.text is None:
+                self._fail(
+                    mark,
+                    codes.SYNTAX,
+                    "a key must be text, not a list or a mapping",
+                    self._template_hint(mark[0]),
+                )
+            parent.key = node
+        else:
+            assert parent.pairs is not None
+            parent.pairs.append((parent.key, node))
+            parent.key = None
+
+    @staticmethod
+    def _count(parent: YamlNode, child: YamlNode) -> None:
+        parent.size += child.size
+        parent.aliased += child.aliased
+        parent.height = max(parent.height, child.height + 1)
+
+    def _check_depth(self, mark: Mark, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            self._fail(mark, codes.TOO_LARGE, f"nested more than {MAX_DEPTH} levels deep")
+
+    def _fail_syntax(self, error: yaml.MarkedYAMLError) -> NoReturn:
+        place = error.problem_mark or error.context_mark
+        mark = (place.line, place.column) if place else (0, 0)
+        problem = error.problem or "not YAML"
+        hint = self._template_hint(mark[0])
+        if self._character(mark) == "\t" or "tab" in problem:
+            problem, hint = "a tab where YAML allows only spaces", "indent with spaces"
+        elif error.context and error.context_mark:
+            problem = (
+                f"{problem} ({error.context} that starts at line {error.context_mark.line + 1})"
+            )
+        if hint is None and "mapping values are not allowed" in problem:
+            hint = "put quotes around a text that contains ': '"
+        self._fail(mark, codes.SYNTAX, f"not YAML: {problem}", hint)
+
+    def _line(self, number: int) -> str:
+        lines = self.text.split("\n")
+        return lines[number] if number < len(lines) else ""
+
+    def _character(self, mark: Mark) -> str:
+        return self._line(mark[0])[mark[1] : mark[1] + 1]
+
+    def _template_hint(self, number: int) -> str | None:
+        nearby = self._line(number) + self._line(max(number - 1, 0))
+        return 'put quotes around a template: "{{ ... }}"' if "{{" in nearby else None
+
+    def _fail(self, mark: Mark, code: str, message: str, hint: str | None = None) -> NoReturn:
+        raise SpecError(
+            code, message, location=Location(self.file, mark[0] + 1, mark[1] + 1), hint=hint
+        )
+
+
+def short_tag(tag: str) -> str:
+    """A tag as people write it: `!!str` for `tag:yaml.org,2002:str`."""
+    return "!!" + tag.removeprefix(_CORE_TAGS) if tag.startswith(_CORE_TAGS) else tag
+
+
+def _events(text: str) -> Iterator[Event]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    events: Iterator[Event] = yaml.parse(text, Loader=loader)
+    return events
+
+
+def _mark(event: Event) -> Mark:
+    mark = event.start_mark
+    assert mark is not None
+    return mark.line, mark.column

@@ -1,0 +1,214 @@
+"""YAML to plain values, with the place of every key and value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from lancestat.errors import InvalidProject, Location, SpecError
+from lancestat.spec import codes
+from lancestat.spec.compose import Composer, Mark, YamlNode, short_tag
+from lancestat.spec.scalars import Scalar, plain_scalar, tagged_scalar
+
+MAX_BYTES = 16 * 1024 * 1024
+
+# Where a value is inside its document: keys of mappings and indexes of lists, from the root.
+KeyPath = tuple[str | int, ...]
+
+_NOT_PRINTABLE = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The plain values of one YAML file and where they were written.
+
+    `value` is made of dict, list, str, int, float, bool and None. `numbers` holds the text of
+    numbers as written, so that `1.10` can be told from `1.1`.
+    """
+
+    file: str
+    value: object
+    marks: Mapping[KeyPath, Mark] = field(repr=False)
+    key_marks: Mapping[KeyPath, Mark] = field(repr=False)
+    numbers: Mapping[KeyPath, str] = field(repr=False)
+
+    def at(self, path: KeyPath) -> Location:
+        """Where the value at `path` starts, or the nearest thing around it that was written."""
+        return self._locate(self.marks, path)
+
+    def key_at(self, path: KeyPath) -> Location:
+        """Where the key that leads to `path` starts; for an item of a list, the item."""
+        if path in self.key_marks:
+            return self._locate(self.key_marks, path)
+        return self.at(path)
+
+    def with_value(self, value: object) -> Document:
+        """The same places for other values, such as rendered ones."""
+        return replace(self, value=value)
+
+    def _locate(self, marks: Mapping[KeyPath, Mark], path: KeyPath) -> Location:
+        while path not in marks and path:
+            path = path[:-1]
+        line, column = marks.get(path, (0, 0))
+        return Location(self.file, line + 1, column + 1)
+
+
+def read_document(content: bytes, file: str) -> Document:
+    """The one YAML document in `content`.
+
+    Raises:
+        InvalidProject: with every duplicate key, or the one reason why the text cannot be read.
+    """
+    try:
+        text = _decode(content, file)
+        root = Composer(file, text).compose()
+        if root is None or (root.text == "" and root.plain and root.tag is None):
+            raise SpecError(codes.UNREADABLE, "the file is empty", location=Location(file, 1, 1))
+    except SpecError as error:
+        raise InvalidProject([error]) from None
+    unfolding = _Unfolding(file)
+    value = unfolding.value(root, ())
+    if unfolding.errors:
+        raise InvalidProject([unfolding.errors[place] for place in sorted(unfolding.errors)])
+    return Document(file, value, unfolding.marks, unfolding.key_marks, unfolding.numbers)
+
+
+def _decode(content: bytes, file: str) -> str:
+    if len(content) > MAX_BYTES:
+        raise SpecError(
+            codes.UNREADABLE,
+            f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read",
+            location=Location(file, 1, 1),
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        column = len(before.rpartition(b"\n")[2].decode("utf-8-sig", "replace")) + 1
+        raise SpecError(
+            codes.UNREADABLE,
+            f"byte 0x{content[error.start]:02x} is not UTF-8",
+            location=Location(file, before.count(b"\n") + 1, column),
+            hint="save the file as UTF-8",
+        ) from None
+    strange = _NOT_PRINTABLE.search(text)
+    if strange:
+        before_text = text[: strange.start()]
+        raise SpecError(
+            codes.SYNTAX,
+            f"character U+{ord(strange.group()):04X} is not allowed in YAML",
+            location=Location(
+                file, before_text.count("\n") + 1, len(before_text.rpartition("\n")[2]) + 1
+            ),
+        )
+    return text
+
+
+class _Unfolding:
+    """Plain values of a node graph: copies for aliases, merge keys merged, duplicates reported."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.marks: dict[KeyPath, Mark] = {}
+        self.key_marks: dict[KeyPath, Mark] = {}
+        self.numbers: dict[KeyPath, str] = {}
+        # By place and message, because an alias repeats what is wrong with its anchor.
+        self.errors: dict[tuple[Mark, str], SpecError] = {}
+
+    def value(self, node: YamlNode, path: KeyPath) -> object:
+        self.marks[path] = node.mark
+        if node.text is not None:
+            return self._scalar(node, path)
+        if node.items is not None:
+            self._check_tag(node, "!!seq")
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.items)]
+        self._check_tag(node, "!!map")
+        return self._mapping(node, path)
+
+    def _scalar(self, node: YamlNode, path: KeyPath) -> Scalar:
+        assert node.text is not None
+        try:
+            value = _resolve(node.text, node.tag, node.plain)
+        except ValueError as error:
+            self._report(node.mark, codes.WRONG_VALUE, str(error))
+            return None
+        except LookupError:
+            self._report_tag(node)
+            return None
+        if type(value) is int or type(value) is float:
+            self.numbers[path] = node.text
+        return value
+
+    def _mapping(self, node: YamlNode, path: KeyPath) -> dict[str, object]:
+        assert node.pairs is not None
+        mapping: dict[str, object] = {}
+        places: dict[str, Mark] = {}
+        merges: list[YamlNode] = []
+        for key, child in node.pairs:
+            name = self._key(key)
+            if name in places:
+                self._report_duplicate(name, key.mark, places[name])
+                continue
+            places[name] = key.mark
+            if name == "<<" and key.plain:
+                merges.extend(self._merged(child))
+                continue
+            child_path = (*path, name)
+            self.key_marks[child_path] = key.mark
+            mapping[name] = self.value(child, child_path)
+        for merge in merges:
+            self._merge(merge, path, mapping)
+        return mapping
+
+    def _merged(self, node: YamlNode) -> list[YamlNode]:
+        sources = node.items if node.items is not None else [node]
+        for source in sources:
+            if source.pairs is None:
+                self._report(
+                    source.mark, codes.SYNTAX, "'<<' merges mappings; this is not a mapping"
+                )
+                return []
+        return sources
+
+    def _merge(self, source: YamlNode, path: KeyPath, mapping: dict[str, object]) -> None:
+        # What is written in the mapping wins over what is merged, an earlier source over a later.
+        merged = _Unfolding(self.file)
+        found = merged._mapping(source, path)
+        new = found.keys() - mapping.keys()
+        mapping.update({name: value for name, value in found.items() if name in new})
+        depth = len(path)
+        for kept, places in ((self.marks, merged.marks), (self.key_marks, merged.key_marks)):
+            kept.update({at: mark for at, mark in places.items() if at[depth] in new})
+        self.numbers.update({at: text for at, text in merged.numbers.items() if at[depth] in new})
+        self.errors.update(merged.errors)
+
+    def _key(self, node: YamlNode) -> str:
+        assert node.text is not None
+        if node.tag not in (None, "!") and short_tag(node.tag or "") != "!!str":
+            self._report_tag(node)
+        return node.text
+
+    def _check_tag(self, node: YamlNode, allowed: str) -> None:
+        if node.tag not in (None, "!") and short_tag(node.tag or "") != allowed:
+            self._report_tag(node)
+
+    def _report_tag(self, node: YamlNode) -> None:
+        tag = short_tag(node.tag or "")
+        self._report(node.mark, codes.SYNTAX, f"unknown tag '{tag}'", "remove the tag")
+
+    def _report_duplicate(self, name: str, mark: Mark, first: Mark) -> None:
+        place = Location(self.file, first[0] + 1, first[1] + 1)
+        self._report(mark, codes.DUPLICATE_KEY, f"key '{name}' is written twice, first at {place}")
+
+    def _report(self, mark: Mark, code: str, message: str, hint: str | None = None) -> None:
+        place = Location(self.file, mark[0] + 1, mark[1] + 1)
+        self.errors[mark, message] = SpecError(code, message, location=place, hint=hint)
+
+
+def _resolve(text: str, tag: str | None, plain: bool) -> Scalar:
+    if tag is not None:
+        return tagged_scalar(short_tag(tag), text)
+    return plain_scalar(text) if plain else text

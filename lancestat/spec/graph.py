@@ -1,0 +1,105 @@
+"""What nodes read, and the errors that only show between nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lancestat.errors import LancestatError, SpecError
+from lancestat.spec import codes
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
+
+
+def dependencies(spec: ProjectSpec) -> Mapping[str, tuple[str, ...]]:
+    """The names of the nodes that each node reads, in the order of the nodes."""
+    return node_dependencies(spec.nodes)
+
+
+def node_dependencies(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
+    """As `dependencies`.
+
+    A join reads what its sides refer to. A table whose dataset is the output of a join reads that
+    join, since the join must have run before the table can be analyzed.
+    """
+    nodes = tuple(nodes)
+    writers = {node.output_uri: node.name for node in nodes if isinstance(node, KnnJoin)}
+    return {node.name: tuple(dict.fromkeys(_reads(node, writers))) for node in nodes}
+
+
+def _reads(node: Node, writers: Mapping[str, str]) -> tuple[str, ...]:
+    if isinstance(node, Table):
+        return (writers[node.uri],) if node.uri in writers else ()
+    uris = (node.left.uri, node.right.uri)
+    written = (writers[uri] for uri in uris if uri is not None and uri in writers)
+    return (*node.left.refs, *node.right.refs, *written)
+
+
+def cycle_errors(nodes: Iterable[Node]) -> list[LancestatError]:
+    """One error per cycle, at its first node: each names the whole path."""
+    nodes = tuple(nodes)
+    places = {node.name: node.location for node in nodes}
+    reads = node_dependencies(nodes)
+    done: set[str] = set()
+    errors: list[LancestatError] = []
+    for start in reads:
+        cycle = _find_cycle(start, reads, done)
+        if cycle:
+            path = " -> ".join((*cycle, cycle[0]))
+            errors.append(
+                SpecError(codes.CYCLE, f"nodes read each other: {path}", location=places[cycle[0]])
+            )
+    return errors
+
+
+def _find_cycle(
+    start: str, reads: Mapping[str, tuple[str, ...]], done: set[str]
+) -> tuple[str, ...]:
+    """A cycle that can be reached from `start`; iterative, because chains may be long."""
+    found: tuple[str, ...] = ()
+    trail: list[str] = []
+    pending = [(start, False)]
+    while pending:
+        name, leaving = pending.pop()
+        if leaving:
+            done.add(trail.pop())
+        elif name in trail:
+            found = found or tuple(trail[trail.index(name) :])
+        elif name in reads and name not in done:
+            trail.append(name)
+            pending.append((name, True))
+            pending.extend((other, False) for other in reversed(reads[name]))
+    return found
+
+
+def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
+    """Datasets that two nodes would write to."""
+    first: dict[str, Node] = {}
+    errors: list[LancestatError] = []
+    for node in nodes:
+        uri = _written(node)
+        if uri is None:
+            continue
+        other = first.setdefault(f"{node.kind.value} {uri.rstrip('/')}", node)
+        if other is not node:
+            errors.append(_shared(node, other))
+    return errors
+
+
+def _written(node: Node) -> str | None:
+    if isinstance(node, Table):
+        return node.uri if node.publish is Publish.MANIFEST else None
+    return node.output_uri
+
+
+def _shared(node: Node, other: Node) -> SpecError:
+    if isinstance(node, Table):
+        message = f"tables '{other.name}' and '{node.name}' publish to the same dataset"
+        hint = "declare it once, or give one of them 'publish: none'"
+    else:
+        message = f"knn joins '{other.name}' and '{node.name}' write the same output"
+        hint = "give each its own output"
+    return SpecError(
+        codes.SHARED_OUTPUT,
+        f"{message}, first at {other.location}",
+        location=node.location,
+        hint=hint,
+    )

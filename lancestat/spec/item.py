@@ -1,0 +1,57 @@
+"""One declared thing of a spec file, after its schema has accepted it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+from lancestat.errors import Location, SpecError
+from lancestat.spec.document import Document, KeyPath
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A mapping at `path` of a document. Its shape is proven by the schema, hence `Any`."""
+
+    document: Document
+    path: KeyPath
+    value: Mapping[str, Any]
+    refs: Mapping[KeyPath, tuple[str, ...]]
+    secrets: Set[KeyPath]
+
+    @property
+    def location(self) -> Location:
+        """Where the item's name is written."""
+        return self.at("name")
+
+    def at(self, *steps: str | int) -> Location:
+        """Where a value inside the item is written."""
+        return self.document.at((*self.path, *steps))
+
+    def key_at(self, *steps: str | int) -> Location:
+        """Where a key inside the item is written."""
+        return self.document.key_at((*self.path, *steps))
+
+    def error(
+        self, code: str, message: str, *steps: str | int, hint: str | None = None
+    ) -> SpecError:
+        """An error about a value inside the item."""
+        return SpecError(code, message, location=self.at(*steps), hint=hint)
+
+    def settings(self, *steps: str) -> dict[str, str]:
+        """A mapping of settings as text: numbers as written, booleans as Spark spells them."""
+        values: Any = self.value
+        for step in steps:
+            values = values.get(step, {})
+        return {
+            key: setting_text(self.document, (*self.path, *steps, key), value)
+            for key, value in values.items()
+        }
+
+
+def setting_text(document: Document, path: KeyPath, value: object) -> str:
+    """A setting's text: `1.10` stays `1.10`, true becomes `true`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return document.numbers.get(path, str(value))

@@ -1,0 +1,169 @@
+"""A project's files to a `ProjectSpec`, or to all that is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
+from lancestat.spec import codes
+from lancestat.spec.build import build_knn_join, build_rule, build_table
+from lancestat.spec.check import check
+from lancestat.spec.document import Document
+from lancestat.spec.files import read_file, relative_name, spec_files
+from lancestat.spec.graph import cycle_errors, dependencies, output_errors
+from lancestat.spec.item import Item
+from lancestat.spec.model import ColumnRule, KnnJoin, Node, Policy, ProjectSpec
+from lancestat.spec.names import Namespace
+from lancestat.spec.policy import build_policy
+from lancestat.spec.project_file import Arguments, read_header
+from lancestat.spec.rendering import Rendering
+from lancestat.spec.resources import PROJECT_FILE, SPECS_SCHEMA
+from lancestat.spec.rules import shipped_rule
+from lancestat.spec.template import Scope
+from lancestat.spec.wording import to_error
+
+__all__ = ["dependencies", "load_project"]
+
+
+def load_project(
+    project_dir: Path,
+    *,
+    target: str | None = None,
+    vars: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> ProjectSpec:
+    """The project in a folder, under one target.
+
+    Args:
+        project_dir: the folder that holds `lancestat_project.yml`.
+        target: the target's name; the project's default otherwise.
+        vars: variables that win over the project's.
+        environment: what `env_var` reads; the process's environment otherwise.
+
+    Raises:
+        InvalidProject: with every error found, in the order of files and places.
+        UsageError: when `target` does not exist.
+    """
+    root = project_dir.resolve()
+    path = root / PROJECT_FILE
+    if not path.is_file():
+        raise InvalidProject(
+            [
+                SpecError(
+                    codes.UNREADABLE,
+                    f"there is no {PROJECT_FILE} in {root}",
+                    location=Location(PROJECT_FILE, 1, 1),
+                    hint="run 'lancestat init', or give --project-dir",
+                )
+            ]
+        )
+    errors: list[LancestatError] = []
+    arguments = Arguments(target, vars or {}, os.environ if environment is None else environment)
+    header = read_header(read_file(root, path), root, arguments, errors)
+    paths = [found for found in spec_files(root, header.folders, errors) if found != path]
+    declarations = _Declarations(root)
+    for found in paths:
+        declarations.read(found, header.scope, errors)
+    nodes = declarations.build(errors)
+    if errors:
+        files = [PROJECT_FILE, *(relative_name(root, found) for found in paths)]
+        raise InvalidProject(_in_order(errors, files))
+    policies = {name: policy for name, policy in declarations.policies.values.items() if policy}
+    return ProjectSpec(header.name, root, header.target, nodes, policies)
+
+
+def _in_order(errors: Iterable[LancestatError], files: Sequence[str]) -> list[LancestatError]:
+    ranks = {file: rank for rank, file in enumerate(files)}
+
+    def place(error: LancestatError) -> tuple[int, int, int]:
+        if error.location is None:
+            return -1, 0, 0
+        return ranks.get(error.location.file, -1), error.location.line, error.location.column
+
+    return sorted(errors, key=place)
+
+
+@dataclass(slots=True)
+class _Declarations:
+    """Items of all spec files by kind; those that a schema or a template refused are not kept."""
+
+    root: Path
+    items: list[tuple[str, Item]] = field(default_factory=list)
+    sets: Namespace[ColumnRule] = field(default_factory=lambda: Namespace("column set"))
+    policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
+    nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
+
+    def read(self, path: Path, scope: Scope, errors: list[LancestatError]) -> None:
+        """Declare all that a file holds."""
+        try:
+            document = read_file(self.root, path)
+        except InvalidProject as invalid:
+            errors.extend(invalid.errors)
+            return
+        rendering = Rendering()
+        document = document.with_value(rendering.render(document, document.value, (), scope))
+        errors.extend(rendering.failures.values())
+        broken = {failed[:2] for failed in rendering.failures}
+        for problem in check(shipped_rule(SPECS_SCHEMA), document.value):
+            if problem.path not in rendering.failures:
+                errors.append(to_error(problem, document, rendering.secrets))
+                broken.add(problem.path[:2])
+        for kind, item in _items(document, rendering):
+            namespace: Namespace[Any] = self._namespace(kind)
+            name = item.value.get("name")
+            usable = (*item.path, "name") not in rendering.failures
+            if not isinstance(name, str) or not usable:
+                continue
+            fresh = namespace.declare(name, item.location, errors)
+            if fresh and item.path not in broken:
+                self.items.append((kind, item))
+
+    def build(self, errors: list[LancestatError]) -> tuple[Node, ...]:
+        """The nodes, in the order of their files and places; errors are appended."""
+        for kind, item in self.items:
+            name = item.value["name"]
+            if kind == "column_sets":
+                self.sets.values[name] = build_rule(item)
+            elif kind == "policies":
+                self.policies.values[name] = build_policy(item, errors, name=name)
+        nodes: list[Node] = []
+        for kind, item in self.items:
+            if kind == "tables":
+                nodes.append(build_table(item, self.root, self.sets, self.policies, errors))
+            elif kind == "knn_joins":
+                join = build_knn_join(item, self.root, errors)
+                errors.extend(self._unknown_refs(join, item))
+                nodes.append(join)
+        errors.extend(cycle_errors(nodes))
+        errors.extend(output_errors(nodes))
+        return tuple(nodes)
+
+    def _namespace(self, kind: str) -> Namespace[Any]:
+        if kind == "column_sets":
+            return self.sets
+        return self.policies if kind == "policies" else self.nodes
+
+    def _unknown_refs(self, join: KnnJoin, item: Item) -> Iterator[LancestatError]:
+        for name, side in (("left", join.left), ("right", join.right)):
+            key = "sql" if side.table is None else "table"
+            for ref in side.refs:
+                error = self.nodes.unknown(ref, item, name, key)
+                if error is not None:
+                    yield error
+
+
+def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item]]:
+    if not isinstance(document.value, dict):
+        return
+    for kind in document.value:
+        values = document.value[kind]
+        if kind not in ("tables", "column_sets", "policies", "knn_joins"):
+            continue
+        for index, value in enumerate(values if isinstance(values, list) else ()):
+            if isinstance(value, dict):
+                path = (kind, index)
+                yield kind, Item(document, path, value, rendering.refs, rendering.secrets)

@@ -1,0 +1,91 @@
+"""Names of places and values in messages: `'k' of knn join 'similar_parts'`, `the number 5`."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from lancestat.errors import SpecError
+from lancestat.spec.check import Problem
+from lancestat.spec.document import Document, KeyPath
+
+_OWNERS = {
+    "tables": "table",
+    "column_sets": "column set",
+    "policies": "policy",
+    "knn_joins": "knn join",
+    "targets": "target",
+}
+# Below these keys lie settings that may be secret, so their values are never shown.
+_SECRET_KEYS = frozenset(("storage-options", "conf", "options"))
+_LONGEST = 60
+
+
+def to_error(problem: Problem, document: Document, secrets: Set[KeyPath]) -> SpecError:
+    """The located error of a schema's problem; values at `secrets` are described but not shown."""
+    value = value_at(document.value, problem.path)
+    is_secret = problem.path in secrets or bool(_SECRET_KEYS.intersection(problem.path))
+    message = problem.message.replace("{subject}", subject(problem.path, document.value))
+    message = message.replace("{found}", found(value, is_secret=is_secret))
+    hint = None if is_secret else problem.hint
+    if len(problem.at) > len(problem.path) or not problem.is_leaf:
+        location = document.key_at(problem.at)
+    else:
+        location = document.at(problem.at)
+    return SpecError(problem.code, message, location=location, hint=hint)
+
+
+def subject(path: KeyPath, root: object) -> str:
+    """What a path leads to, in words."""
+    if not path:
+        return "the file"
+    owner_length = 2 if path[0] in _OWNERS and len(path) > 1 else 0
+    owner = _owner(path[:2], root) if owner_length else ""
+    if len(path) == owner_length:
+        return owner
+    last = path[-1]
+    if isinstance(last, int):
+        words = f"item {last + 1} of {shortened(str(path[-2]))}"
+    else:
+        words = shortened(last)
+    return f"{words} of {owner}" if owner else words
+
+
+def found(value: object, *, is_secret: bool = False) -> str:
+    """A value for the end of 'found ...', shortened, or only its kind when it may be secret."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return "true or false" if is_secret else str(value).lower()
+    if isinstance(value, str):
+        return "text" if is_secret else shortened(value)
+    return "a number" if is_secret else f"the number {value}"
+
+
+def shortened(text: str) -> str:
+    """A text in quotes, on one line and not too long."""
+    line = " ".join(text.split())
+    return f"'{line}'" if len(line) <= _LONGEST else f"'{line[: _LONGEST - 3]}...'"
+
+
+def value_at(root: object, path: KeyPath) -> object:
+    """The value that a path leads to, None when there is none."""
+    for step in path:
+        if isinstance(root, dict) and step in root:
+            root = root[step]
+            continue
+        if not isinstance(root, list) or not isinstance(step, int) or step >= len(root):
+            return None
+        root = root[step]
+    return root
+
+
+def _owner(path: KeyPath, root: object) -> str:
+    kind, step = _OWNERS[str(path[0])], path[1]
+    if isinstance(step, str):
+        return f"{kind} {shortened(step)}"
+    declared = value_at(root, (*path, "name"))
+    return f"{kind} {shortened(declared)}" if isinstance(declared, str) else f"{kind} {step + 1}"
