@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
 
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import Fingerprint
@@ -13,7 +16,10 @@ from lancestat.plan.reason import Reason
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Columns of one fragment that must be read; `size_bytes` estimates their bytes on disk."""
+    """Columns of one fragment that must be read.
+
+    `rows` are its live rows, `size_bytes` estimates the bytes on disk of the columns.
+    """
 
     fragment_id: int
     fingerprint: Fingerprint
@@ -24,19 +30,22 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class TableWork:
-    """What analyzing a table at one version takes: fragments to scan, stored partials to carry over and to reuse.
+    """What analyzing a table at one version takes: what to scan, to carry over and to reuse.
 
-    `table` is the state's identity of the dataset, `fields` are the analyzed columns, `live` all fingerprints of
-    the version that is read.
+    `table` is the state's identity of the dataset, `fields` the analyzed columns, `live` their
+    fingerprints at that version; `config` and `committed_at` are the manifest's.
     """
 
     uri: str
     table: str
     version: int
+    committed_at: datetime | None
+    config: Mapping[str, str]
     fields: tuple[Field, ...]
     schema_hash: str
     content_digest: str
     rows: int
+    fragments: int
     live: frozenset[Fingerprint]
     scans: tuple[Scan, ...]
     coverage: Coverage
@@ -60,6 +69,9 @@ class Figures:
 class Analyze:
     """Nothing usable yet: statistics are made."""
 
+    verb: ClassVar[str] = "analyze"
+    symbol: ClassVar[str] = "+"
+    kind: ClassVar[str] = "table"
     node: str
     reasons: tuple[Reason, ...]
     figures: Figures
@@ -71,6 +83,9 @@ class Analyze:
 class Refresh:
     """Some fragments or columns are new, or what is published must be written again."""
 
+    verb: ClassVar[str] = "refresh"
+    symbol: ClassVar[str] = "~"
+    kind: ClassVar[str] = "table"
     node: str
     reasons: tuple[Reason, ...]
     figures: Figures
@@ -80,13 +95,20 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class Restamp:
-    """The rows are those that the statistics describe; only the version moved."""
+    """The rows are those that the statistics describe; only the version moved.
 
+    `values` are the statistics entries that still hold, `bounds` those that only the state holds.
+    """
+
+    verb: ClassVar[str] = "restamp"
+    symbol: ClassVar[str] = "="
+    kind: ClassVar[str] = "table"
     node: str
     reasons: tuple[Reason, ...]
     figures: Figures
     work: TableWork
     values: tuple[tuple[str, str], ...]
+    bounds: tuple[tuple[str, tuple[str, str]], ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -94,9 +116,12 @@ class Restamp:
 class Skip:
     """Nothing to do."""
 
+    verb: ClassVar[str] = "skip"
+    symbol: ClassVar[str] = "."
+    kind: ClassVar[str] = "table"
     node: str
     reasons: tuple[Reason, ...]
-    figures: Figures | None
+    figures: Figures
     notes: tuple[str, ...] = ()
 
 
@@ -104,6 +129,8 @@ class Skip:
 class Blocked:
     """The node cannot be planned; the error says why. `kind` is the node's kind."""
 
+    verb: ClassVar[str] = "blocked"
+    symbol: ClassVar[str] = "!"
     node: str
     kind: str
     error: LancestatError
@@ -119,3 +146,8 @@ class Plan:
     project: str
     target: str
     actions: tuple[Action, ...]
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything is to be done, or cannot be."""
+        return any(not isinstance(action, Skip) for action in self.actions)

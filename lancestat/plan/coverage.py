@@ -1,4 +1,4 @@
-"""Which fragments' columns are known already, which can be carried over a compaction, which must be read."""
+"""Which fragments' columns are known, which a compaction carries over, which must be read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_FIELDS: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Stored partials that go into the result as they are, `times` over where equal content repeats."""
+    """Stored partials that go in as they are, `times` over where equal content repeats."""
 
     fingerprints: Fingerprints
     fields: frozenset[str]
@@ -24,7 +24,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Stored partials of old content whose sum now describes the `new` content that a compaction made of it.
+    """Stored partials of old content whose sum describes the `new` content made of it.
 
     `sources` are the fingerprints that stored rows cover; one that stands twice counts twice.
     """
@@ -36,7 +36,7 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The column groups of fragments before and after one compaction step, over the analyzed columns."""
+    """The content of the analyzed columns before and after one step of a compaction."""
 
     old: tuple[ColumnGroup, ...]
     new: tuple[ColumnGroup, ...]
@@ -119,7 +119,8 @@ class _Claims:
 def trace(rewrites: Sequence[Rewritten], index: PartialIndex) -> list[Carry]:
     """Follow stored partials through compactions, step by step.
 
-    A step may take what an earlier step made. Old content of which any part is unknown is not carried.
+    A step may take what an earlier step made. Old content that is not wholly known is not
+    carried.
     """
     known = _Known(index)
     carries: list[Carry] = []
@@ -157,7 +158,7 @@ def _field_classes(
 
 @dataclass
 class _Known:
-    """Content whose partials can be had from stored rows, alone or as a sum over several fragments."""
+    """Content whose partials stored rows give, alone or as a sum over several fragments."""
 
     index: PartialIndex
     carried: dict[Fingerprint, list[Carry]] = field(default_factory=dict)

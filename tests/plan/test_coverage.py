@@ -1,4 +1,4 @@
-"""Coverage: every (fragment, column) exactly once, whatever is stored and however fragments were rewritten."""
+"""Coverage: every (fragment, column) exactly once, whatever is stored or was rewritten."""
 
 from __future__ import annotations
 

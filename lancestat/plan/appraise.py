@@ -1,0 +1,76 @@
+"""Set one table as it is now next to what was last made of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lancestat.lake.schema_hash import schema_hash
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.plan.observation import Appraisal
+from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
+from lancestat.spec.model import Table
+from lancestat.state.identity import table_identity
+from lancestat.state.values import TableRecord
+from lancestat.stats.column_type import ColumnType, column_type
+from lancestat.stats.guard import judge
+from lancestat.stats.wire import PublishedStatistics, decode_statistics
+
+
+def appraise(
+    spec: Table, snapshot: Snapshot, record: TableRecord | None, now: datetime
+) -> Appraisal:
+    """Resolve the declared columns and apply the reader rules, no staleness allowed.
+
+    Raises:
+        SpecError: A declared column does not exist or cannot be analyzed.
+    """
+    types = analyzable(snapshot)
+    resolved = resolve(spec, snapshot, types)
+    hashed = schema_hash(snapshot.fields)
+    published = decode_statistics(snapshot.config, types)
+    return Appraisal(
+        spec=spec,
+        identity=table_identity(spec.uri),
+        snapshot=snapshot,
+        wanted=_pick(snapshot, resolved.names),
+        types=types,
+        skipped=tuple(f"column '{name}' skipped: {why}" for name, why in resolved.skipped),
+        schema_hash=hashed,
+        verdict=judge(
+            snapshot.config,
+            version=snapshot.version,
+            schema_hash=hashed,
+            now=now,
+            types=types,
+        ),
+        published=published if isinstance(published, PublishedStatistics) else None,
+        record=record,
+    )
+
+
+def analyzable(snapshot: Snapshot) -> dict[str, ColumnType]:
+    """The types of all columns that can be analyzed, by name."""
+    found = {field.name: column_type(field.type) for field in snapshot.fields}
+    return {name: type for name, type in found.items() if type is not None}
+
+
+def resolve(spec: Table, snapshot: Snapshot, types: dict[str, ColumnType]) -> ResolvedColumns:
+    """The declared columns of a table against its schema."""
+    available = [
+        AvailableColumn(
+            name=field.name,
+            kind=types[field.name].kind.value if field.name in types else None,
+            why_not=None if field.name in types else f"type {_shown_type(field)} has no statistics",
+        )
+        for field in snapshot.fields
+    ]
+    return resolve_columns(spec.columns, available, spec.name)
+
+
+def _shown_type(field: Field) -> str:
+    return field.spark_type or str(field.type)
+
+
+def _pick(snapshot: Snapshot, names: tuple[str, ...]) -> tuple[Field, ...]:
+    wanted = set(names)
+    return tuple(field for field in snapshot.fields if field.name in wanted)

@@ -1,0 +1,162 @@
+"""Gather what planning looks at, from datasets and state: the one builder of every plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from lancestat.errors import LakeError, LancestatError
+from lancestat.lake.changed_rows import rows_changed_between
+from lancestat.lake.fingerprint import ColumnGroup, column_groups
+from lancestat.lake.history import History, commits_since
+from lancestat.lake.observe import observe_snapshots, snapshot
+from lancestat.lake.open import open_dataset
+from lancestat.lake.snapshot import Field, Fragment, Snapshot
+from lancestat.plan.actions import Action, Blocked, Plan
+from lancestat.plan.appraise import appraise
+from lancestat.plan.coverage import Rewritten
+from lancestat.plan.observation import Appraisal, Background
+from lancestat.plan.planner import NOTHING_STORED, decide, settle
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, StaleBounds, Table
+from lancestat.state.identity import table_identity
+from lancestat.state.values import StateReader, TableRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Looks at datasets and state on behalf of the planner, which sees values only."""
+
+    spec: ProjectSpec
+    state: StateReader
+    clock: Callable[[], datetime]
+    threads: int = 8
+
+    def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
+        """Plan nodes in their order; a table that cannot be observed is blocked, alone."""
+        tables = [node for node in nodes if isinstance(node, Table)]
+        options = self.spec.target.storage_options
+        requests = [(table.name, table.uri) for table in tables]
+        snapshots = observe_snapshots(requests, options, self.threads)
+        records = self.state.records() if tables else {}
+
+        def look(node: Node) -> Action:
+            if isinstance(node, KnnJoin):
+                error = LancestatError(
+                    "LS450",
+                    f"knn_join '{node.name}' cannot run: not built yet",
+                    location=node.location,
+                )
+                return Blocked(node.name, node.kind.value, error)
+            return self._plan_table(node, snapshots[node.name], records, full_refresh)
+
+        with ThreadPoolExecutor(max_workers=self.threads) as pool:
+            actions = tuple(pool.map(look, nodes))
+        return Plan(self.spec.name, self.spec.target.name, actions)
+
+    def plan_again(self, table: Table, *, use_partials: bool = True) -> Action:
+        """Plan one table as it is now; without partials, as if the state had none."""
+        snapshots = observe_snapshots([(table.name, table.uri)], self.spec.target.storage_options)
+        records = self.state.records()
+        return self._plan_table(
+            table, snapshots[table.name], records, full_refresh=False, use_partials=use_partials
+        )
+
+    def appraise(self, table: Table) -> tuple[Appraisal, Background]:
+        """One table and all its background, for those who want to look at it.
+
+        Raises:
+            LancestatError: the dataset cannot be opened or lacks a declared column.
+        """
+        [found] = observe_snapshots(
+            [(table.name, table.uri)], self.spec.target.storage_options
+        ).values()
+        if isinstance(found, LakeError):
+            raise found
+        record = self.state.records().get(table_identity(table.uri))
+        appraisal = appraise(table, found, record, self.clock())
+        return appraisal, self._background(appraisal, use_partials=True)
+
+    def _plan_table(
+        self,
+        table: Table,
+        found: Snapshot | LakeError,
+        records: Mapping[str, TableRecord],
+        full_refresh: bool,
+        use_partials: bool = True,
+    ) -> Action:
+        if isinstance(found, LakeError):
+            return Blocked(table.name, table.kind.value, found)
+        record = records.get(table_identity(table.uri))
+        now = self.clock()
+        try:
+            appraisal = appraise(table, found, record, now)
+            settled = None if full_refresh else settle(appraisal)
+            if settled is not None:
+                return settled
+            background = self._background(appraisal, use_partials=use_partials)
+        except LancestatError as error:
+            return Blocked(table.name, table.kind.value, error)
+        return decide(appraisal, background, now=now, full_refresh=full_refresh)
+
+    def _background(self, appraisal: Appraisal, *, use_partials: bool) -> Background:
+        now, fields = appraisal.snapshot, appraisal.wanted
+        base_version = described_version(appraisal)
+        base, history = self._base(now, base_version)
+        base_fields = _same_names(base, fields)
+        bounds = appraisal.spec.policy.allow_stale
+        counts_rows = isinstance(bounds, StaleBounds) and bounds.max_changed_rows is not None
+        return Background(
+            groups=tuple(column_groups(now, fields)),
+            base=base,
+            base_fields=base_fields,
+            base_groups=tuple(column_groups(base, base_fields)) if base else (),
+            history=history,
+            rewrites=_rewrites(now, fields, history),
+            changed_rows=(
+                rows_changed_between(base, now, history) if base and counts_rows else None
+            ),
+            index=self.state.partial_index(appraisal.identity) if use_partials else NOTHING_STORED,
+        )
+
+    def _base(self, now: Snapshot, version: int | None) -> tuple[Snapshot | None, History]:
+        nothing = History(now.version, now.version, ())
+        if version is None or not 1 <= version <= now.version:
+            return None, nothing
+        if version == now.version:
+            return now, nothing
+        options = self.spec.target.storage_options
+        dataset = open_dataset(now.uri, version=now.version, storage_options=options)
+        history = commits_since(dataset, version)
+        try:
+            older = open_dataset(now.uri, version=version, storage_options=options)
+            return snapshot(older, now.uri, options), history
+        except LakeError:
+            # Cleaned up: what the state remembers has to do.
+            return None, history
+
+
+def described_version(appraisal: Appraisal) -> int | None:
+    """The version whose rows the last statistics read, None where there are none.
+
+    That is the one before their tag: a commit that landed late carries the tag of a version that
+    came from someone else.
+    """
+    if appraisal.published is not None:
+        return appraisal.published.version_tag - 1
+    return appraisal.record.version if appraisal.record is not None else None
+
+
+def _same_names(base: Snapshot | None, fields: Sequence[Field]) -> tuple[Field, ...]:
+    if base is None:
+        return ()
+    found = (base.field(field.name) for field in fields)
+    return tuple(field for field in found if field is not None)
+
+
+def _rewrites(now: Snapshot, fields: Sequence[Field], history: History) -> tuple[Rewritten, ...]:
+    def groups(fragments: tuple[Fragment, ...]) -> tuple[ColumnGroup, ...]:
+        return tuple(column_groups(replace(now, fragments=fragments), fields))
+
+    return tuple(Rewritten(groups(each.old), groups(each.new)) for each in history.rewrites)

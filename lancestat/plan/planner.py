@@ -1,0 +1,284 @@
+"""From values to actions: pure, so that it is tested without Spark or disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from lancestat.lake.fingerprint import ColumnGroup, content_digest, field_key
+from lancestat.lake.history import Effect
+from lancestat.lake.snapshot import Field
+from lancestat.lake.width import estimated_bytes
+from lancestat.plan.actions import (
+    Action,
+    Analyze,
+    Figures,
+    Refresh,
+    Restamp,
+    Scan,
+    Skip,
+    TableWork,
+)
+from lancestat.plan.coverage import Coverage, cover
+from lancestat.plan.observation import Appraisal, Background
+from lancestat.plan.reason import Reason
+from lancestat.spec.model import Publish
+from lancestat.spec.model import Refresh as RefreshWhen
+from lancestat.state.values import PartialIndex
+from lancestat.stats.guard import Distance, GuardReason, judge
+from lancestat.stats.wire import published_entries, same_statistics
+
+NOTHING_STORED = PartialIndex({}, ())
+
+_UNREADABLE = (GuardReason.UNKNOWN_FORMAT, GuardReason.INCOMPLETE, GuardReason.MALFORMED)
+_ROW_REASONS = {
+    Effect.APPENDED: Reason.ROWS_APPENDED,
+    Effect.DELETED: Reason.ROWS_DELETED,
+    Effect.CHANGED: Reason.ROWS_CHANGED,
+    Effect.UNKNOWN: Reason.ROWS_CHANGED,
+    Effect.REWRITTEN: Reason.FRAGMENTS_REWRITTEN,
+}
+_ROWS_STAY = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
+
+
+def table_digest(groups: Sequence[ColumnGroup], fields: Sequence[Field]) -> str:
+    """A digest of named columns: equal means the same rows under the same names."""
+    names = "\0".join(f"{field.name}\0{field_key(field)}" for field in fields)
+    return f"{content_digest(groups)}-{hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
+
+
+def settle(appraisal: Appraisal) -> Skip | None:
+    """The answer where the manifest alone shows that there is nothing to do.
+
+    Statistics under `publish: none` are never settled this way: a version number proves nothing about
+    a dataset that may have been made anew, so their content has to be compared.
+    """
+    current = appraisal.verdict.reason is GuardReason.CURRENT
+    if appraisal.spec.publish is Publish.NONE or not current or not _is_intact(appraisal):
+        return None
+    return Skip(
+        appraisal.spec.name, (Reason.UNCHANGED,), _idle_figures(appraisal), appraisal.skipped
+    )
+
+
+def decide(
+    appraisal: Appraisal, background: Background, *, now: datetime, full_refresh: bool = False
+) -> Action:
+    """What to do about one table that its manifest does not settle, and why.
+
+    Args:
+        appraisal: The table now, and what the manifest and the state say of it.
+        background: What happened since.
+        now: An aware instant, for bounds on age.
+        full_refresh: Read everything again, whatever is known.
+    """
+    name, skipped = appraisal.spec.name, appraisal.skipped
+    if full_refresh:
+        coverage = cover(background.groups, NOTHING_STORED, [])
+        return _make(appraisal, background, coverage, (Reason.FULL_REFRESH,))
+    if _policy_accepts(appraisal, background, now):
+        return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(appraisal), skipped)
+    coverage = cover(background.groups, background.index, background.rewrites)
+    values = _standing_values(appraisal, background)
+    if values is None:
+        return _make(appraisal, background, coverage, _reasons(appraisal, background))
+    record = appraisal.record
+    unpublished = appraisal.spec.publish is Publish.NONE
+    if unpublished and record is not None and record.version == appraisal.snapshot.version:
+        return Skip(name, (Reason.UNCHANGED,), _idle_figures(appraisal), skipped)
+    rewritten = Effect.REWRITTEN in background.history.effects
+    reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
+    work = _work(appraisal, background, coverage, scans=())
+    figures = _idle_figures(appraisal)
+    bounds = tuple(sorted(record.bounds.items())) if record else ()
+    return Restamp(name, (reason,), figures, work, tuple(sorted(values.items())), bounds, skipped)
+
+
+def distance(appraisal: Appraisal, background: Background) -> Distance | None:
+    """How far the table has moved on since its published statistics, None where there are none."""
+    if appraisal.published is None:
+        return None
+    versions = appraisal.snapshot.version - appraisal.published.version_tag
+    return Distance(versions, changed_rows=background.changed_rows)
+
+
+def _make(
+    appraisal: Appraisal,
+    background: Background,
+    coverage: Coverage,
+    reasons: tuple[Reason, ...],
+) -> Analyze | Refresh:
+    scans = _scans(appraisal, coverage)
+    figures = _figures(appraisal, scans)
+    work = _work(appraisal, background, coverage, scans)
+    nothing_usable = appraisal.record is None and not (coverage.reuse or coverage.carries)
+    first = nothing_usable and not appraisal.verdict.use
+    make = Analyze if first else Refresh
+    return make(appraisal.spec.name, reasons, figures, work, appraisal.skipped)
+
+
+def _is_intact(appraisal: Appraisal) -> bool:
+    """Whether the manifest holds exactly the wanted columns, as we last wrote them if we did."""
+    published = appraisal.published
+    if published is None or published.dropped:
+        return False
+    if set(published.columns) != {field.name for field in appraisal.wanted}:
+        return False
+    return not _is_altered(appraisal)
+
+
+def _is_altered(appraisal: Appraisal) -> bool:
+    published, record = appraisal.published, appraisal.record
+    if published is None or record is None or not record.published:
+        return False
+    if published.version_tag != record.version:
+        return False
+    return not same_statistics(appraisal.snapshot.config, record.values)
+
+
+def _policy_accepts(appraisal: Appraisal, background: Background, now: datetime) -> bool:
+    policy = appraisal.spec.policy
+    if policy.refresh is not RefreshWhen.WHEN_STALE or appraisal.spec.publish is Publish.NONE:
+        return False
+    if not _is_intact(appraisal):
+        return False
+    verdict = judge(
+        appraisal.snapshot.config,
+        version=appraisal.snapshot.version,
+        schema_hash=appraisal.schema_hash,
+        now=now,
+        allow_stale=policy.allow_stale,
+        distance=distance(appraisal, background),
+        types=appraisal.types,
+    )
+    return verdict.use
+
+
+def _standing_values(appraisal: Appraisal, background: Background) -> Mapping[str, str] | None:
+    """The statistics of an earlier version, if they are whole and describe the rows as they are."""
+    record = appraisal.record
+    if appraisal.spec.publish is Publish.NONE:
+        names = tuple(field.name for field in appraisal.wanted)
+        whole = (
+            record is not None
+            and record.columns == names
+            and record.schema_hash == appraisal.schema_hash
+        )
+        stands = whole and record is not None and _rows_stand(appraisal, background)
+        return record.values if stands and record is not None else None
+    if appraisal.verdict.reason is not GuardReason.STALE or not _is_intact(appraisal):
+        return None
+    if not _rows_stand(appraisal, background):
+        return None
+    return published_entries(appraisal.snapshot.config)
+
+
+def _rows_stand(appraisal: Appraisal, background: Background) -> bool:
+    """Whether what was described is proven to be the same rows, under the same names, as now."""
+    record, published = appraisal.record, appraisal.published
+    now = table_digest(background.groups, appraisal.wanted)
+    unpublished = appraisal.spec.publish is Publish.NONE
+    is_ours = published is not None and record and record.version == published.version_tag
+    if record is not None and record.content_digest == now and (unpublished or is_ours):
+        return True
+    if background.base is None:
+        return False
+    then = table_digest(background.base_groups, background.base_fields)
+    if unpublished and (record is None or record.content_digest != then):
+        # A dataset made anew under the same URI counts its versions from 1 again.
+        return False
+    history = background.history
+    return then == now or (history.is_complete and history.effects <= _ROWS_STAY)
+
+
+def _reasons(appraisal: Appraisal, background: Background) -> tuple[Reason, ...]:
+    """Every difference between what was last made and what is wanted now."""
+    found = _publication_reasons(appraisal)
+    if Reason.NEW in found:
+        return (Reason.NEW,)
+    published, record = appraisal.published, appraisal.record
+    had: set[str] = set(record.columns) if record else set()
+    if published:
+        had = {*published.columns, *published.dropped}
+    want = {field.name for field in appraisal.wanted}
+    known_hash = published.schema_hash if published else record.schema_hash if record else None
+    if published or record:
+        found |= {Reason.COLUMNS_ADDED} if want - had else set()
+        found |= {Reason.COLUMNS_REMOVED} if had - want else set()
+        found |= {Reason.SCHEMA_CHANGED} if known_hash != appraisal.schema_hash else set()
+    effects = background.history.effects
+    found |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
+    if Effect.COLUMNS_WRITTEN in effects and Reason.SCHEMA_CHANGED not in found:
+        found.add(Reason.ROWS_CHANGED)
+    if background.base is None and not background.history.is_complete:
+        found.add(Reason.ROWS_CHANGED)
+    if not found:
+        found.add(Reason.VERSION_MOVED)
+    return tuple(reason for reason in Reason if reason in found)
+
+
+def _publication_reasons(appraisal: Appraisal) -> set[Reason]:
+    record, published = appraisal.record, appraisal.published
+    if appraisal.spec.publish is Publish.NONE:
+        return set() if record else {Reason.NEW}
+    if appraisal.verdict.reason is GuardReason.ABSENT:
+        if record is None:
+            return {Reason.NEW}
+        return {Reason.PUBLISH_MISSING} if record.published else {Reason.SPEC_CHANGED}
+    unreadable = appraisal.verdict.reason in _UNREADABLE
+    wanted = {field.name for field in appraisal.wanted}
+    damaged = published is not None and not wanted.isdisjoint(published.dropped)
+    return {Reason.PUBLISH_ALTERED} if unreadable or damaged or _is_altered(appraisal) else set()
+
+
+def _scans(appraisal: Appraisal, coverage: Coverage) -> tuple[Scan, ...]:
+    fragments = {fragment.id: fragment for fragment in appraisal.snapshot.fragments}
+    return tuple(
+        Scan(
+            group.fragment_id,
+            group.fingerprint,
+            fields,
+            fragments[group.fragment_id].rows,
+            estimated_bytes(fragments[group.fragment_id], fields, appraisal.snapshot.fields),
+        )
+        for group, fields in coverage.missing
+    )
+
+
+def _work(
+    appraisal: Appraisal, background: Background, coverage: Coverage, scans: tuple[Scan, ...]
+) -> TableWork:
+    return TableWork(
+        uri=appraisal.snapshot.uri,
+        table=appraisal.identity,
+        version=appraisal.snapshot.version,
+        committed_at=appraisal.snapshot.committed_at,
+        config=appraisal.snapshot.config,
+        fields=appraisal.wanted,
+        schema_hash=appraisal.schema_hash,
+        content_digest=table_digest(background.groups, appraisal.wanted),
+        rows=appraisal.snapshot.rows,
+        fragments=len(appraisal.snapshot.fragments),
+        live=frozenset(group.fingerprint for group in background.groups),
+        scans=scans,
+        coverage=coverage,
+        publish=appraisal.spec.publish is Publish.MANIFEST,
+    )
+
+
+def _idle_figures(appraisal: Appraisal) -> Figures:
+    return _figures(appraisal, ())
+
+
+def _figures(appraisal: Appraisal, scans: tuple[Scan, ...]) -> Figures:
+    rows = {scan.fragment_id: scan.rows for scan in scans}
+    return Figures(
+        fragments_total=len(appraisal.snapshot.fragments),
+        fragments_scanned=len(rows),
+        columns=len(appraisal.wanted),
+        rows_total=appraisal.snapshot.rows,
+        rows_scanned=sum(rows.values()),
+        bytes_scanned=sum(scan.size_bytes for scan in scans),
+        version_read=appraisal.snapshot.version,
+    )

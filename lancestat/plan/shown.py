@@ -1,0 +1,101 @@
+"""One table's statistics as a reader would see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from lancestat.plan.observation import Appraisal, Background
+from lancestat.plan.planner import distance
+from lancestat.spec.model import Publish
+from lancestat.stats.guard import Verdict, judge
+from lancestat.stats.size import decoded_size
+from lancestat.stats.wire import PublishedColumn, PublishedStatistics, decode_statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What `lancestat show` tells.
+
+    `size_bytes` estimates the decoded size of all columns, `disk_bytes` that of the data files.
+    `columns` is what is published, used or refused; `analyzable` counts the columns that could have
+    statistics. `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is
+    published or it cannot be found out.
+    """
+
+    table: str
+    uri: str
+    version: int
+    use: bool
+    reason: str
+    detail: str
+    policy: str | None
+    rows: int
+    fragments: int
+    size_bytes: int
+    disk_bytes: int
+    computed_at: datetime | None
+    columns: Mapping[str, PublishedColumn]
+    dropped: Mapping[str, str]
+    analyzable: int
+    missing: tuple[str, ...]
+    skipped: tuple[str, ...]
+    versions_behind: int | None
+    age: timedelta | None
+    changed_rows: float | None
+
+
+def show(appraisal: Appraisal, background: Background, now: datetime) -> Shown:
+    """Judge a table's statistics under its policy, those kept in the state only like others."""
+    entries = _entries(appraisal)
+    read = decode_statistics(entries, appraisal.types)
+    statistics = read if isinstance(read, PublishedStatistics) else None
+    verdict = _verdict(replace(appraisal, published=statistics), background, entries, now)
+    columns = statistics.columns if statistics else {}
+    lengths = {name: column.average_length for name, column in columns.items()}
+    known = {name: length for name, length in lengths.items() if length is not None}
+    snapshot = appraisal.snapshot
+    computed_at = statistics.computed_at if statistics else None
+    return Shown(
+        table=appraisal.spec.name,
+        uri=appraisal.spec.uri,
+        version=snapshot.version,
+        use=verdict.use,
+        reason=verdict.reason.value,
+        detail=verdict.detail,
+        policy=appraisal.spec.policy.name,
+        rows=snapshot.rows,
+        fragments=len(snapshot.fragments),
+        size_bytes=decoded_size(snapshot.rows, snapshot.fields, known),
+        disk_bytes=snapshot.size_bytes,
+        computed_at=computed_at,
+        columns=columns,
+        dropped=statistics.dropped if statistics else {},
+        analyzable=len(appraisal.types),
+        missing=tuple(f.name for f in appraisal.wanted if f.name not in columns),
+        skipped=appraisal.skipped,
+        versions_behind=snapshot.version - statistics.version_tag if statistics else None,
+        age=now - computed_at if computed_at else None,
+        changed_rows=background.changed_rows,
+    )
+
+
+def _entries(appraisal: Appraisal) -> Mapping[str, str]:
+    if appraisal.spec.publish is Publish.MANIFEST:
+        return appraisal.snapshot.config
+    return appraisal.record.values if appraisal.record else {}
+
+
+def _verdict(
+    appraisal: Appraisal, background: Background, entries: Mapping[str, str], now: datetime
+) -> Verdict:
+    return judge(
+        entries,
+        version=appraisal.snapshot.version,
+        schema_hash=appraisal.schema_hash,
+        now=now,
+        allow_stale=appraisal.spec.policy.allow_stale,
+        distance=distance(appraisal, background),
+        types=appraisal.types,
+    )

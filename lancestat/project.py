@@ -1,0 +1,156 @@
+"""The library's front door: a project that can be planned, run and looked at."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lancestat.spec.load import load_project
+from lancestat.spec.model import ProjectSpec, Table
+
+if TYPE_CHECKING:
+    from lancestat.plan.actions import Action, Plan
+    from lancestat.plan.observe import Observer
+    from lancestat.plan.shown import Shown
+    from lancestat.run.progress import Progress
+    from lancestat.run.result import RunResult
+    from lancestat.state.store import LanceState
+    from lancestat.state.sweep import SweepReport
+
+
+class Project:
+    """A loaded project under one target."""
+
+    def __init__(
+        self,
+        spec: ProjectSpec,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        self.spec = spec
+        self._clock = clock
+
+    @classmethod
+    def load(
+        cls,
+        project_dir: str | Path = ".",
+        target: str | None = None,
+        vars: Mapping[str, object] | None = None,
+    ) -> Project:
+        """Read and check a project's folder; no dataset is opened.
+
+        Args:
+            project_dir: The folder with `lancestat_project.yml`.
+            target: One of the project's targets, its default when None.
+            vars: Overrides of the project's `vars`.
+
+        Raises:
+            InvalidProject: with everything that is wrong, each with its place.
+        """
+        return cls(load_project(Path(project_dir), target=target, vars=vars))
+
+    @cached_property
+    def state(self) -> LanceState:
+        """What is remembered between runs; opened when first used."""
+        from lancestat.state.store import open_state
+
+        return open_state(self.spec.target.state, self.spec.target.storage_options)
+
+    def plan(
+        self,
+        select: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+        *,
+        full_refresh: bool = False,
+    ) -> Plan:
+        """What `run` would do and why; opens datasets, starts no Spark.
+
+        Raises:
+            UsageError: a selector is wrong or matches nothing.
+            StateError: the state cannot be reached.
+        """
+        from lancestat.spec.selection import select as select_nodes
+
+        nodes = select_nodes(self.spec, select, exclude, states=None)
+        return self._observer.plan(nodes, full_refresh=full_refresh)
+
+    def run(
+        self,
+        plan: Plan | None = None,
+        *,
+        threads: int | None = None,
+        fail_fast: bool = False,
+        full_refresh: bool = False,
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Do what a plan says, everything when None; Spark starts only if something must be read.
+
+        Args:
+            plan: From `plan`; a new one over all nodes when None.
+            threads: How many tables are worked on at once.
+            fail_fast: Start nothing new once a node has failed.
+            full_refresh: Where no plan is given: read everything again.
+            progress: Told of fragments and bytes read, and of nodes that ended.
+        """
+        from lancestat.run.executor import THREADS, Executor
+        from lancestat.run.progress import Silent
+        from lancestat.run.table_run import TableRunner
+        from lancestat.spark.scanner import SparkScanner
+
+        plan = plan or self.plan(full_refresh=full_refresh)
+        shown = progress or Silent()
+        with SparkScanner(self.spec.target, shown.advanced) as scanner:
+            runner = TableRunner(
+                state=self.state,
+                scan=scanner.scan,
+                replan=self._replan,
+                storage_options=self.spec.target.storage_options,
+                run_id=uuid.uuid4().hex,
+                clock=self._clock,
+            )
+            executor = Executor(
+                runner, self.state, shown, self._clock, threads or THREADS, fail_fast
+            )
+            return executor.execute(plan)
+
+    def show(self, table: str) -> Shown:
+        """The statistics of one declared table, and the guard's verdict under its policy.
+
+        Raises:
+            UsageError: no table of that name is declared.
+            LancestatError: the dataset cannot be opened.
+        """
+        from lancestat.plan.shown import show
+
+        appraisal, background = self._observer.appraise(self._table(table))
+        return show(appraisal, background, self._clock())
+
+    def sweep(self, *, dry_run: bool = False) -> SweepReport:
+        """Drop state of tables that are declared no more, and what was set aside."""
+        from lancestat.state.identity import table_identity
+        from lancestat.state.sweep import sweep
+
+        declared = frozenset(table_identity(table.uri) for table in self.spec.tables)
+        return sweep(self.state, declared, dry_run)
+
+    @property
+    def _observer(self) -> Observer:
+        from lancestat.plan.observe import Observer
+
+        return Observer(self.spec, self.state, self._clock)
+
+    def _replan(self, name: str, use_partials: bool) -> Action:
+        return self._observer.plan_again(self._table(name), use_partials=use_partials)
+
+    def _table(self, name: str) -> Table:
+        from lancestat.errors import UsageError, did_you_mean
+
+        node = self.spec.node(name)
+        if isinstance(node, Table):
+            return node
+        names = [table.name for table in self.spec.tables]
+        raise UsageError("LS404", f"no table '{name}' is declared", hint=did_you_mean(name, names))

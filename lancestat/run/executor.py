@@ -1,0 +1,174 @@
+"""Execute a plan: tables side by side, each published as soon as it is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from lancestat.errors import LancestatError
+from lancestat.plan.actions import Action, Blocked, Plan, Skip
+from lancestat.run.progress import Progress, TableProgress
+from lancestat.run.result import NodeResult, RunResult, Status
+from lancestat.run.table_run import Outcome, TableRunner
+from lancestat.state.values import NodeRun, RunRecord, StateWriter
+
+THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Runs the actions of a plan, `threads` tables at once."""
+
+    runner: TableRunner
+    state: StateWriter
+    progress: Progress
+    clock: Callable[[], datetime]
+    threads: int = THREADS
+    fail_fast: bool = False
+
+    def execute(self, plan: Plan) -> RunResult:
+        """Run every action; one node's failure does not stop the others unless `fail_fast`."""
+        started_at = self.clock()
+        self.progress.started([_size(action) for action in plan.actions if _bytes(action)])
+        ended = self._run_all(plan.actions)
+        result = RunResult(
+            plan.project, plan.target, tuple(ended[a.node].result for a in plan.actions)
+        )
+        self._remember(plan, [ended[a.node] for a in plan.actions], started_at, result)
+        return result
+
+    def _run_all(self, actions: Sequence[Action]) -> dict[str, _Ended]:
+        ended: dict[str, _Ended] = {}
+        with ThreadPoolExecutor(max_workers=self.threads) as pool:
+            # Light ones first: they are published while heavy ones keep all cores busy to the end.
+            futures = {
+                pool.submit(self._run_one, action): action for action in sorted(actions, key=_bytes)
+            }
+            try:
+                for future in as_completed(futures):
+                    action = futures[future]
+                    ended[action.node] = _skipped(action) if future.cancelled() else future.result()
+                    self.progress.finished(ended[action.node].result)
+                    if self.fail_fast and ended[action.node].result.status is Status.ERROR:
+                        _cancel(futures)
+            except BaseException:
+                _cancel(futures)
+                raise
+        return ended
+
+    def _run_one(self, action: Action) -> _Ended:
+        started = time.monotonic()
+        try:
+            outcome = self.runner.run(action)
+        except LancestatError as error:
+            return _Ended(action, _failed(action, error, time.monotonic() - started), None)
+        return _Ended(action, _succeeded(action, outcome, time.monotonic() - started), outcome)
+
+    def _remember(
+        self, plan: Plan, ended: Sequence[_Ended], started_at: datetime, result: RunResult
+    ) -> None:
+        """Write the run's record and tidy the state; the tables are published already."""
+        if all(isinstance(each.action, Skip) for each in ended):
+            return
+        run = RunRecord(
+            run_id=self.runner.run_id,
+            command="run",
+            target=plan.target,
+            started_at=started_at,
+            finished_at=self.clock(),
+            status=result.status.value,
+            nodes=tuple(each.remembered() for each in ended),
+        )
+        self.state.add_run(run)
+        self.state.tidy(
+            {
+                each.outcome.record.table: each.outcome.live
+                for each in ended
+                if each.outcome and each.outcome.record
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    action: Action
+    result: NodeResult
+    outcome: Outcome | None
+
+    def remembered(self) -> NodeRun:
+        record = self.outcome.record if self.outcome else None
+        return NodeRun(
+            node=self.action.node,
+            kind=self.action.kind,
+            table=record.table if record else None,
+            result=self.result.to_json(),
+            record=record,
+        )
+
+
+def _cancel(futures: dict[Future[_Ended], Action]) -> None:
+    for future in futures:
+        future.cancel()
+
+
+def _bytes(action: Action) -> int:
+    return 0 if isinstance(action, Blocked) else action.figures.bytes_scanned
+
+
+def _size(action: Action) -> TableProgress:
+    assert not isinstance(action, Blocked)
+    return TableProgress(action.node, action.figures.fragments_scanned, _bytes(action))
+
+
+def _skipped(action: Action) -> _Ended:
+    result = replace(planned(action), status=Status.SKIPPED, message="another node failed first")
+    return _Ended(action, result, None)
+
+
+def _failed(action: Action, error: LancestatError, elapsed_seconds: float) -> NodeResult:
+    return replace(
+        planned(action),
+        status=Status.ERROR,
+        elapsed_seconds=round(elapsed_seconds, 3),
+        message=str(error),
+    )
+
+
+def _succeeded(action: Action, outcome: Outcome, elapsed_seconds: float) -> NodeResult:
+    figures = outcome.figures
+    return replace(
+        planned(action),
+        status=Status.SUCCESS,
+        fragments_total=figures.fragments_total,
+        fragments_scanned=outcome.scanned.fragments,
+        rows_total=figures.rows_total,
+        rows_scanned=outcome.scanned.rows,
+        version_read=figures.version_read,
+        version_published=outcome.version_published,
+        elapsed_seconds=round(elapsed_seconds, 3),
+    )
+
+
+def planned(action: Action) -> NodeResult:
+    """A node of a plan, as the JSON of `lancestat plan` shows it."""
+    if isinstance(action, Blocked):
+        return NodeResult(
+            action.node, action.kind, action.verb, (), Status.ERROR, message=str(action.error)
+        )
+    figures = action.figures
+    return NodeResult(
+        name=action.node,
+        kind=action.kind,
+        action=action.verb,
+        reasons=tuple(reason.value for reason in action.reasons),
+        status=Status.PLANNED,
+        fragments_total=figures.fragments_total,
+        fragments_scanned=figures.fragments_scanned,
+        columns=figures.columns,
+        rows_total=figures.rows_total,
+        rows_scanned=figures.rows_scanned,
+        version_read=figures.version_read,
+    )

@@ -1,0 +1,245 @@
+"""One table's part of a run: scan, merge, publish, and again when the table moved meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from typing_extensions import assert_never
+
+from lancestat.errors import PublishError
+from lancestat.lake.fingerprint import Fingerprint, field_key
+from lancestat.plan.actions import (
+    Action,
+    Analyze,
+    Blocked,
+    Figures,
+    Refresh,
+    Restamp,
+    Scan,
+    Skip,
+    TableWork,
+)
+from lancestat.plan.coverage import stored_keys
+from lancestat.run.assemble import Assembly, PartialsGoneError
+from lancestat.state.values import StateWriter, StoredPartials, TableRecord
+from lancestat.stats.column_type import ColumnType, column_type
+from lancestat.stats.partial import EMPTY_PARTIAL, ColumnPartial, ColumnStatistics, summarize
+from lancestat.stats.publish import Conflict, Landed, LandedLate, Publication, commit
+from lancestat.stats.wire import (
+    COMPUTED_AT_VERSION,
+    encode_statistics,
+    restamp,
+    same_statistics,
+)
+
+MAX_ATTEMPTS = 5
+PARTIALS_PER_COMMIT = 8_192
+
+# The partials of scans of one table, as they become known.
+ScanTable = Callable[[str, TableWork], Iterable[tuple[Scan, Mapping[str, ColumnPartial]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """How much was read for a table, over all attempts."""
+
+    fragments: int = 0
+    rows: int = 0
+
+    def plus(self, scans: Iterable[Scan]) -> Scanned:
+        """With these scans added."""
+        rows = {scan.fragment_id: scan.rows for scan in scans}
+        return Scanned(self.fragments + len(rows), self.rows + sum(rows.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a table ended.
+
+    `figures` are those of the last attempt. `version_published` is None where no commit was needed,
+    `record` and `live` (the fingerprints of the version read) where nothing was done.
+    """
+
+    figures: Figures
+    scanned: Scanned
+    version_published: int | None = None
+    record: TableRecord | None = None
+    live: frozenset[Fingerprint] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The entries to publish, the bounds that only the state can hold, and when they were made."""
+
+    values: Mapping[str, str]
+    bounds: Mapping[str, tuple[str, str]]
+    computed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TableRunner:
+    """Runs actions on tables.
+
+    `scan` reads fragments on Spark. `replan` looks at one table again and says what to do now; its
+    second argument says whether partials in the state may be counted on.
+    """
+
+    state: StateWriter
+    scan: ScanTable
+    replan: Callable[[str, bool], Action]
+    storage_options: Mapping[str, str]
+    run_id: str
+    clock: Callable[[], datetime]
+
+    def run(self, action: Action) -> Outcome:
+        """Carry out an action until its statistics are published for the version they describe.
+
+        Raises:
+            LancestatError: the table cannot be read or published; LS604 when it kept moving.
+        """
+        scanned = Scanned()
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            match action:
+                case Skip():
+                    return Outcome(action.figures, scanned)
+                case Blocked():
+                    raise action.error
+                case Analyze() | Refresh() | Restamp():
+                    pass
+                case _:
+                    assert_never(action)
+            work = action.work
+            scanned = scanned.plus(work.scans)
+            try:
+                made = self._make(action)
+            except PartialsGoneError:
+                action = self.replan(action.node, False)
+                continue
+            landed = self._publish(work, made.values, even_late=attempt == MAX_ATTEMPTS)
+            if landed is not None:
+                record = _record(action.node, work, made, landed)
+                commit_made = landed if work.publish and landed != work.version else None
+                return Outcome(action.figures, scanned, commit_made, record, work.live)
+            action = self.replan(action.node, True)
+        raise PublishError(
+            "LS604",
+            f"the table changed during each of {MAX_ATTEMPTS} attempts to publish its statistics",
+            hint="what was read is remembered: run again when the table is quieter",
+        )
+
+    def _make(self, action: Analyze | Refresh | Restamp) -> _Made:
+        work = action.work
+        partials = self._assemble(action.node, work)
+        version = work.version + 1 if work.publish else work.version
+        now = self.clock()
+        if isinstance(action, Restamp):
+            values = restamp(dict(action.values), computed_at_version=version, computed_at=now)
+            return _Made(values, dict(action.bounds), now)
+        columns: dict[str, tuple[ColumnType, ColumnStatistics]] = {}
+        for field in work.fields:
+            type = column_type(field.type)
+            assert type is not None, f"{field.name} was planned, so it can be analyzed"
+            columns[field.name] = (
+                type,
+                summarize(partials.get(field_key(field), EMPTY_PARTIAL), type),
+            )
+        values = encode_statistics(
+            columns,
+            rows=work.rows,
+            schema_hash=work.schema_hash,
+            computed_at_version=version,
+            computed_at=now,
+        )
+        return _Made(values, _private_bounds(columns), now)
+
+    def _assemble(self, node: str, work: TableWork) -> dict[str, ColumnPartial]:
+        assembly = Assembly(work)
+        wanted = stored_keys(work.coverage)
+        if wanted:
+            for stored in self.state.partials(work.table, wanted):
+                assembly.add_fetched(stored)
+        if work.scans:
+            for batch in _batches(self.scan(node, work)):
+                for scan_partials in batch:
+                    assembly.add_scanned(scan_partials.partials)
+                self.state.add_partials(work.table, batch)
+        partials, carried = assembly.finish()
+        if carried:
+            self.state.add_partials(work.table, carried)
+        return partials
+
+    def _publish(
+        self, work: TableWork, values: Mapping[str, str], *, even_late: bool
+    ) -> int | None:
+        """The version that the statistics now stand for, None when the table has moved on."""
+        if not work.publish:
+            return work.version
+        is_tagged = work.config.get(COMPUTED_AT_VERSION) == str(work.version)
+        if is_tagged and same_statistics(work.config, values):
+            return work.version
+        publication = Publication(
+            uri=work.uri,
+            read_version=work.version,
+            entries=values,
+            config=work.config,
+            committed_at=work.committed_at,
+            run=self.run_id,
+        )
+        landing = commit(publication, storage_options=self.storage_options, even_late=even_late)
+        match landing:
+            case Landed(version):
+                return version
+            case LandedLate() | Conflict():
+                return None
+            case _:
+                assert_never(landing)
+
+
+def _batches(
+    results: Iterable[tuple[Scan, Mapping[str, ColumnPartial]]],
+) -> Iterator[list[StoredPartials]]:
+    """Group what was scanned, so that the state gets few commits and a killed run keeps most."""
+    batch: list[StoredPartials] = []
+    count = 0
+    for scan, partials in results:
+        batch.append(StoredPartials((scan.fingerprint,), partials))
+        count += len(partials)
+        if count >= PARTIALS_PER_COMMIT:
+            yield batch
+            batch, count = [], 0
+    if batch:
+        yield batch
+
+
+def _private_bounds(
+    columns: Mapping[str, tuple[ColumnType, ColumnStatistics]],
+) -> dict[str, tuple[str, str]]:
+    return {
+        name: (statistics.minimum.hex(), statistics.maximum.hex())
+        for name, (_, statistics) in columns.items()
+        if isinstance(statistics.minimum, bytes) and isinstance(statistics.maximum, bytes)
+    }
+
+
+def _record(
+    node: str,
+    work: TableWork,
+    made: _Made,
+    version: int,
+) -> TableRecord:
+    return TableRecord(
+        table=work.table,
+        node=node,
+        version=version,
+        published=work.publish,
+        content_digest=work.content_digest,
+        schema_hash=work.schema_hash,
+        rows=work.rows,
+        fragments=work.fragments,
+        computed_at=made.computed_at,
+        columns=tuple(field.name for field in work.fields),
+        values=made.values,
+        bounds=made.bounds,
+    )
