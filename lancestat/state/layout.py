@@ -1,0 +1,121 @@
+"""Where the datasets of the state lie: `<uri>/v1/<kind>-<generation>.lance`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lancestat.lake.uri import local_path
+from lancestat.state.failure import Failure, failure_of, is_lance_failure, unreachable
+
+if TYPE_CHECKING:
+    from lance.file import LanceFileSession
+
+LAYOUT = 1
+_LAYOUT_NAME = re.compile(r"v(\d+)")
+_DATASET_NAME = re.compile(r"(partials|runs)-(\d+)\.lance")
+
+
+class Kind(str, Enum):
+    """The datasets of the state."""
+
+    PARTIALS = "partials"
+    RUNS = "runs"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """One dataset of the state: its layout, kind and generation."""
+
+    layout: int
+    kind: Kind
+    generation: int
+
+    @property
+    def path(self) -> str:
+        """Relative to the state's URI."""
+        return f"v{self.layout}/{self.kind.value}-{self.generation}.lance"
+
+
+@dataclass(frozen=True)
+class StateFolder:
+    """The folder or object-store prefix that holds a state; `options` may hold secrets."""
+
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def dataset_uri(self, place: Place) -> str:
+        """The URI that Lance opens."""
+        return f"{self._root}/{place.path}"
+
+    def layouts(self) -> list[int]:
+        """The layouts that exist, lowest first."""
+        return sorted(
+            int(found[1]) for name in self._children("") if (found := _LAYOUT_NAME.fullmatch(name))
+        )
+
+    def places(self, layout: int = LAYOUT) -> list[Place]:
+        """The datasets of a layout, sound or not, oldest generation first."""
+        return sorted(
+            Place(layout, Kind(found[1]), int(found[2]))
+            for name in self._children(f"v{layout}")
+            if (found := _DATASET_NAME.fullmatch(name))
+        )
+
+    def manifests(self, place: Place) -> int:
+        """How many versions of a dataset are kept."""
+        try:
+            listed = self._session.list_with_delimiter(f"{place.path}/_versions").objects
+        except BaseException as error:
+            raise self._error(error) from None
+        return sum(name.endswith(".manifest") for name in listed)
+
+    def size_bytes(self, place: Place) -> int:
+        """Bytes of a local dataset; 0 on object stores, whose listing tells no sizes."""
+        root = self._local_root
+        files = (root / place.path).rglob("*") if root else ()
+        return sum(file.stat().st_size for file in files if file.is_file())
+
+    def remove(self, place: Place) -> None:
+        """Delete all files of a dataset, sound or not."""
+        if self._local_root:
+            shutil.rmtree(self._local_root / place.path, ignore_errors=True)
+            return
+        try:
+            for path in self._session.list(place.path):
+                self._session.delete_file(path)
+        except BaseException as error:
+            raise self._error(error) from None
+
+    @cached_property
+    def _root(self) -> str:
+        return str(self._local_root or self.uri.rstrip("/"))
+
+    @cached_property
+    def _local_root(self) -> Path | None:
+        path = local_path(self.uri)
+        return path.absolute() if path else None
+
+    @cached_property
+    def _session(self) -> LanceFileSession:
+        from lance.file import LanceFileSession
+
+        return LanceFileSession(self._root, storage_options=dict(self.options) or None)
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            prefixes = self._session.list_with_delimiter(path or None).common_prefixes
+        except BaseException as error:
+            if is_lance_failure(error) and failure_of(error) is Failure.ABSENT:
+                return []
+            raise self._error(error) from None
+        return [prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes]
+
+    def _error(self, error: BaseException) -> BaseException:
+        return unreachable(self.uri, error, self.options) if is_lance_failure(error) else error

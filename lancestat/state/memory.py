@@ -1,0 +1,102 @@
+"""The state in memory, for planning without a state and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.partial_rows import join_fingerprints
+from lancestat.state.surplus import StoredRow, surplus
+from lancestat.state.values import (
+    PartialIndex,
+    PartialKey,
+    RunRecord,
+    StoredPartials,
+    TableRecord,
+)
+
+
+class MemoryState:
+    """A `StateWriter` that forgets everything with its process."""
+
+    def __init__(self) -> None:
+        self._partials: dict[str, list[StoredPartials]] = {}
+        self._runs: list[RunRecord] = []
+
+    def records(self) -> Mapping[str, TableRecord]:
+        """The newest record of every table, by identity."""
+        return {
+            node.record.table: node.record
+            for run in reversed(self._newest())
+            for node in run.nodes
+            if node.record
+        }
+
+    def runs(self, limit: int) -> list[RunRecord]:
+        """The newest runs, newest first."""
+        return self._newest()[:limit]
+
+    def partial_index(self, table: str) -> PartialIndex:
+        """Which partials of one table are stored."""
+        fields: dict[tuple[Fingerprint, ...], frozenset[str]] = {}
+        for entry in self._partials.get(table, ()):
+            known = fields.get(entry.fingerprints, frozenset())
+            fields[entry.fingerprints] = known.union(entry.partials)
+        return PartialIndex(
+            {key[0]: found for key, found in fields.items() if len(key) == 1},
+            tuple(PartialKey(key, found) for key, found in fields.items() if len(key) > 1),
+        )
+
+    def partials(
+        self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+    ) -> Iterator[StoredPartials]:
+        """Yield the wanted partials, each field of a set of fingerprints once."""
+        missing = {tuple(sorted(key)): set(fields) for key, fields in wanted.items()}
+        for entry in list(self._partials.get(table, ())):
+            fields = missing.get(entry.fingerprints, set())
+            partials = {
+                field: partial for field, partial in entry.partials.items() if field in fields
+            }
+            fields.difference_update(partials)
+            if partials:
+                yield StoredPartials(entry.fingerprints, partials)
+
+    def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
+        """Keep partials; none of them when the iterable fails."""
+        added = [
+            StoredPartials(tuple(sorted(entry.fingerprints)), dict(entry.partials))
+            for entry in stored
+            if entry.fingerprints and entry.partials
+        ]
+        self._partials.setdefault(table, []).extend(added)
+
+    def add_run(self, run: RunRecord) -> None:
+        """Keep a run."""
+        self._runs.append(run)
+
+    def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+        """Drop what the tables in `live` need no more."""
+        for table, fingerprints in live.items():
+            entries = self._partials.get(table, [])
+            rows = [
+                StoredRow(number, join_fingerprints(entry.fingerprints))
+                for number, entry in enumerate(entries)
+            ]
+            dropped = set(surplus(rows[::-1], fingerprints, _FieldsOf(entries)))
+            self._partials[table] = [
+                entry for number, entry in enumerate(entries) if number not in dropped
+            ]
+
+    def _newest(self) -> list[RunRecord]:
+        numbered = sorted(
+            enumerate(self._runs), key=lambda item: (item[1].finished_at, item[0]), reverse=True
+        )
+        return [run for _, run in numbered]
+
+
+class _FieldsOf:
+    def __init__(self, entries: list[StoredPartials]) -> None:
+        self._entries = entries
+
+    def __call__(self, ids: Sequence[int]) -> dict[int, frozenset[str]]:
+        return {number: frozenset(self._entries[number].partials) for number in ids}

@@ -1,0 +1,79 @@
+"""Which partials are stored, read without touching a sketch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.partial_rows import split_fields, split_fingerprints
+from lancestat.state.values import PartialIndex, PartialKey
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+_BATCH_ROWS = 4096
+
+
+def table_filter(table: str) -> str:
+    """The predicate for one table's rows."""
+    quoted = table.replace("'", "''")
+    return f"`table` = '{quoted}'"
+
+
+def read_index(dataset: LanceDataset, table: str) -> PartialIndex:
+    """The index of one table; about a second for 100,000 rows of 200 fields."""
+    scanner = dataset.scanner(
+        columns=["fingerprints", "fields"],
+        filter=table_filter(table),
+        batch_size=_BATCH_ROWS,
+        batch_readahead=4,
+    )
+    sets = FieldSets()
+    singles: dict[Fingerprint, frozenset[str]] = {}
+    groups: dict[tuple[Fingerprint, ...], frozenset[str]] = {}
+    for batch in scanner.to_batches():
+        for stored, fields in zip(
+            batch.column("fingerprints").to_pylist(), sets.of(batch.column("fields")), strict=True
+        ):
+            fingerprints = split_fingerprints(stored)
+            if len(fingerprints) == 1:
+                known = singles.get(stored)
+                singles[stored] = fields if known is None else sets.union(known, fields)
+            elif fingerprints:
+                known = groups.get(fingerprints)
+                groups[fingerprints] = fields if known is None else sets.union(known, fields)
+    return PartialIndex(singles, tuple(PartialKey(key, fields) for key, fields in groups.items()))
+
+
+class FieldSets:
+    """Interned sets of field keys: equal sets are one object."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, frozenset[str]] = {}
+        self._by_value: dict[frozenset[str], frozenset[str]] = {}
+        self._keys: dict[str, str] = {}
+
+    def of(self, texts: pa.Array) -> Iterator[frozenset[str]]:
+        """The sets that a column of stored fields holds, row by row."""
+        encoded = texts.dictionary_encode()
+        distinct = [self._parse(text) for text in encoded.dictionary.to_pylist()]
+        return map(distinct.__getitem__, encoded.indices.to_pylist())
+
+    def union(self, left: frozenset[str], right: frozenset[str]) -> frozenset[str]:
+        """The interned union of two interned sets."""
+        if left is right:
+            return left
+        return self._intern(left | right)
+
+    def _parse(self, text: str) -> frozenset[str]:
+        known = self._by_text.get(text)
+        if known is None:
+            keys = self._keys
+            known = self._intern(frozenset(keys.setdefault(key, key) for key in split_fields(text)))
+            self._by_text[text] = known
+        return known
+
+    def _intern(self, fields: frozenset[str]) -> frozenset[str]:
+        return self._by_value.setdefault(fields, fields)

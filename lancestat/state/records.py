@@ -1,0 +1,80 @@
+"""Run records read back: the newest of every table, the newest runs."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from lancestat.state.run_rows import decode_record, runs_of
+from lancestat.state.values import RunRecord, TableRecord
+
+if TYPE_CHECKING:
+    import numpy as np
+    from lance import LanceDataset
+    from numpy.typing import NDArray
+
+_log = logging.getLogger("lancestat.state")
+
+
+def read_records(dataset: LanceDataset) -> dict[str, TableRecord]:
+    """The newest record of every table; only those are read and decoded."""
+    positions = newest_record_positions(dataset)
+    if not len(positions):
+        return {}
+    stored = dataset.take(positions.tolist(), columns=["record_json"]).column("record_json")
+    records: dict[str, TableRecord] = {}
+    undecodable = 0
+    for text in stored.to_pylist():
+        try:
+            record = decode_record(text or "")
+        except ValueError:
+            undecodable += 1
+        else:
+            records[record.table] = record
+    if undecodable:
+        _log.warning("%d stored table records do not decode and will be made again", undecodable)
+    return records
+
+
+def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
+    """The newest runs, newest first."""
+    import numpy as np
+
+    positions = np.flatnonzero(newest_run_rows(dataset, limit))
+    if not len(positions):
+        return []
+    rows = dataset.take(positions.tolist()).to_pylist()
+    runs = list(enumerate(runs_of(rows)))
+    runs.sort(key=lambda item: (item[1].finished_at, item[0]), reverse=True)
+    return [run for _, run in runs]
+
+
+def newest_record_positions(dataset: LanceDataset) -> NDArray[np.int64]:
+    """Positions of the rows that hold the newest record of a table, ascending."""
+    import numpy as np
+
+    rows = dataset.to_table(columns=["table", "record", "finished_at"])
+    positions = np.flatnonzero(rows.column("record").to_numpy() == True)  # noqa: E712
+    encoded = rows.column("table").take(positions).combine_chunks().dictionary_encode()
+    tables = encoded.indices.to_numpy(zero_copy_only=False)
+    finished = rows.column("finished_at").take(positions).cast("int64").to_numpy()
+    newest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
+    # Of equal indices the last assignment stays: the latest in time, then in place.
+    order = np.lexsort((positions, finished))
+    newest[tables[order]] = positions[order]
+    return np.sort(newest)
+
+
+def newest_run_rows(dataset: LanceDataset, limit: int) -> NDArray[np.bool_]:
+    """Which rows belong to the `limit` newest runs."""
+    import numpy as np
+
+    rows = dataset.to_table(columns=["run_id", "finished_at"])
+    encoded = rows.column("run_id").combine_chunks().dictionary_encode()
+    runs = encoded.indices.to_numpy(zero_copy_only=False)
+    finished = rows.column("finished_at").cast("int64").to_numpy()
+    latest = np.full(len(encoded.dictionary), np.iinfo(np.int64).min, dtype=np.int64)
+    np.maximum.at(latest, runs, finished)
+    kept = np.zeros(len(latest), dtype=np.bool_)
+    kept[np.argsort(latest, kind="stable")[::-1][: max(limit, 0)]] = True
+    return np.asarray(kept[runs], dtype=np.bool_)

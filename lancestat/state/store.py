@@ -1,0 +1,120 @@
+"""The state in Lance datasets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.layout import LAYOUT, Kind, StateFolder
+from lancestat.state.partial_index import read_index
+from lancestat.state.partial_rows import partial_batches, partial_schema
+from lancestat.state.partial_stream import stream_partials
+from lancestat.state.records import read_records, read_runs
+from lancestat.state.run_rows import run_batch, run_schema
+from lancestat.state.stored_table import StoredTable
+from lancestat.state.tidy import tidy_partials, tidy_runs
+from lancestat.state.values import PartialIndex, RunRecord, StoredPartials, TableRecord
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+_log = logging.getLogger("lancestat.state")
+
+# How long a version stays readable after a newer one: longer than any read of the state takes.
+RETENTION = timedelta(minutes=15)
+_PARTIALS_PER_FILE = 4096
+_RUNS_PER_FILE = 65_536
+
+
+def open_state(
+    uri: str,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    retention: timedelta = RETENTION,
+    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+) -> LanceState:
+    """The state at `uri`; nothing is opened or created before it is needed.
+
+    Reading raises `StateError` LS301 when the place cannot be reached; what is missing or damaged
+    reads as empty.
+    """
+    return LanceState(StateFolder(uri, dict(storage_options or {})), retention, clock)
+
+
+class LanceState:
+    """A `StateWriter` over two Lance datasets; instances may be shared by threads."""
+
+    def __init__(
+        self, folder: StateFolder, retention: timedelta, clock: Callable[[], datetime]
+    ) -> None:
+        self.folder = folder
+        self.retention = retention
+        self.partial_table = StoredTable(
+            folder, Kind.PARTIALS, partial_schema(), _PARTIALS_PER_FILE
+        )
+        self.run_table = StoredTable(folder, Kind.RUNS, run_schema(), _RUNS_PER_FILE)
+        self._clock = clock
+        self._warned = False
+
+    def records(self) -> Mapping[str, TableRecord]:
+        """The newest record of every table, by identity; begins a new look at the state."""
+        self._warn_of_older_layouts()
+        self.partial_table.dataset(latest=True)
+        self.run_table.dataset(latest=True)
+        nothing: dict[str, TableRecord] = {}
+        return self.run_table.read(read_records, nothing)
+
+    def runs(self, limit: int) -> list[RunRecord]:
+        """The newest runs, newest first."""
+
+        def read(dataset: LanceDataset) -> list[RunRecord]:
+            return read_runs(dataset, limit)
+
+        self.run_table.dataset(latest=True)
+        return self.run_table.read(read, [])
+
+    def partial_index(self, table: str) -> PartialIndex:
+        """Which partials of one table are stored, as of the last `records` or write."""
+
+        def read(dataset: LanceDataset) -> PartialIndex:
+            return read_index(dataset, table)
+
+        return self.partial_table.read(read, PartialIndex({}, ()))
+
+    def partials(
+        self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+    ) -> Iterator[StoredPartials]:
+        """Stream the wanted partials, a few megabytes at a time, each field once."""
+        return stream_partials(self.partial_table, table, wanted)
+
+    def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
+        """Append partials in one commit."""
+        schema = self.partial_table.schema
+        self.partial_table.append(partial_batches(table, stored, self._clock(), schema))
+
+    def add_run(self, run: RunRecord) -> None:
+        """Append a run in one commit."""
+        self.run_table.append([run_batch(run, self.run_table.schema)])
+
+    def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+        """Drop surplus partials of the tables in `live` and runs long past, compact, clean up."""
+        tidy_partials(self.partial_table, live)
+        tidy_runs(self.run_table)
+        for stored in (self.partial_table, self.run_table):
+            place = stored.place()
+            if place and self.folder.manifests(place) > _VERSIONS_KEPT:
+                stored.clean(self.retention)
+
+    def _warn_of_older_layouts(self) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        for layout in self.folder.layouts():
+            if layout < LAYOUT:
+                _log.warning("state v%d is of an older layout and is not used", layout)
+
+
+_VERSIONS_KEPT = 16

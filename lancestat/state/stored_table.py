@@ -1,0 +1,279 @@
+"""One of the state's datasets across its generations: read, appended to, set aside."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from lancestat.state.failure import (
+    Failure,
+    contended,
+    failure_of,
+    is_lance_failure,
+    told,
+    unreachable,
+)
+from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+_log = logging.getLogger("lancestat.state")
+_T = TypeVar("_T")
+
+FORMAT_KEY = b"lancestat.state.format"
+FORMAT = b"1"
+_ATTEMPTS = 6
+_PAUSE_SECONDS = 0.05
+
+
+class StoredTable:
+    """The newest sound generation of a kind of dataset.
+
+    A dataset that does not open, is not of this format or cannot be read is set aside: it reads as
+    empty, and the next write starts the generation after it. Instances may be shared by threads.
+    """
+
+    def __init__(
+        self, folder: StateFolder, kind: Kind, schema: pa.Schema, rows_per_file: int
+    ) -> None:
+        self.schema = schema.with_metadata({FORMAT_KEY: FORMAT})
+        self.rows_per_file = rows_per_file
+        self._folder = folder
+        self._kind = kind
+        self._aside: set[Place] = set()
+        self._opened: tuple[Place, LanceDataset] | None = None
+        self._lock = threading.RLock()
+
+    def dataset(self, *, latest: bool = False) -> LanceDataset | None:
+        """The dataset as this instance last saw it, or at its latest version, or None."""
+        opened = self._open(latest)
+        return opened[1] if opened else None
+
+    def place(self) -> Place | None:
+        """Where the sound dataset is that reads and writes now use."""
+        opened = self._open(latest=False)
+        return opened[0] if opened else None
+
+    def read(self, question: Callable[[LanceDataset], _T], empty: _T) -> _T:
+        """The answer of the dataset; `empty` when there is none or it turns out to be damaged.
+
+        It is asked twice, because a clean-up may take away the files of an old version.
+        """
+        for again in (False, True):
+            dataset = self.dataset(latest=again)
+            if dataset is None:
+                return empty
+            try:
+                return question(dataset)
+            except BaseException as error:
+                if again or not is_lance_failure(error):
+                    self.fail(error)
+        return empty
+
+    def fail(self, error: BaseException) -> None:
+        """Set the dataset aside for a failed read, or raise when it may well be sound."""
+        if not is_lance_failure(error):
+            raise error
+        if failure_of(error) in (Failure.UNREACHABLE, Failure.CONFLICT):
+            self._raise(error)
+        with self._lock:
+            if self._opened:
+                self._set_aside(self._opened[0], told(error, self._folder.options))
+
+    def append(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Append rows in one commit; other appends may commit meanwhile.
+
+        Files are written first and committed afterwards on the version that is then the latest,
+        because a stream may take long. Rows for a dataset that is damaged meanwhile are dropped.
+        """
+        from lance import LanceDataset, LanceOperation
+
+        dataset = self._open_or_create()
+        fragments = self._write(dataset, batches)
+        if not fragments:
+            return
+        for attempt in range(_ATTEMPTS):
+            try:
+                version = dataset.latest_version
+                committed = LanceDataset.commit(
+                    dataset.uri,
+                    LanceOperation.Append(fragments),
+                    read_version=version,
+                    storage_options=self._options,
+                )
+            except BaseException as error:
+                self._after_failed_commit(error, attempt)
+                if self.dataset() is None:
+                    return
+            else:
+                with self._lock:
+                    if self._opened and self._opened[1].uri == dataset.uri:
+                        self._opened = (self._opened[0], committed)
+                return
+        raise contended(self._folder.uri)
+
+    def attempt(self, change: Callable[[LanceDataset], object]) -> bool:
+        """Do what a later run may do as well: a conflict or damage gives False, no error."""
+        dataset = self.dataset(latest=True)
+        if dataset is None:
+            return False
+        for number in range(_ATTEMPTS):
+            try:
+                change(dataset)
+            except BaseException as error:
+                if not is_lance_failure(error) or failure_of(error) is Failure.UNREACHABLE:
+                    self._raise(error)
+                time.sleep(_PAUSE_SECONDS * number)
+                dataset = self.dataset(latest=True)
+                if dataset is None:
+                    return False
+            else:
+                return True
+        return False
+
+    def clean(self, older_than: timedelta) -> None:
+        """Delete versions older than that, and the files that only they use."""
+        self.attempt(
+            lambda dataset: dataset.cleanup_old_versions(
+                older_than=older_than, error_if_tagged_old_versions=False
+            )
+        )
+
+    @property
+    def _options(self) -> dict[str, str] | None:
+        return dict(self._folder.options) or None
+
+    def _open(self, latest: bool) -> tuple[Place, LanceDataset] | None:
+        with self._lock:
+            if self._opened and not latest:
+                return self._opened
+            self._opened = None
+            places = [place for place in self._folder.places() if place.kind is self._kind]
+            if places and places[-1] not in self._aside:
+                self._opened = self._sound(places[-1])
+            return self._opened
+
+    def _sound(self, place: Place) -> tuple[Place, LanceDataset] | None:
+        import lance
+
+        try:
+            dataset = lance.dataset(self._folder.dataset_uri(place), storage_options=self._options)
+            found = dataset.schema
+        except BaseException as error:
+            if not is_lance_failure(error):
+                raise
+            match failure_of(error):
+                case Failure.ABSENT:
+                    return None
+                case Failure.UNREACHABLE | Failure.CONFLICT:
+                    self._raise(error)
+                case _:
+                    self._set_aside(place, told(error, self._folder.options))
+                    return None
+        if (found.metadata or {}).get(FORMAT_KEY) != FORMAT or not found.equals(self.schema):
+            self._set_aside(place, "it is not of this format")
+            return None
+        return place, dataset
+
+    def _open_or_create(self) -> LanceDataset:
+        import lance
+
+        for attempt in range(_ATTEMPTS):
+            with self._lock:
+                dataset = self.dataset(latest=True)
+                if dataset is not None:
+                    return dataset
+                uri = self._folder.dataset_uri(self._next_place())
+            try:
+                lance.write_dataset(
+                    self.schema.empty_table(),
+                    uri,
+                    schema=self.schema,
+                    mode="create",
+                    storage_options=self._options,
+                )
+            except BaseException as error:
+                # Another run may have created it first; then it opens.
+                if is_lance_failure(error) and failure_of(error) is Failure.EXISTS:
+                    continue
+                self._after_failed_commit(error, attempt)
+        raise contended(self._folder.uri)
+
+    def _next_place(self) -> Place:
+        taken = [place for place in self._folder.places() if place.kind is self._kind]
+        if not taken:
+            return Place(LAYOUT, self._kind, 1)
+        last = taken[-1]
+        # A folder without a manifest is what a run leaves that was killed while creating.
+        step = 1 if last in self._aside else 0
+        return Place(LAYOUT, self._kind, last.generation + step)
+
+    def _write(self, dataset: LanceDataset, batches: Iterable[pa.RecordBatch]) -> list[object]:
+        import pyarrow as pa
+        from lance.fragment import write_fragments
+
+        first = next(iterator := iter(batches), None)
+        if first is None:
+            return []
+        source = _Source(first, iterator)
+        try:
+            written = write_fragments(
+                pa.RecordBatchReader.from_batches(self.schema, source.batches(self.schema)),
+                dataset,
+                schema=self.schema,
+                mode="append",
+                max_rows_per_file=self.rows_per_file,
+                storage_options=self._options,
+            )
+        except BaseException as error:
+            if source.error:
+                raise source.error from None
+            self._raise(error)
+        return list(written)
+
+    def _after_failed_commit(self, error: BaseException, attempt: int) -> None:
+        if not is_lance_failure(error):
+            raise error
+        match failure_of(error):
+            case Failure.UNREACHABLE:
+                self._raise(error)
+            case Failure.CONFLICT | Failure.EXISTS | Failure.ABSENT:
+                time.sleep(_PAUSE_SECONDS * (attempt + 1))
+            case Failure.CORRUPT:
+                self.fail(error)
+
+    def _set_aside(self, place: Place, cause: str) -> None:
+        self._opened = None
+        if place in self._aside:
+            return
+        self._aside.add(place)
+        _log.warning("state %s is set aside and will be rebuilt: %s", place.path, cause)
+
+    def _raise(self, error: BaseException) -> NoReturn:
+        if not is_lance_failure(error):
+            raise error
+        raise unreachable(self._folder.uri, error, self._folder.options) from None
+
+
+class _Source:
+    """Batches on their way through Rust, which would turn their own exceptions into others."""
+
+    def __init__(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> None:
+        self.error: BaseException | None = None
+        self._first = first
+        self._rest = rest
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        try:
+            yield self._first.cast(schema)
+            for batch in self._rest:
+                yield batch.cast(schema)
+        except BaseException as error:
+            self.error = error
+            raise

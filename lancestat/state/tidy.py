@@ -1,0 +1,129 @@
+"""Keeps the state from growing with the number of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.partial_index import FieldSets, table_filter
+from lancestat.state.records import newest_record_positions, newest_run_rows
+from lancestat.state.stored_table import StoredTable
+from lancestat.state.surplus import StoredRow, surplus
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+RUNS_KEPT = 200
+# Runs are dropped several at a time, so that most runs leave the dataset alone.
+_RUNS_TOLERATED = 250
+_FRAGMENTS_TOLERATED = 16
+_DELETED_SHARE_TOLERATED = 0.25
+_NAMED_TABLES = 64
+_NAMED_ROWS = 16_384
+# Rows of partials are as wide as the table has columns, 4 kB each: few at a time.
+_COMPACTED_ROWS = 32
+
+
+def tidy_partials(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    """Drop the surplus of the tables in `live`, then compact; one narrow scan if nothing is."""
+
+    def read(dataset: LanceDataset) -> list[int]:
+        return _surplus_ids(dataset, live)
+
+    stored.dataset(latest=True)
+    drop_rows(stored, stored.read(read, []) if live else [])
+    compact(stored)
+
+
+def tidy_runs(stored: StoredTable) -> None:
+    """Keep the newest runs and the newest record of every table, then compact."""
+    stored.dataset(latest=True)
+    drop_rows(stored, stored.read(_past_run_ids, []))
+    compact(stored)
+
+
+def drop_rows(stored: StoredTable, ids: Sequence[int]) -> None:
+    """Delete rows by their ids; what a conflict leaves is for a later run."""
+    for start in range(0, len(ids), _NAMED_ROWS):
+        if not stored.attempt(_deletion(ids[start : start + _NAMED_ROWS])):
+            return
+
+
+def _deletion(ids: Sequence[int]) -> Callable[[LanceDataset], object]:
+    named = ",".join(map(str, ids))
+    return lambda dataset: dataset.delete(f"id IN ({named})")
+
+
+def compact(stored: StoredTable) -> None:
+    """Join small fragments when they have become many, or shed deleted rows when they have."""
+    dataset = stored.dataset()
+    if dataset is None:
+        return
+    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+    physical = sum(fragment.physical_rows for fragment in fragments)
+    deleted = sum(fragment.num_deletions for fragment in fragments)
+    small = sum(fragment.physical_rows < stored.rows_per_file for fragment in fragments)
+    if small <= _FRAGMENTS_TOLERATED and deleted <= _DELETED_SHARE_TOLERATED * physical:
+        return
+    stored.attempt(
+        lambda dataset: dataset.optimize.compact_files(
+            target_rows_per_fragment=stored.rows_per_file,
+            batch_size=_COMPACTED_ROWS,
+            num_threads=1,
+        )
+    )
+
+
+def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
+    few = len(live) <= _NAMED_TABLES
+    rows = dataset.to_table(
+        columns=["id", "table", "fingerprints", "written_at"],
+        filter=" OR ".join(map(table_filter, live)) if few else None,
+    )
+    # Stable, so that of rows written together the later in place counts as newer.
+    rows = rows.take(list(reversed(range(rows.num_rows)))).sort_by([("written_at", "descending")])
+    by_table: dict[str, list[StoredRow]] = {}
+    for row, table, fingerprints in zip(
+        rows.column("id").to_pylist(),
+        rows.column("table").to_pylist(),
+        rows.column("fingerprints").to_pylist(),
+        strict=True,
+    ):
+        if table in live:
+            by_table.setdefault(table, []).append(StoredRow(row, fingerprints))
+
+    def fields_of(ids: Sequence[int]) -> dict[int, frozenset[str]]:
+        return _fields_of(dataset, ids)
+
+    return [
+        row for table, found in by_table.items() for row in surplus(found, live[table], fields_of)
+    ]
+
+
+def _fields_of(dataset: LanceDataset, ids: Sequence[int]) -> dict[int, frozenset[str]]:
+    sets = FieldSets()
+    fields: dict[int, frozenset[str]] = {}
+    for start in range(0, len(ids), _NAMED_ROWS):
+        named = ",".join(map(str, ids[start : start + _NAMED_ROWS]))
+        scanner = dataset.scanner(columns=["id", "fields"], filter=f"id IN ({named})")
+        for batch in scanner.to_batches():
+            fields.update(
+                zip(batch.column("id").to_pylist(), sets.of(batch.column("fields")), strict=True)
+            )
+    return fields
+
+
+def _past_run_ids(dataset: LanceDataset) -> list[int]:
+    if _runs(dataset) <= _RUNS_TOLERATED:
+        return []
+    kept = newest_run_rows(dataset, RUNS_KEPT)
+    kept[newest_record_positions(dataset)] = True
+    ids = dataset.to_table(columns=["id"]).column("id").to_numpy()
+    return [int(row) for row in ids[~kept]]
+
+
+def _runs(dataset: LanceDataset) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.count_distinct(dataset.to_table(columns=["run_id"]).column("run_id")).as_py())

@@ -1,0 +1,98 @@
+"""Stores and values for the tests of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from lancestat.state.memory import MemoryState
+from lancestat.state.store import LanceState, open_state
+from lancestat.state.values import NodeRun, RunRecord, StateWriter, StoredPartials, TableRecord
+from lancestat.stats.partial import ColumnPartial
+from lancestat.stats.sketch import REGISTERS, Sketch
+
+EPOCH = datetime(2025, 1, 1, tzinfo=timezone.utc)
+
+
+def fingerprint(name: object) -> bytes:
+    return blake2b(str(name).encode(), digest_size=16).digest()
+
+
+def partial(number: int) -> ColumnPartial:
+    registers = bytearray(REGISTERS)
+    registers[number % REGISTERS] = 1 + number % 52
+    return ColumnPartial(number + 1, 0, 0, -number, number, 0, 0, Sketch(bytes(registers)))
+
+
+def stored(names: object, **numbers: int) -> StoredPartials:
+    """Partials of a fragment (or of a tuple of fragments), by field key `f<name>`."""
+    several = names if isinstance(names, tuple) else (names,)
+    return StoredPartials(
+        tuple(sorted(map(fingerprint, several))),
+        {field: partial(number) for field, number in numbers.items()},
+    )
+
+
+def record(table: str, version: int) -> TableRecord:
+    return TableRecord(
+        table=table,
+        node=f"node of {table}",
+        version=version,
+        published=True,
+        content_digest="d" * 32,
+        schema_hash="5" * 64,
+        rows=10 * version,
+        fragments=version,
+        computed_at=EPOCH + timedelta(seconds=version),
+        columns=("a", "b"),
+        values={"lance.stats.version": "1", "lance.stats.column.a.max": "ü\n"},
+        bounds={"b": ("00", "ff")},
+    )
+
+
+def run(number: int, *records: TableRecord, nodes: tuple[NodeRun, ...] = ()) -> RunRecord:
+    made = tuple(
+        NodeRun(found.node, "table", found.table, {"name": found.node, "rows": number}, found)
+        for found in records
+    )
+    return RunRecord(
+        run_id=f"run-{number}",
+        command="run",
+        target="dev",
+        started_at=EPOCH + timedelta(minutes=number),
+        finished_at=EPOCH + timedelta(minutes=number, seconds=30),
+        status="success",
+        nodes=made + nodes,
+    )
+
+
+def files_under(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def lance_state(folder: Path) -> LanceState:
+    return open_state(str(folder))
+
+
+@pytest.fixture(params=["lance", "memory"])
+def make_state(request: pytest.FixtureRequest, folder: Path) -> Callable[[], StateWriter]:
+    """Opens the one state of the test, again and again where it lasts."""
+    if request.param == "lance":
+        return lambda: open_state(str(folder))
+    memory = MemoryState()
+    return lambda: memory
+
+
+@pytest.fixture
+def state(make_state: Callable[[], StateWriter]) -> StateWriter:
+    return make_state()

@@ -1,0 +1,191 @@
+"""What every state does, whatever holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lancestat.state.surplus import SUPERSEDED_KEPT
+from lancestat.state.values import NodeRun, PartialKey, StateWriter, StoredPartials
+from tests.state.conftest import fingerprint, partial, record, run, stored
+
+MakeState = Callable[[], StateWriter]
+
+
+def fetch(
+    state: StateWriter, table: str, wanted: dict[tuple[bytes, ...], frozenset[str]]
+) -> dict[tuple[bytes, ...], dict[str, object]]:
+    """The streamed partials by fingerprints, after checking that no field comes twice."""
+    found: dict[tuple[bytes, ...], dict[str, object]] = {}
+    for entry in state.partials(table, wanted):
+        fields = found.setdefault(entry.fingerprints, {})
+        assert not fields.keys() & entry.partials.keys()
+        fields.update(entry.partials)
+    return found
+
+
+def test_a_new_state_is_empty(state: StateWriter) -> None:
+    assert state.records() == {}
+    assert state.runs(10) == []
+    index = state.partial_index("t")
+    assert dict(index.singles) == {}
+    assert index.groups == ()
+    assert list(state.partials("t", {(fingerprint("a"),): frozenset({"x"})})) == []
+    state.tidy({"t": frozenset({fingerprint("a")})})
+
+
+def test_partials_come_back_as_they_went_in(make_state: MakeState) -> None:
+    make_state().add_partials("t", [stored("a", x=1, y=2), stored("b", x=3)])
+    found = fetch(
+        make_state(),
+        "t",
+        {
+            (fingerprint("a"),): frozenset({"x", "y"}),
+            (fingerprint("b"),): frozenset({"x", "never"}),
+            (fingerprint("c"),): frozenset({"x"}),
+        },
+    )
+    assert found == {
+        (fingerprint("a"),): {"x": partial(1), "y": partial(2)},
+        (fingerprint("b"),): {"x": partial(3)},
+    }
+
+
+def test_only_wanted_fields_are_yielded(state: StateWriter) -> None:
+    state.add_partials("t", [stored("a", x=1, y=2, z=3)])
+    assert fetch(state, "t", {(fingerprint("a"),): frozenset({"z"})}) == {
+        (fingerprint("a"),): {"z": partial(3)}
+    }
+    assert fetch(state, "t", {(fingerprint("a"),): frozenset()}) == {}
+
+
+def test_tables_do_not_see_each_other(state: StateWriter) -> None:
+    state.add_partials("t", [stored("a", x=1)])
+    state.add_partials("it's", [stored("a", y=2)])
+    assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
+    assert dict(state.partial_index("it's").singles) == {fingerprint("a"): frozenset({"y"})}
+    assert fetch(state, "t", {(fingerprint("a"),): frozenset({"x", "y"})}) == {
+        (fingerprint("a"),): {"x": partial(1)}
+    }
+
+
+def test_the_index_unites_the_fields_of_several_rows(state: StateWriter) -> None:
+    state.add_partials("t", [stored("a", x=1), stored("b", x=1, y=1)])
+    state.add_partials("t", [stored("a", y=2), stored("c", y=1, x=1)])
+    singles = state.partial_index("t").singles
+    both = frozenset({"x", "y"})
+    assert dict(singles) == {fingerprint(name): both for name in "abc"}
+
+
+def test_groups_are_kept_apart_from_their_members(state: StateWriter) -> None:
+    state.add_partials("t", [stored(("a", "b"), x=1), stored("a", x=2), stored(("b", "a"), y=3)])
+    index = state.partial_index("t")
+    both = tuple(sorted((fingerprint("a"), fingerprint("b"))))
+    assert dict(index.singles) == {fingerprint("a"): frozenset({"x"})}
+    assert index.groups == (PartialKey(both, frozenset({"x", "y"})),)
+    assert fetch(state, "t", {both: frozenset({"x", "y"})}) == {
+        both: {"x": partial(1), "y": partial(3)}
+    }
+
+
+def test_duplicates_of_two_runs_at_once_are_yielded_once(make_state: MakeState) -> None:
+    first, second = make_state(), make_state()
+    first.add_partials("t", [stored("a", x=1, y=2)])
+    second.add_partials("t", [stored("a", x=1, y=2, z=3)])
+    found = fetch(first, "t", {(fingerprint("a"),): frozenset({"x", "y", "z"})})
+    assert found == {(fingerprint("a"),): {"x": partial(1), "y": partial(2), "z": partial(3)}}
+
+
+def test_a_failing_source_leaves_nothing_behind(state: StateWriter) -> None:
+    class Broken(Exception):
+        pass
+
+    def source() -> Iterator[StoredPartials]:
+        for number in range(3000):
+            yield stored(number, x=number)
+        raise Broken("the scan failed")
+
+    with pytest.raises(Broken, match="the scan failed"):
+        state.add_partials("t", source())
+    assert dict(state.partial_index("t").singles) == {}
+    state.add_partials("t", [stored("a", x=1)])
+    assert len(state.partial_index("t").singles) == 1
+
+
+def test_entries_without_partials_store_nothing(state: StateWriter) -> None:
+    state.add_partials("t", [stored("a")])
+    state.add_partials("t", [])
+    assert dict(state.partial_index("t").singles) == {}
+
+
+def test_records_are_the_newest_of_every_table(make_state: MakeState) -> None:
+    state = make_state()
+    state.add_run(run(2, record("t", 7), record("u", 1)))
+    state.add_run(run(3, record("t", 8)))
+    state.add_run(run(1, record("t", 6), record("v", 2)))
+    assert dict(make_state().records()) == {
+        "t": record("t", 8),
+        "u": record("u", 1),
+        "v": record("v", 2),
+    }
+
+
+def test_of_runs_that_ended_together_the_later_in_place_counts(state: StateWriter) -> None:
+    state.add_run(run(1, record("t", 1)))
+    state.add_run(run(1, record("t", 2)))
+    assert state.records()["t"].version == 2
+
+
+def test_runs_come_back_newest_first(make_state: MakeState) -> None:
+    failed = NodeRun("knn", "knn_join", None, {"status": "error", "elapsed_seconds": 1.5}, None)
+    runs = [run(1, record("t", 1)), run(2, record("t", 2), nodes=(failed,)), run(3)]
+    for number in (1, 0, 2):
+        make_state().add_run(runs[number])
+    assert make_state().runs(10) == runs[::-1]
+    assert make_state().runs(2) == [runs[2], runs[1]]
+    assert make_state().runs(0) == []
+
+
+def test_tidy_keeps_what_is_live_and_the_newest_superseded(state: StateWriter) -> None:
+    for number in range(SUPERSEDED_KEPT + 10):
+        state.add_partials("t", [stored(f"old {number}", x=number)])
+    state.add_partials("t", [stored("live", x=1), stored(("live", "live too"), x=2)])
+    state.add_partials("other", [stored("untouched", x=1)])
+    state.tidy({"t": frozenset({fingerprint("live"), fingerprint("live too")})})
+    index = state.partial_index("t")
+    newest = range(10, SUPERSEDED_KEPT + 10)
+    assert set(index.singles) == {fingerprint("live")} | {
+        fingerprint(f"old {number}") for number in newest
+    }
+    assert len(index.groups) == 1
+    assert set(state.partial_index("other").singles) == {fingerprint("untouched")}
+
+
+def test_tidy_keeps_as_many_superseded_as_there_are_live(state: StateWriter) -> None:
+    live = frozenset(fingerprint(number) for number in range(100))
+    state.add_partials("t", [stored(f"old {number}", x=1) for number in range(120)])
+    state.add_partials("t", [stored(number, x=1) for number in range(100)])
+    state.tidy({"t": live})
+    singles = state.partial_index("t").singles
+    assert live <= singles.keys()
+    assert singles.keys() - live == {fingerprint(f"old {number}") for number in range(20, 120)}
+
+
+def test_tidy_loses_no_field_when_it_drops_duplicates(state: StateWriter) -> None:
+    state.add_partials("t", [stored("a", x=1, y=2), stored("b", x=1)])
+    state.add_partials("t", [stored("a", x=1), stored("b", x=1, z=4)])
+    state.add_partials("t", [stored("a", w=5), stored("b", x=1, z=4)])
+    state.tidy({"t": frozenset({fingerprint("a"), fingerprint("b")})})
+    found = fetch(
+        state,
+        "t",
+        {
+            (fingerprint("a"),): frozenset("wxy"),
+            (fingerprint("b"),): frozenset("xz"),
+        },
+    )
+    assert found == {
+        (fingerprint("a"),): {"w": partial(5), "x": partial(1), "y": partial(2)},
+        (fingerprint("b"),): {"x": partial(1), "z": partial(4)},
+    }
