@@ -1,0 +1,211 @@
+"""Subcommands, and the options that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import click
+
+from lancestat.cli.failure import remember_secrets
+
+if TYPE_CHECKING:
+    from lancestat.cli.output import Output
+    from lancestat.project import Project
+
+F = TypeVar("F", bound=Callable[..., object])
+Format = Literal["text", "json", "markdown"]
+
+# Environment variables carry this prefix before and after the subcommand alike.
+ENVIRONMENT = "LANCESTAT"
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What the shared options said."""
+
+    project_dir: Path = Path()
+    target: str | None = None
+    vars: Mapping[str, object] = field(default_factory=dict)
+    output: Format = "text"
+    quiet: bool = False
+    verbose: bool = False
+
+    def project(self) -> Project:
+        """Load the project that the options name."""
+        from lancestat.project import Project
+
+        project = Project.load(self.project_dir, target=self.target, vars=dict(self.vars))
+        remember_secrets(project.spec.target)
+        return project
+
+    def printer(self) -> Output:
+        """The output in the wanted format."""
+        from lancestat.cli.output import make_output
+
+        return make_output(self.output, verbose=self.verbose)
+
+    def say(self, text: str) -> None:
+        """Talk to the person at the terminal, unless they asked for quiet."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def overridden(self, options: Mapping[str, object]) -> Invocation:
+        """The same invocation with the options that were given a second time."""
+        given = {name: value for name, value in options.items() if value is not None}
+        if isinstance(given.get("vars"), dict):
+            given["vars"] = {**self.vars, **given["vars"]}  # type: ignore[dict-item]
+        return replace(self, **given)  # type: ignore[arg-type]
+
+
+class Vars(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A YAML mapping such as `k: v` or `{a: 1, b: 2}`."""
+
+    name = "yaml"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, object]:
+        """Parse the mapping."""
+        if isinstance(value, dict):
+            return value
+        import yaml
+
+        try:
+            parsed = yaml.safe_load(str(value))
+        except yaml.YAMLError as error:
+            problem = getattr(error, "problem", None) or "not YAML"
+            self.fail(f"{value!r} is not a YAML mapping ({problem}); write 'name: value'.")
+        if parsed is None:
+            return {}
+        if not isinstance(parsed, dict):
+            self.fail(f"{value!r} is not a YAML mapping; write 'name: value'.")
+        return {str(key): each for key, each in parsed.items()}
+
+
+def shared_options(*, from_environment: bool) -> list[click.Option]:
+    """The global options; their copies after a subcommand leave the environment to the first."""
+    auto = from_environment
+    return [
+        click.Option(
+            ["--project-dir"],
+            type=click.Path(path_type=Path, file_okay=False),
+            allow_from_autoenv=auto,
+            help="The project's folder (default: the current one).",
+        ),
+        click.Option(
+            ["--target", "-t"],
+            metavar="NAME",
+            allow_from_autoenv=auto,
+            help="Which target of the project to use (default: its default-target).",
+        ),
+        click.Option(
+            ["--vars"],
+            type=Vars(),
+            metavar="YAML",
+            allow_from_autoenv=auto,
+            help="Values for var(), as 'name: value' or '{a: 1, b: 2}'.",
+        ),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["text", "json", "markdown"]),
+            allow_from_autoenv=auto,
+            help="How to print the result (default: text).",
+        ),
+        click.Option(
+            ["--quiet"],
+            is_flag=True,
+            default=None,
+            allow_from_autoenv=auto,
+            help="Print the result and errors only.",
+        ),
+        click.Option(
+            ["--verbose"],
+            is_flag=True,
+            default=None,
+            allow_from_autoenv=auto,
+            help="Print more, and tracebacks of errors.",
+        ),
+    ]
+
+
+SHARED = frozenset(option.name for option in shared_options(from_environment=False))
+
+
+class Command(click.Command):
+    """A subcommand that accepts the global options too."""
+
+    def __init__(
+        self,
+        name: str | None,
+        *,
+        formats: Sequence[Format] = ("text", "json"),
+        **attributes: object,
+    ) -> None:
+        self.formats = formats
+        attributes["context_settings"] = {"auto_envvar_prefix": ENVIRONMENT}
+        super().__init__(name, **attributes)  # type: ignore[arg-type]
+        self.params += shared_options(from_environment=False)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Fold the global options into the invocation, then run."""
+        given = {name: ctx.params.pop(name) for name in SHARED if name in ctx.params}
+        before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
+        ctx.obj = before.overridden(given)
+        if ctx.parent is not None:
+            # Errors are reported by the root, which must know of a --verbose given here.
+            ctx.parent.obj = ctx.obj
+        if ctx.obj.quiet and ctx.obj.verbose:
+            raise click.UsageError("--quiet and --verbose exclude each other.", ctx)
+        if ctx.obj.output not in self.formats:
+            known = " or ".join(self.formats)
+            raise click.UsageError(f"'{self.name}' prints {known}, not {ctx.obj.output}.", ctx)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the command's own options before those that every command has."""
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record:
+                (shared if param.name in SHARED else own).append(record)
+        for title, records in (("Options", own), ("Global options", shared)):
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def command(name: str, **attributes: object) -> Callable[[F], Command]:
+    """Declare a subcommand whose function takes an `Invocation` first."""
+
+    def wrap(function: F) -> Command:
+        declared = click.command(name, cls=Command, **attributes)(click.pass_obj(function))
+        assert isinstance(declared, Command)
+        return declared
+
+    return wrap
+
+
+def selection_options(function: F) -> F:
+    """Add `--select` and `--exclude`."""
+    function = click.option(
+        "--exclude",
+        multiple=True,
+        metavar="SELECTOR",
+        help="Leave these nodes out; written like --select.",
+    )(function)
+    return click.option(
+        "--select",
+        "-s",
+        multiple=True,
+        metavar="SELECTOR",
+        help="Only these nodes: a name or glob, tag:x, path:x.yml, kind:table, state:new, "
+        "state:modified, +name, name+; a space is union, a comma is intersection.",
+    )(function)
+
+
+def any_of(selectors: tuple[str, ...]) -> list[str] | None:
+    """Several `--select` are one union; none at all select everything."""
+    return list(selectors) or None

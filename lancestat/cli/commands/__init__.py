@@ -1,0 +1,1 @@
+"""One module per subcommand, imported when it is called."""

@@ -1,0 +1,101 @@
+"""The root command: imports a subcommand when it is called, turns errors into exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+from lancestat.cli.failure import ExitCode, report
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a subcommand is defined (`module:attribute`), and its line in `--help`."""
+
+    target: str
+    summary: str
+
+    def load(self) -> click.Command:
+        """Import the module and return the command."""
+        module, _, attribute = self.target.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+class RootGroup(click.Group):
+    """A group over `entries`, listed in the order in which a newcomer meets them."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        entries: Mapping[str, Entry],
+        callback: Callable[..., object] | None = None,
+        params: list[click.Parameter] | None = None,
+        help: str | None = None,
+        epilog: str | None = None,
+        context_settings: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            callback=callback,
+            params=params,
+            help=help,
+            epilog=epilog,
+            context_settings=context_settings,
+        )
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all subcommands."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one subcommand."""
+        entry = self.entries.get(cmd_name)
+        return entry.load() if entry else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand, or say which one is near."""
+        name = args[0]
+        if name in self.entries or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = difflib.get_close_matches(name, self.entries, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else f" There are {', '.join(self.entries)}."
+        raise click.UsageError(f"No such command '{name}'.{hint}", ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the subcommand; no traceback reaches the user unless asked for."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except BrokenPipeError:
+            _discard_stdout()
+            ctx.exit(ExitCode.BROKEN_PIPE)
+        except (Exception, KeyboardInterrupt) as error:
+            ctx.exit(report(error, verbose=wants_detail(ctx)))
+
+
+def wants_detail(ctx: click.Context) -> bool:
+    """Whether `--verbose` was given, before or after the subcommand."""
+    return bool(getattr(ctx.obj, "verbose", False))
+
+
+def _discard_stdout() -> None:
+    # The reader has gone: what is still buffered must not raise again when the interpreter flushes.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,103 @@
+"""Results as JSON, one object per command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lancestat.errors import InvalidProject, LancestatError
+
+if TYPE_CHECKING:
+    from lancestat.cli.check import Check
+    from lancestat.plan.actions import Plan
+    from lancestat.run.result import RunResult
+    from lancestat.spec.model import Node, Policy, ProjectSpec
+
+FORMAT_VERSION = 1
+
+
+class JsonOutput:
+    """Prints objects that scripts may rely on; `format_version` rises when a meaning changes."""
+
+    def created(self, folder: Path, files: Sequence[str]) -> None:
+        """Files of a new project."""
+        _print("init", folder=str(folder), files=list(files))
+
+    def validated(self, spec: ProjectSpec) -> None:
+        """A project without errors."""
+        _print(
+            "validate",
+            project=spec.name,
+            target=spec.target.name,
+            status="success",
+            nodes=len(spec.nodes),
+            errors=[],
+        )
+
+    def invalid(self, error: InvalidProject) -> None:
+        """A project with errors."""
+        errors = [_error(part) for part in error.errors]
+        _print("validate", project=None, target=None, status="error", nodes=None, errors=errors)
+
+    def listed(self, spec: ProjectSpec, nodes: Sequence[Node]) -> None:
+        """Declared nodes."""
+        objects = [_node(node) for node in nodes]
+        _print("list", project=spec.name, target=spec.target.name, nodes=objects)
+
+    def planned(self, plan: Plan, policies: Mapping[str, Policy]) -> None:
+        """What a run would do."""
+        from lancestat.plan.render_json import render_json
+
+        _dump(render_json(plan))
+
+    def ran(self, result: RunResult) -> None:
+        """What a run did."""
+        _print(
+            "run",
+            project=result.project,
+            target=result.target,
+            status=result.status.value,
+            nodes=[node.to_json() for node in result.nodes],
+        )
+
+    def checked(self, checks: Sequence[Check]) -> None:
+        """Whether the surroundings are as they should be."""
+        status = "success" if all(check.passed for check in checks) else "error"
+        _print("debug", status=status, checks=[asdict(check) for check in checks])
+
+
+def _print(command: str, **rest: object) -> None:
+    _dump({"format_version": FORMAT_VERSION, "command": command, **rest})
+
+
+def _dump(payload: Mapping[str, object]) -> None:
+    click.echo(json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _error(error: LancestatError) -> dict[str, object]:
+    place = error.location
+    return {
+        "code": error.code,
+        "message": error.message,
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+        "hint": error.hint,
+    }
+
+
+def _node(node: Node) -> dict[str, object]:
+    return {
+        "name": node.name,
+        "kind": node.kind.value,
+        "tags": list(node.tags),
+        "file": node.location.file,
+        "line": node.location.line,
+        "description": node.description,
+        "owner": node.owner,
+    }

@@ -1,0 +1,80 @@
+"""The entry point: `lancestat`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from lancestat import __version__
+from lancestat.cli.command import ENVIRONMENT, Invocation, shared_options
+from lancestat.cli.failure import ExitCode
+from lancestat.cli.group import Entry, RootGroup
+
+COMMANDS = {
+    "init": Entry(
+        "lancestat.cli.commands.init:init", "Start a project: files that work as they are."
+    ),
+    "validate": Entry(
+        "lancestat.cli.commands.validate:validate", "Check the YAML; opens no dataset."
+    ),
+    "list": Entry("lancestat.cli.commands.list:list_nodes", "List what the project declares."),
+    "plan": Entry("lancestat.cli.commands.plan:plan", "Show what a run would do, and why."),
+    "run": Entry("lancestat.cli.commands.run:run", "Bring statistics up to date."),
+    "show": Entry("lancestat.cli.commands.show:show", "Show a table's published statistics."),
+    "gc": Entry("lancestat.cli.commands.gc:gc", "Sweep scratch and old state."),
+    "debug": Entry("lancestat.cli.commands.debug:debug", "Check Java, Spark, libraries, storage."),
+}
+
+HELP = """Table statistics for Lance tables: declared in YAML, run on Spark, and only for what
+changed."""
+
+EPILOG = """Every option also reads an environment variable: LANCESTAT_TARGET for --target,
+LANCESTAT_PROJECT_DIR for --project-dir, LANCESTAT_THREADS for run's --threads.
+
+Exit codes: 0 success; 1 a node failed or the project is invalid; 2 wrong usage; 3 changes are
+pending (plan --check)."""
+
+
+def _root(**options: object) -> None:
+    context = click.get_current_context()
+    context.obj = Invocation().overridden(options)
+
+
+cli = RootGroup(
+    "lancestat",
+    entries=COMMANDS,
+    callback=_root,
+    params=[
+        *shared_options(from_environment=True),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            allow_from_autoenv=False,
+            callback=lambda ctx, _, given: _print_version(ctx) if given else None,
+            help="Print the version and exit.",
+        ),
+    ],
+    help=HELP,
+    epilog=EPILOG,
+    context_settings={
+        "auto_envvar_prefix": ENVIRONMENT,
+        "help_option_names": ["--help", "-h"],
+        "max_content_width": 100,
+    },
+)
+
+
+def _print_version(ctx: click.Context) -> None:
+    click.echo(f"lancestat {__version__}")
+    ctx.exit()
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        cli(prog_name="lancestat")
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)

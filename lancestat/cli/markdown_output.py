@@ -1,0 +1,24 @@
+"""Plans as Markdown, for pull requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from lancestat.cli.text_output import TextOutput
+
+if TYPE_CHECKING:
+    from lancestat.plan.actions import Plan
+    from lancestat.spec.model import Policy
+
+
+class MarkdownOutput(TextOutput):
+    """Prints plans as tables; commands that print nothing else refuse the format beforehand."""
+
+    def planned(self, plan: Plan, policies: Mapping[str, Policy]) -> None:
+        """What a run would do."""
+        from lancestat.plan.render_markdown import render_markdown
+
+        click.echo(render_markdown(plan, policies))

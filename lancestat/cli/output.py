@@ -1,0 +1,63 @@
+"""How results are printed: for people, as JSON, or as Markdown. Payload goes to stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from lancestat.errors import InvalidProject
+
+if TYPE_CHECKING:
+    from lancestat.cli.check import Check
+    from lancestat.plan.actions import Plan
+    from lancestat.run.result import RunResult
+    from lancestat.spec.model import Node, Policy, ProjectSpec
+
+
+class Output(Protocol):
+    """Prints what commands return, each kind of value in its way."""
+
+    def created(self, folder: Path, files: Sequence[str]) -> None:
+        """Files of a new project."""
+        ...
+
+    def validated(self, spec: ProjectSpec) -> None:
+        """A project without errors."""
+        ...
+
+    def invalid(self, error: InvalidProject) -> None:
+        """A project with errors, which also go to stderr."""
+        ...
+
+    def listed(self, spec: ProjectSpec, nodes: Sequence[Node]) -> None:
+        """Declared nodes."""
+        ...
+
+    def planned(self, plan: Plan, policies: Mapping[str, Policy]) -> None:
+        """What a run would do."""
+        ...
+
+    def ran(self, result: RunResult) -> None:
+        """What a run did."""
+        ...
+
+    def checked(self, checks: Sequence[Check]) -> None:
+        """Whether the surroundings are as they should be."""
+        ...
+
+
+def make_output(form: str, *, verbose: bool = False) -> Output:
+    """The output for `--output`."""
+    match form:
+        case "json":
+            from lancestat.cli.json_output import JsonOutput
+
+            return JsonOutput()
+        case "markdown":
+            from lancestat.cli.markdown_output import MarkdownOutput
+
+            return MarkdownOutput()
+    from lancestat.cli.text_output import TextOutput
+
+    return TextOutput(verbose=verbose)

@@ -1,0 +1,89 @@
+"""What a run did, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from lancestat.cli.paint import paint
+from lancestat.plan.format import count, duration
+from lancestat.plan.render_text import SKIPS_LISTED, indented
+from lancestat.plan.summary import SYMBOLS
+from lancestat.run.result import NodeResult, RunResult, Status
+
+
+def render_run(result: RunResult, *, verbose: bool, width: int) -> list[str]:
+    """A line per node; failures with their cause; a summary."""
+    if not result.nodes:
+        return ["No nodes selected."]
+    idle = sum(node.action == "skip" for node in result.nodes)
+    fold = idle > SKIPS_LISTED and not verbose
+    shown = [node for node in result.nodes if not (fold and node.action == "skip")]
+    lines = [paint(f"Run of {result.project}, target {result.target}", "title"), ""]
+    cells = [_cells(node) for node in shown]
+    widths = [max((len(row[i]) for row in cells), default=0) for i in range(4)]
+    for node, row in zip(shown, cells, strict=True):
+        tone = _tone(node)
+        head = paint(f"{_symbol(node)} {row[0]:<{max(widths[0], 8)}}", tone)
+        body = f"{row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]:<{widths[3]}}"
+        elapsed = duration(node.elapsed_seconds) if node.elapsed_seconds is not None else ""
+        if node.action == "skip":
+            body, elapsed = paint(body, "note"), ""
+        lines.append(f"  {head} {body}  {elapsed:>8}".rstrip())
+        if node.message:
+            lines += indented(node.message, width)
+    if fold:
+        text = f"  {SYMBOLS['skip']} skip     {count(idle)} unchanged (--verbose lists them)"
+        lines.append(paint(text, "skip"))
+    return [*lines, "", *_summary(result)]
+
+
+def _cells(node: NodeResult) -> tuple[str, str, str, str]:
+    """Action, name, what was read, what was published."""
+    if node.status is not Status.SUCCESS:
+        word = "failed" if node.status is Status.ERROR else "not run"
+        return word, node.name, "", ""
+    if node.action == "skip":
+        why = ", ".join(reason.replace("_", " ") for reason in node.reasons)
+        return "skip", node.name, why, ""
+    return node.action, node.name, _read(node), _published(node)
+
+
+def _read(node: NodeResult) -> str:
+    if not node.fragments_scanned:
+        return "nothing read"
+    total = count(node.fragments_total or 0, "fragment")
+    return f"{count(node.fragments_scanned)} of {total}, {count(node.rows_scanned or 0, 'row')}"
+
+
+def _published(node: NodeResult) -> str:
+    if node.version_published is None:
+        return f"version {node.version_read}"
+    return f"version {node.version_read} -> {node.version_published}"
+
+
+def _symbol(node: NodeResult) -> str:
+    return SYMBOLS["blocked"] if node.status is Status.ERROR else SYMBOLS.get(node.action, " ")
+
+
+def _tone(node: NodeResult) -> str:
+    return {Status.ERROR: "error", Status.SKIPPED: "note"}.get(node.status, node.action)
+
+
+def _summary(result: RunResult) -> Sequence[str]:
+    statuses = Counter(node.status for node in result.nodes)
+    done = [node for node in result.nodes if node.status is Status.SUCCESS]
+    changed = sum(node.action != "skip" for node in done)
+    rows = sum(node.rows_scanned or 0 for node in done)
+    fragments = sum(node.fragments_scanned or 0 for node in done)
+    if fragments:
+        read = f"Read {count(fragments, 'fragment')}, {count(rows, 'row')}."
+    else:
+        read = "No data was read."
+    parts = [f"{count(changed, 'table')} brought up to date", f"{len(done) - changed} unchanged"]
+    text = paint(", ".join(parts), "success")
+    if statuses[Status.SKIPPED]:
+        text += paint(f", {statuses[Status.SKIPPED]} not run", "note")
+    if statuses[Status.ERROR]:
+        text += paint(f", {statuses[Status.ERROR]} failed", "error")
+    return [f"{text}.", paint(read, "title")]

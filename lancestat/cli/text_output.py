@@ -1,0 +1,91 @@
+"""Results for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lancestat.cli.grid import grid
+from lancestat.cli.paint import paint, wants_color, width
+from lancestat.errors import InvalidProject
+
+if TYPE_CHECKING:
+    from lancestat.cli.check import Check
+    from lancestat.plan.actions import Plan
+    from lancestat.run.result import RunResult
+    from lancestat.spec.model import Node, Policy, ProjectSpec
+
+
+class TextOutput:
+    """Prints pages; colours on a terminal only."""
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self.verbose = verbose
+
+    def created(self, folder: Path, files: Sequence[str]) -> None:
+        """Files of a new project."""
+        into = "." if folder == Path() else str(folder)
+        _print(paint(f"A new project in {into}", "title"), "", *(f"  {file}" for file in files))
+        there = "" if folder == Path() else f"cd {into}, then "
+        steps = f"Next: {there}lancestat validate; let specs/tables.yml name your own tables."
+        _print("", steps)
+
+    def validated(self, spec: ProjectSpec) -> None:
+        """A project without errors."""
+        from lancestat.plan.format import count
+
+        kinds = [node.kind.value for node in spec.nodes]
+        parts = [
+            count(kinds.count(kind), noun)
+            for kind, noun in (("table", "table"), ("knn_join", "KNN join"))
+            if kind in kinds
+        ]
+        holds = " and ".join(parts) or "nothing yet"
+        _print(f"{paint('valid', 'success')}  {spec.name}, target {spec.target.name}: {holds}")
+
+    def invalid(self, error: InvalidProject) -> None:
+        """A project with errors, which stderr tells."""
+
+    def listed(self, spec: ProjectSpec, nodes: Sequence[Node]) -> None:
+        """Declared nodes."""
+        if not nodes:
+            _print("No nodes declared." if not spec.nodes else "No nodes selected.")
+            return
+        rows = []
+        for node in nodes:
+            place = f"{node.location.file}:{node.location.line}"
+            tags = " ".join(node.tags)
+            row = [node.name, node.kind.value, tags, paint(place, "note")]
+            rows.append([*row, node.description or ""] if self.verbose else row)
+        head = ["name", "kind", "tags", "file", "description"]
+        _print(*grid(head[: len(rows[0])], rows))
+
+    def planned(self, plan: Plan, policies: Mapping[str, Policy]) -> None:
+        """What a run would do."""
+        from lancestat.plan.render_text import render_text
+
+        _print(render_text(plan, paint=paint, verbose=self.verbose, width=width()))
+
+    def ran(self, result: RunResult) -> None:
+        """What a run did."""
+        from lancestat.cli.run_text import render_run
+
+        _print(*render_run(result, verbose=self.verbose, width=width()))
+
+    def checked(self, checks: Sequence[Check]) -> None:
+        """Whether the surroundings are as they should be."""
+        rows = []
+        for check in checks:
+            sign = paint("ok", "success") if check.passed else paint("no", "error")
+            rows.append([sign, check.subject, check.finding])
+            if check.advice:
+                rows.append(["", "", f"-> {check.advice}"])
+        _print(*grid(["", "", ""], rows)[1:])
+
+
+def _print(*lines: str) -> None:
+    for line in lines:
+        click.echo(line, color=wants_color())

@@ -1,0 +1,64 @@
+"""How numbers look to people: one place for the plan, the run and every other command."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from lancestat.spec.model import Policy, StaleBounds
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def count(number: int, noun: str | None = None, plural: str | None = None) -> str:
+    """`4,250,000`, or `1 row` and `2 rows` with a noun."""
+    digits = f"{number:,}"
+    if noun is None:
+        return digits
+    return f"{digits} {noun if number == 1 else plural or noun + 's'}"
+
+
+def size(size_bytes: int) -> str:
+    """Bytes in decimal units with two or three digits, as `9.8 MB` or `212 MB`."""
+    value, unit = float(size_bytes), 0
+    # What would be rounded to four digits belongs to the next unit.
+    while value >= 999.5 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    digits = f"{value:.1f}" if unit and value < 9.95 else f"{value:,.0f}"
+    return f"{digits} {_UNITS[unit]}"
+
+
+def duration(seconds: float) -> str:
+    """`0.2 s`, `12 s`, `2 min 5 s`, `3 h 4 min`, `2 d 1 h`: the two largest units that matter."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    parts: list[tuple[int, str]] = []
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, length)
+        if number or parts:
+            parts.append((number, unit))
+    return " ".join(f"{number:,} {unit}" for number, unit in parts[:2] if number)
+
+
+def staleness(policy: Policy) -> str:
+    """What readers accept under a policy, in words."""
+    allowed = policy.allow_stale
+    if isinstance(allowed, StaleBounds):
+        return ", ".join(_bounds(allowed)) or "never stale"
+    return "any staleness" if allowed else "never stale"
+
+
+def _bounds(bounds: StaleBounds) -> list[str]:
+    found = []
+    if bounds.max_versions is not None:
+        found.append(f"up to {count(bounds.max_versions, 'version')}")
+    if bounds.max_age is not None:
+        found.append(f"up to {age(bounds.max_age)}")
+    if bounds.max_changed_rows is not None:
+        found.append(f"up to {bounds.max_changed_rows * 100:g} % of the rows")
+    return found
+
+
+def age(span: timedelta) -> str:
+    """A span of time in words."""
+    return duration(span.total_seconds())

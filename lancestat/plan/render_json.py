@@ -1,0 +1,51 @@
+"""A plan as JSON: a contract, like that of a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from lancestat.plan.actions import Action, Blocked, Plan
+from lancestat.plan.summary import blocked
+
+FORMAT_VERSION = 1
+_COUNTS = (
+    "fragments_total",
+    "fragments_scanned",
+    "columns",
+    "rows_total",
+    "rows_scanned",
+    "version_read",
+)
+
+
+def render_json(plan: Plan) -> dict[str, object]:
+    """The object that `lancestat plan --output json` prints."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "command": "plan",
+        "project": plan.project,
+        "target": plan.target,
+        "status": "error" if blocked(plan) else "planned",
+        "nodes": [_node(action) for action in plan.actions],
+    }
+
+
+def _node(action: Action) -> dict[str, object]:
+    if isinstance(action, Blocked):
+        reasons, status, message = [], "error", str(action.error)
+        counts: dict[str, int | None] = dict.fromkeys(_COUNTS)
+    else:
+        reasons, status, message = [reason.value for reason in action.reasons], "planned", None
+        known = asdict(action.figures)
+        counts = {name: known[name] for name in _COUNTS}
+    return {
+        "name": action.node,
+        "kind": action.kind,
+        "action": action.verb,
+        "reasons": reasons,
+        "status": status,
+        **counts,
+        "version_published": None,
+        "elapsed_seconds": None,
+        "message": message,
+    }
