@@ -10,19 +10,19 @@ from lancestat.lake.snapshot import Field, Fragment, Snapshot
 
 
 def rows_changed_between(old: Snapshot, new: Snapshot, history: History | None = None) -> float:
-    """The share of rows that changed from `old` to `new`, relative to the rows of `new`: 0.0 to 1.0.
+    """The share of rows that changed from `old` to `new`, of the rows of `new`: 0.0 to 1.0.
 
-    Changed are the rows of `new` that `old` did not hold with the same values, plus the rows of `old`
-    that `new` does not hold any more: an appended or a deleted row counts once, an updated row twice,
-    since it left the table and came back. Where manifests do not tell, the answer errs upwards, so
-    that a bound on it is never exceeded unnoticed. Values are compared in the columns that both
-    snapshots have, fragment by fragment: one replaced cell makes its whole fragment count.
+    Changed are the rows of `new` that `old` did not hold with the same values, plus the rows of
+    `old` that `new` does not hold any more: an appended or a deleted row counts once, an updated
+    row twice, since it left the table and came back. Where manifests do not tell, the answer errs
+    upwards, so that a bound on it is never exceeded unnoticed. Values are compared in the columns
+    that both snapshots have, fragment by fragment: one replaced cell makes a fragment count whole.
 
     Args:
         old: The snapshot that statistics describe.
         new: The snapshot that is read now.
-        history: The commits from `old` to `new`. Its compactions do not count as changes; without it
-            they count in full, and so do deletions on both sides of a fragment that might differ.
+        history: The commits from `old` to `new`. Its compactions are no changes; without it they
+            count in full, and so do deletions on both sides of a fragment that might differ.
     """
     fields = _common_fields(old, new)
     kept = _Lineage(old, fields, history).kept(new) if fields else 0
@@ -39,7 +39,7 @@ def _common_fields(old: Snapshot, new: Snapshot) -> list[Field]:
 
 @dataclass(slots=True)
 class _Unit:
-    """Fragments of one descent. `old` live rows it began with, `foreign` ones that came to it later."""
+    """Fragments of one descent: it began with `old` live rows; `foreign` ones came in later."""
 
     old: int = 0
     foreign: int = 0

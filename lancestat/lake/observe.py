@@ -130,10 +130,12 @@ def _data_file(file: lance.fragment.DataFile, shared: FieldIds) -> DataFile:
 
 def _coverage(offsets: Bitmap | Sequence[Iterable[int]]) -> str:
     """A digest of the cells that an overlay covers: rows for all its fields, or for each."""
+    import numpy as np
     from lance.bitmap import Bitmap
 
     each = [offsets] if isinstance(offsets, Bitmap) else offsets
     digest = hashlib.blake2b(digest_size=16)
     for rows in each:
-        digest.update(repr(sorted(rows)).encode())
+        cells = np.sort(np.fromiter(rows, dtype="<u8"))
+        digest.update(len(cells).to_bytes(8, "little") + cells.tobytes())
     return digest.hexdigest()

@@ -21,7 +21,6 @@ _EFFECTS = {
     "CreateIndex": Effect.ROWS_UNCHANGED,
     "UpdateConfig": Effect.ROWS_UNCHANGED,
     "Project": Effect.SCHEMA_ONLY,
-    "Rewrite": Effect.REWRITTEN,
     "Append": Effect.APPENDED,
     "Merge": Effect.COLUMNS_WRITTEN,
     "Overwrite": Effect.CHANGED,
@@ -41,13 +40,9 @@ def read_commit(dataset: lance.LanceDataset, version: int) -> Commit:
         if transaction is None:
             return Commit(version, Effect.UNKNOWN, "no transaction")
         operation = transaction.operation
-        return Commit(
-            version,
-            _effect(own, version, operation),
-            type(operation).__name__,
-            _rewrites(own, version, operation),
-            dict(transaction.transaction_properties or {}),
-        )
+        effect, rewrites = _judge(own, version, operation)
+        properties = dict(transaction.transaction_properties or {})
+        return Commit(version, effect, type(operation).__name__, rewrites, properties)
     except BaseException as error:
         # Whatever keeps a transaction from being read, a panic in Lance too.
         if not is_failure(error):
@@ -55,19 +50,22 @@ def read_commit(dataset: lance.LanceDataset, version: int) -> Commit:
         return Commit(version, Effect.UNKNOWN, f"unreadable transaction ({type(error).__name__})")
 
 
-def _effect(
+def _judge(
     dataset: lance.LanceDataset, version: int, operation: lance.LanceOperation.BaseOperation
-) -> Effect:
+) -> tuple[Effect, tuple[Rewrite, ...]]:
     name = type(operation).__name__
+    if name == "Rewrite":
+        return _rewrite_effect(dataset, version, operation)
     if name == "Delete":
         touched = operation.updated_fragments or operation.deleted_fragment_ids
-        return Effect.DELETED if touched else Effect.ROWS_UNCHANGED
+        return Effect.DELETED if touched else Effect.ROWS_UNCHANGED, ()
     if name == "Update":
-        return _update_effect(operation)
+        return _update_effect(operation), ()
     if name == "BaseOperation":
         # What pylance has no class for, such as the reserving of ids before a compaction.
-        return Effect.ROWS_UNCHANGED if _same_rows(dataset, version) else Effect.UNKNOWN
-    return _EFFECTS.get(name, Effect.UNKNOWN)
+        same = _same_rows(dataset, version)
+        return Effect.ROWS_UNCHANGED if same else Effect.UNKNOWN, ()
+    return _EFFECTS.get(name, Effect.UNKNOWN), ()
 
 
 def _update_effect(operation: lance.LanceOperation.Update) -> Effect:
@@ -95,21 +93,21 @@ def _stream(handles: Iterable[lance.LanceFragment], shared: FieldIds) -> Iterabl
     return fragment_values((handle.metadata for handle in handles), shared)
 
 
-def _rewrites(
-    dataset: lance.LanceDataset, version: int, operation: lance.LanceOperation.BaseOperation
-) -> tuple[Rewrite, ...]:
-    if type(operation).__name__ != "Rewrite":
-        return ()
+def _rewrite_effect(
+    dataset: lance.LanceDataset, version: int, operation: lance.LanceOperation.Rewrite
+) -> tuple[Effect, tuple[Rewrite, ...]]:
     try:
         before, after = dataset.checkout_version(version - 1), dataset.checkout_version(version)
     except (OSError, ValueError):
         # Cleaned up: the rows are the same all the same, but nothing confirms which went where.
-        return ()
+        return Effect.REWRITTEN, ()
     shared: FieldIds = {}
     made_ids = sorted(after.fragment_ids() - before.fragment_ids())
     made = {each.files: each for each in _by_id(after, made_ids, shared)}
-    groups = (_confirm(before, group, made, shared) for group in operation.groups)
-    return tuple(group for group in groups if group is not None)
+    groups = [_confirm(before, group, made, shared) for group in operation.groups]
+    confirmed = tuple(group for group in groups if group is not None)
+    whole = len(confirmed) == len(groups)
+    return Effect.REWRITTEN if whole else Effect.UNKNOWN, confirmed
 
 
 def _confirm(

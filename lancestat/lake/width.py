@@ -48,9 +48,9 @@ def fixed_width(arrow_type: pa.DataType) -> float | None:
         return fixed_width(arrow_type.index_type)
     if pa.types.is_null(arrow_type):
         return 0.0
-    if pa.types.is_primitive(arrow_type) or pa.types.is_fixed_size_binary(arrow_type):
-        return float(arrow_type.bit_width) / 8
-    return None
+    types = pa.types
+    fixed = (types.is_primitive, types.is_decimal, types.is_fixed_size_binary)
+    return arrow_type.bit_width / 8 if any(holds(arrow_type) for holds in fixed) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,408 @@
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance import LanceOperation
+from lance.file import LanceFileWriter
+from lance.fragment import DataFile
+
+from lancestat.lake.fingerprint import column_groups
+from lancestat.lake.history import Commit, Effect, History, commits_since
+from lancestat.lake.observe import snapshot
+from lancestat.lake.snapshot import Fragment
+
+Rows = Callable[[int, int], pa.Table]
+Dataset = lance.LanceDataset
+
+
+def live_rows(dataset: Dataset, version: int, fragments: tuple[Fragment, ...]) -> list[str]:
+    """The rows of some fragments, as Lance reads them, in no order."""
+    there = lance.dataset(dataset.uri, version=version)
+    handles = [there.get_fragment(each.id) for each in fragments]
+    rows = there.scanner(fragments=handles).to_table().to_pylist()
+    return sorted(str(row) for row in rows)
+
+
+def effects(dataset: Dataset, since: int) -> list[Effect]:
+    history = commits_since(lance.dataset(dataset.uri), since)
+    assert [each.version for each in history.commits] == list(range(since + 1, history.until + 1))
+    return [each.effect for each in history.commits]
+
+
+def merge(dataset: Dataset) -> lance.dataset.MergeInsertBuilder:
+    return dataset.merge_insert("id")
+
+
+def replace_column(dataset: Dataset, rows: Rows) -> None:
+    dataset.add_columns({"z": "x * 2"})
+    values = pa.table({"z": pa.array([-1.0] * 20)})
+    with LanceFileWriter(f"{dataset.uri}/data/z.lance", values.schema) as writer:
+        writer.write_batch(values)
+    file = DataFile.create(dataset, "z.lance")
+    operation = LanceOperation.DataReplacement([LanceOperation.DataReplacementGroup(2, file)])
+    lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
+
+
+def restore(dataset: Dataset, rows: Rows) -> None:
+    dataset.delete("id < 50")
+    lance.dataset(dataset.uri, version=1).restore()
+
+
+CASES: dict[str, tuple[Callable[[Dataset, Rows], object], list[Effect]]] = {
+    "append": (lambda d, rows: d.insert(rows(100, 110)), [Effect.APPENDED]),
+    "delete": (lambda d, rows: d.delete("id = 3"), [Effect.DELETED]),
+    "delete a fragment": (lambda d, rows: d.delete("id < 20"), [Effect.DELETED]),
+    "delete nothing": (lambda d, rows: d.delete("id = 999"), [Effect.ROWS_UNCHANGED]),
+    "truncate": (lambda d, rows: d.truncate_table(), [Effect.DELETED]),
+    "update": (lambda d, rows: d.update({"x": "0"}, where="id = 3"), [Effect.CHANGED]),
+    "update nothing": (
+        lambda d, rows: d.update({"x": "0"}, where="id = 999"),
+        [Effect.ROWS_UNCHANGED],
+    ),
+    "upsert": (
+        lambda d, rows: (
+            merge(d)
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute(rows(90, 110))
+        ),
+        [Effect.CHANGED],
+    ),
+    "insert if absent": (
+        lambda d, rows: merge(d).when_not_matched_insert_all().execute(rows(90, 110)),
+        [Effect.APPENDED],
+    ),
+    "insert if absent, none absent": (
+        lambda d, rows: merge(d).when_not_matched_insert_all().execute(rows(90, 100)),
+        [Effect.ROWS_UNCHANGED],
+    ),
+    "merge delete": (
+        lambda d, rows: merge(d).when_matched_delete().execute(rows(90, 110)),
+        [Effect.DELETED],
+    ),
+    "merge delete by source": (
+        lambda d, rows: (
+            merge(d)
+            .when_matched_update_all()
+            .when_not_matched_by_source_delete("id > 50")
+            .execute(rows(90, 95))
+        ),
+        [Effect.CHANGED],
+    ),
+    "merge some columns": (
+        lambda d, rows: merge(d).when_matched_update_all().execute(rows(0, 60).select(["id", "x"])),
+        [Effect.CHANGED],
+    ),
+    "add a column": (lambda d, rows: d.add_columns({"y": "x + 1"}), [Effect.COLUMNS_WRITTEN]),
+    "add a null column": (
+        lambda d, rows: d.add_columns([pa.field("e", pa.int32())]),
+        [Effect.COLUMNS_WRITTEN],
+    ),
+    "alter a type": (
+        lambda d, rows: d.alter_columns({"path": "x", "data_type": pa.float32()}),
+        [Effect.COLUMNS_WRITTEN],
+    ),
+    "rename": (
+        lambda d, rows: d.alter_columns({"path": "x", "name": "x2"}),
+        [Effect.SCHEMA_ONLY],
+    ),
+    "drop": (lambda d, rows: d.drop_columns(["x"]), [Effect.SCHEMA_ONLY]),
+    "scalar index": (
+        lambda d, rows: d.create_scalar_index("id", "BTREE"),
+        [Effect.ROWS_UNCHANGED],
+    ),
+    "drop index": (
+        lambda d, rows: (d.create_scalar_index("id", "BTREE"), d.drop_index("id_idx")),
+        [Effect.ROWS_UNCHANGED] * 2,
+    ),
+    "config": (lambda d, rows: d.update_config({"a": "b"}), [Effect.ROWS_UNCHANGED]),
+    "metadata": (
+        lambda d, rows: (
+            d.update_metadata({"a": "b"}),
+            d.update_schema_metadata({"a": "b"}),
+            d.update_field_metadata({"id": {"a": "b"}}),
+        ),
+        [Effect.ROWS_UNCHANGED] * 3,
+    ),
+    "compaction": (
+        lambda d, rows: d.optimize.compact_files(),
+        [Effect.ROWS_UNCHANGED, Effect.REWRITTEN],
+    ),
+    "overwrite": (
+        lambda d, rows: lance.write_dataset(rows(0, 100), d.uri, mode="overwrite"),
+        [Effect.CHANGED],
+    ),
+    "restore": (restore, [Effect.DELETED, Effect.CHANGED]),
+    "replace a column": (replace_column, [Effect.COLUMNS_WRITTEN, Effect.CHANGED]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stable_row_ids", [False, True], ids=["addresses", "stable row ids"])
+@pytest.mark.parametrize("case", CASES)
+def test_effects(tmp_path: Path, rows: Rows, case: str, stable_row_ids: bool) -> None:
+    dataset = lance.write_dataset(
+        rows(0, 100),
+        tmp_path / "t.lance",
+        max_rows_per_file=20,
+        enable_stable_row_ids=stable_row_ids,
+    )
+    act, expected = CASES[case]
+    act(dataset, rows)
+    assert effects(dataset, 1) == expected
+
+
+def test_a_vector_index_changes_no_row(tmp_path: Path) -> None:
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array([0.5, 1.5] * 600, pa.float32()), 2)
+    dataset = lance.write_dataset(pa.table({"v": vectors}), tmp_path / "t.lance")
+    dataset.create_index("v", "IVF_FLAT", num_partitions=2)
+    assert set(effects(dataset, 1)) == {Effect.ROWS_UNCHANGED}
+
+
+def test_nullability_is_schema_only(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    dataset = lance.write_dataset(pa.table([range(5)], schema=schema), tmp_path / "t.lance")
+    dataset.alter_columns({"path": "id", "nullable": True})
+    assert effects(dataset, 1) == [Effect.SCHEMA_ONLY]
+
+
+def confirm_moves(dataset: Dataset, history: History) -> int:
+    """Compare the rows of every confirmed move with Lance's own answer, and count the moves."""
+    count = 0
+    for commit in history.commits:
+        for rewrite in commit.rewrites:
+            old = live_rows(dataset, commit.version - 1, rewrite.old)
+            assert live_rows(dataset, commit.version, rewrite.new) == old
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("index", [None, "BTREE", "BITMAP"])
+@pytest.mark.parametrize("deferred", [False, True], ids=["remap", "deferred remap"])
+def test_compaction_names_what_it_moved(orders: Dataset, index: str | None, deferred: bool) -> None:
+    if index:
+        orders.create_scalar_index("id", index)
+    orders.delete("id in (3, 4, 45)")
+    since = orders.version
+    before = snapshot(orders)
+    orders.optimize.compact_files(target_rows_per_fragment=45, defer_index_remap=deferred)
+    history = commits_since(orders, since)
+
+    assert history.rows_unchanged
+    assert Effect.REWRITTEN in history.effects
+    assert confirm_moves(orders, history) == len(history.rewrites)
+    (rewrite,) = history.rewrites
+    assert (len(rewrite.old), len(rewrite.new)) == (5, 2)
+    after = snapshot(orders)
+    moved = [each for rewrite in history.rewrites for each in rewrite.old]
+    made = [each for rewrite in history.rewrites for each in rewrite.new]
+    assert set(before.fragments) - set(after.fragments) == set(moved)
+    assert set(after.fragments) - set(before.fragments) == set(made)
+    now = {group.fingerprint for group in column_groups(after, after.fields)}
+    for rewrite in history.rewrites:
+        groups = column_groups(
+            type(after)(after.uri, 0, after.fields, rewrite.new, {}, None), after.fields
+        )
+        assert {group.fingerprint for group in groups} <= now
+
+
+def test_a_rewrite_of_several_fragments_into_several(orders: Dataset, rows: Rows) -> None:
+    old = [each.metadata for each in orders.get_fragments()][:3]
+    new = lance.fragment.write_fragments(rows(0, 60), orders.uri, max_rows_per_file=40)
+    group = LanceOperation.RewriteGroup(old, new)
+    lance.LanceDataset.commit(orders.uri, LanceOperation.Rewrite([group], []), read_version=1)
+    dataset = lance.dataset(orders.uri)
+    history = commits_since(dataset, 1)
+    (rewrite,) = history.rewrites
+    assert ([each.id for each in rewrite.old], len(rewrite.new)) == ([0, 1, 2], 2)
+    assert {each.id for each in rewrite.new} <= set(dataset.fragment_ids())
+    assert confirm_moves(dataset, history) == 1
+
+
+def test_a_rewrite_that_lost_rows_is_not_confirmed(orders: Dataset, rows: Rows) -> None:
+    old = [each.metadata for each in orders.get_fragments()][:2]
+    new = lance.fragment.write_fragments(rows(0, 39), orders.uri)
+    group = LanceOperation.RewriteGroup(old, new)
+    lance.LanceDataset.commit(orders.uri, LanceOperation.Rewrite([group], []), read_version=1)
+    (commit,) = commits_since(lance.dataset(orders.uri), 1).commits
+    assert commit.rewrites == ()
+    assert commit.effect is Effect.UNKNOWN
+
+
+def test_reading_a_compaction_of_an_indexed_table_leaves_lance_as_it_was(orders: Dataset) -> None:
+    orders.create_scalar_index("id", "BTREE")
+    orders.optimize.compact_files()
+    with pytest.raises(TypeError, match="RewrittenIndex"):
+        orders.read_transaction(orders.version)
+    assert commits_since(orders, 2).rows_unchanged
+    with pytest.raises(TypeError, match="RewrittenIndex"):
+        orders.read_transaction(orders.version)
+
+
+def test_many_readers_of_one_dataset_at_once(orders: Dataset) -> None:
+    orders.create_scalar_index("id", "BTREE")
+    for number in range(6):
+        orders.delete(f"id = {number * 15}")
+        orders.optimize.compact_files(materialize_deletions_threshold=0.0)
+    expected = commits_since(orders, 1)
+    assert expected.is_complete
+    found: list[History] = []
+    readers = [
+        threading.Thread(target=lambda: found.append(commits_since(orders, 1))) for _ in range(4)
+    ]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert found == [expected] * 4
+
+
+def test_versions_that_were_cleaned_up_are_unknown(orders: Dataset, rows: Rows) -> None:
+    for start in (100, 110, 120):
+        orders.insert(rows(start, start + 10))
+    orders.cleanup_old_versions(older_than=timedelta(0))
+    orders.update_config({"a": "b"})
+    history = commits_since(orders, 1)
+    known = [each.effect for each in history.commits]
+    assert known == [Effect.UNKNOWN, Effect.UNKNOWN, Effect.APPENDED, Effect.ROWS_UNCHANGED]
+    assert not history.is_complete
+    assert not history.rows_unchanged
+    assert commits_since(orders, 4).rows_unchanged
+
+
+def test_a_compaction_whose_predecessor_is_gone(orders: Dataset) -> None:
+    orders.optimize.compact_files()
+    orders.cleanup_old_versions(older_than=timedelta(0))
+    (commit,) = commits_since(orders, orders.version - 1).commits
+    assert (commit.effect, commit.rewrites) == (Effect.REWRITTEN, ())
+
+
+def test_lost_transaction_files(orders: Dataset, rows: Rows) -> None:
+    """Lance keeps a transaction beside its manifest and in it; either answer is a true one."""
+    orders.insert(rows(100, 110))
+    shutil.rmtree(Path(orders.uri, "_transactions"))
+    known = effects(orders, 1)
+    assert known in ([Effect.APPENDED], [Effect.UNKNOWN])
+
+
+def test_a_damaged_manifest_in_between(orders: Dataset, rows: Rows) -> None:
+    orders.insert(rows(100, 110))
+    orders.insert(rows(110, 120))
+    newest_first = sorted(Path(orders.uri, "_versions").glob("*.manifest"))
+    newest_first[1].write_bytes(b"nothing")
+    assert effects(orders, 1) == [Effect.UNKNOWN, Effect.APPENDED]
+
+
+def test_an_operation_that_is_not_known_here(
+    orders: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Shuffle(LanceOperation.BaseOperation):
+        pass
+
+    transaction = lance.Transaction(read_version=1, operation=Shuffle())
+    monkeypatch.setattr(lance.LanceDataset, "read_transaction", lambda self, version: transaction)
+    orders.update_config({"a": "b"})
+    (commit,) = commits_since(orders, 1).commits
+    assert (commit.effect, commit.operation) == (Effect.UNKNOWN, "Shuffle")
+
+
+def test_a_bare_operation_is_harmless_only_if_the_fragments_are_equal(
+    orders: Dataset, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = lance.Transaction(read_version=1, operation=LanceOperation.BaseOperation())
+    monkeypatch.setattr(lance.LanceDataset, "read_transaction", lambda self, version: bare)
+    orders.update_config({"a": "b"})
+    orders.insert(rows(100, 110))
+    orders.delete("id = 1")
+    orders.add_columns([pa.field("e", pa.int32())])
+    assert effects(orders, 1) == [Effect.ROWS_UNCHANGED, *[Effect.UNKNOWN] * 3]
+
+
+def test_no_transaction_at_all(orders: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lance.LanceDataset, "read_transaction", lambda self, version: None)
+    orders.update_config({"a": "b"})
+    assert effects(orders, 1) == [Effect.UNKNOWN]
+
+
+def test_properties_of_a_commit(orders: Dataset) -> None:
+    update = LanceOperation.UpdateConfig(config_updates=LanceOperation.UpdateMap({"a": "b"}, False))
+    transaction = lance.Transaction(1, update, transaction_properties={"by": "someone"})
+    lance.LanceDataset.commit(orders.uri, transaction)
+    (commit,) = commits_since(lance.dataset(orders.uri), 1).commits
+    assert (commit.version, commit.operation, commit.properties["by"]) == (
+        2,
+        "UpdateConfig",
+        "someone",
+    )
+
+
+def test_nothing_since(orders: Dataset) -> None:
+    history = commits_since(orders, 1)
+    assert history.commits == ()
+    assert history.is_complete
+    assert history.rows_unchanged
+
+
+def test_a_version_that_is_yet_to_come_proves_nothing(orders: Dataset) -> None:
+    """As after a table was made anew: its versions start over."""
+    assert not commits_since(orders, 9).is_complete
+    assert not commits_since(orders, 9).rows_unchanged
+
+
+def test_until_an_earlier_version(orders: Dataset, rows: Rows) -> None:
+    orders.insert(rows(100, 110))
+    orders.delete("id = 1")
+    history = commits_since(orders, 1, until=2)
+    assert [each.effect for each in history.commits] == [Effect.APPENDED]
+    assert history.is_complete
+
+
+def test_more_commits_than_the_limit(orders: Dataset) -> None:
+    for number in range(5):
+        orders.update_config({"a": str(number)})
+    history = commits_since(orders, 1, limit=3)
+    assert [each.version for each in history.commits] == [4, 5, 6]
+    assert not history.is_complete
+    assert not history.rows_unchanged
+
+
+def test_a_branch_and_its_own_commits(orders: Dataset, rows: Rows) -> None:
+    orders.insert(rows(100, 110))
+    orders.tags.create("release", 2)
+    branch = orders.create_branch("trial")
+    branch.insert(rows(110, 120))
+    history = commits_since(branch, 2)
+    assert [each.effect for each in history.commits] == [Effect.APPENDED]
+    assert [each.effect for each in commits_since(branch, 1).commits] == [
+        Effect.CHANGED,
+        Effect.APPENDED,
+    ]
+    assert effects(orders, 1) == [Effect.APPENDED]
+
+
+def test_a_shallow_clone_holds_its_own_history(tmp_path: Path, orders: Dataset, rows: Rows) -> None:
+    clone = orders.shallow_clone(tmp_path / "clone.lance", 1)
+    files = [file for each in snapshot(clone).fragments for file in each.files]
+    assert {file.base_id for file in files} == {0}
+    since = clone.version
+    clone.insert(rows(100, 110))
+    assert effects(clone, since) == [Effect.APPENDED]
+
+
+def test_history_as_a_value() -> None:
+    def commit(version: int, effect: Effect) -> Commit:
+        return Commit(version, effect, "x")
+
+    kept = commit(2, Effect.ROWS_UNCHANGED)
+    assert History(1, 2, (kept,)).rows_unchanged
+    assert not History(1, 3, (kept,)).is_complete
+    assert not History(1, 2, (commit(2, Effect.UNKNOWN),)).is_complete
+    appended = History(1, 2, (commit(2, Effect.APPENDED),))
+    assert appended.is_complete
+    assert not appended.rows_unchanged

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from lancestat.lake.spark_type import spark_type
+
+
+@pytest.mark.parametrize(
+    ("arrow", "spark"),
+    [
+        (pa.bool_(), "boolean"),
+        (pa.int8(), "tinyint"),
+        (pa.int16(), "smallint"),
+        (pa.int32(), "int"),
+        (pa.int64(), "bigint"),
+        (pa.uint8(), "smallint"),
+        (pa.uint16(), "int"),
+        (pa.uint32(), "bigint"),
+        (pa.uint64(), "bigint"),
+        (pa.float16(), "float"),
+        (pa.float32(), "float"),
+        (pa.float64(), "double"),
+        (pa.decimal128(38, 10), "decimal(38,10)"),
+        (pa.decimal128(5, 0), "decimal(5,0)"),
+        (pa.string(), "string"),
+        (pa.large_string(), "string"),
+        (pa.string_view(), "string"),
+        (pa.binary(), "binary"),
+        (pa.large_binary(), "binary"),
+        (pa.binary_view(), "binary"),
+        (pa.binary(7), "binary"),
+        (pa.date32(), "date"),
+        (pa.date64(), "date"),
+        (pa.timestamp("us", "UTC"), "timestamp"),
+        (pa.timestamp("ns", "Europe/Berlin"), "timestamp"),
+        (pa.timestamp("us"), "timestamp_ntz"),
+        (pa.time32("s"), "time(6)"),
+        (pa.time64("us"), "time(6)"),
+        (pa.duration("us"), "interval day to second"),
+        (pa.null(), "void"),
+        (pa.dictionary(pa.int32(), pa.string()), "string"),
+    ],
+    ids=str,
+)
+def test_scalars(arrow: pa.DataType, spark: str) -> None:
+    assert spark_type(arrow) == spark
+
+
+def test_nested() -> None:
+    point = pa.struct([("x.y", pa.float64()), ("tags", pa.list_(pa.large_string()))])
+    assert spark_type(point) == "struct<x.y:double,tags:array<string>>"
+    assert spark_type(pa.list_(pa.float32(), 128)) == "array<float>"
+    assert spark_type(pa.large_list(point)) == f"array<{spark_type(point)}>"
+    assert spark_type(pa.map_(pa.string(), pa.list_(pa.date32()))) == "map<string,array<date>>"
+    assert spark_type(pa.struct([])) == "struct<>"
+
+
+@pytest.mark.parametrize(
+    "arrow",
+    [
+        pa.decimal256(50, 2),
+        pa.month_day_nano_interval(),
+        pa.sparse_union([pa.field("a", pa.int32())]),
+        pa.list_(pa.decimal256(50, 2)),
+        pa.map_(pa.string(), pa.decimal256(50, 2)),
+        pa.struct([("a", pa.int32()), ("b", pa.decimal256(50, 2))]),
+    ],
+    ids=str,
+)
+def test_no_such_type_at_any_depth(arrow: pa.DataType) -> None:
+    assert spark_type(arrow) is None
+
+
+def test_extension_types_are_their_storage() -> None:
+    assert spark_type(pa.fixed_shape_tensor(pa.float32(), [2, 2])) == "array<float>"
+    assert spark_type(pa.json_(pa.string())) == "string"
