@@ -154,6 +154,11 @@ def _filter(value: nodes.Node, name: str, lineno: int) -> nodes.Filter:
 class _Environment(SandboxedEnvironment):
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, _Target) and attribute != "name":
+            raise BadTemplateError(f"target has no '{attribute}', only 'name'")
+        return super().getattr(obj, attribute)
+
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         if isinstance(obj, _Target):
             return attr == "name"
@@ -216,7 +221,7 @@ def _range(*bounds: int) -> range:
 
 
 def _join(values: Iterable[object], separator: str = "") -> str:
-    texts = [str(scalar_result(value)) for value in values]
+    texts = [str(_finalize(value)) for value in values]
     _refuse_long(sum(map(len, texts)) + len(separator) * len(texts))
     return separator.join(texts)
 

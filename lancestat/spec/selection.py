@@ -37,7 +37,8 @@ def select(
     """The selected nodes, in the order of the project; all of them when nothing is selected.
 
     A name, pattern, tag or path that fits no node is an error, since a typo would otherwise select
-    nothing in silence; in `exclude` only a plain name is. That a kind or a state has no nodes is not.
+    nothing in silence; in `exclude` only a plain name is. That a kind or a state has no nodes is
+    not an error.
 
     Raises:
         UsageError: for such a selector, or one that cannot be understood.

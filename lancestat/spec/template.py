@@ -161,6 +161,8 @@ class Names:
     @staticmethod
     def _word(function: str, name: object) -> str:
         if not isinstance(name, str):
+            # Of an undefined name this is Jinja's own error, which says so.
+            str(name)
             raise BadTemplateError(f"{function}() takes a name in quotes")
         return name
 
@@ -179,7 +181,7 @@ def _render_lookups(text: str, names: Names) -> object:
         pieces += [source[end : match.start()], match]
         end = match.end()
     pieces.append(source[end:])
-    if any(is_template(piece) for piece in pieces if isinstance(piece, str)):
+    if any("{" in piece for piece in pieces if isinstance(piece, str)):
         return _MISSING
     functions: dict[str, Callable[[str], object]] = {
         "var": names.var,

@@ -24,7 +24,8 @@ def to_error(problem: Problem, document: Document, secrets: Set[KeyPath]) -> Spe
     """The located error of a schema's problem; values at `secrets` are described but not shown."""
     value = value_at(document.value, problem.path)
     is_secret = problem.path in secrets or bool(_SECRET_KEYS.intersection(problem.path))
-    message = problem.message.replace("{subject}", subject(problem.path, document.value))
+    words = subject(problem.path, document.value, secrets)
+    message = problem.message.replace("{subject}", words)
     message = message.replace("{found}", found(value, is_secret=is_secret))
     hint = None if is_secret else problem.hint
     if len(problem.at) > len(problem.path) or not problem.is_leaf:
@@ -34,12 +35,12 @@ def to_error(problem: Problem, document: Document, secrets: Set[KeyPath]) -> Spe
     return SpecError(problem.code, message, location=location, hint=hint)
 
 
-def subject(path: KeyPath, root: object) -> str:
-    """What a path leads to, in words."""
+def subject(path: KeyPath, root: object, secrets: Set[KeyPath] = frozenset()) -> str:
+    """What a path leads to, in words; an owner whose name is secret goes by its number."""
     if not path:
         return "the file"
     owner_length = 2 if path[0] in _OWNERS and len(path) > 1 else 0
-    owner = _owner(path[:2], root) if owner_length else ""
+    owner = _owner(path[:2], root, secrets) if owner_length else ""
     if len(path) == owner_length:
         return owner
     last = path[-1]
@@ -83,9 +84,10 @@ def value_at(root: object, path: KeyPath) -> object:
     return root
 
 
-def _owner(path: KeyPath, root: object) -> str:
+def _owner(path: KeyPath, root: object, secrets: Set[KeyPath]) -> str:
     kind, step = _OWNERS[str(path[0])], path[1]
     if isinstance(step, str):
         return f"{kind} {shortened(step)}"
-    declared = value_at(root, (*path, "name"))
+    at_name = (*path, "name")
+    declared = None if at_name in secrets else value_at(root, at_name)
     return f"{kind} {shortened(declared)}" if isinstance(declared, str) else f"{kind} {step + 1}"

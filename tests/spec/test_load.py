@@ -1,0 +1,407 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import InvalidProject, UsageError
+from lancestat.spec.load import dependencies, load_project
+from lancestat.spec.model import (
+    ColumnSelection,
+    KnnJoin,
+    NodeKind,
+    Policy,
+    Publish,
+    Refresh,
+    StaleBounds,
+    Table,
+)
+from lancestat.spec.resources import project_template
+from tests.spec.conftest import PROJECT, Load, write
+
+KNN = """\
+knn_joins:
+  - name: j
+    left: {table: q, vector: v, select: [a]}
+    right: {sql: "select * from {{ ref('p') }}", vector: w}
+    k: 3
+    output: {lance: out.lance}
+tables:
+  - {name: p, uri: p.lance}
+  - {name: q, uri: q.lance}
+"""
+
+
+def table(load: Load, text: str) -> Table:
+    (node,) = load("tables:\n  - " + text).nodes
+    assert isinstance(node, Table)
+    return node
+
+
+def policy(load: Load, text: str) -> Policy:
+    return table(load, f"{{name: t, uri: u, policy: {text}}}").policy
+
+
+def columns(load: Load, text: str, sets: str = "") -> ColumnSelection:
+    spec = load(f"tables:\n  - {{name: t, uri: u, columns: {text}}}\n{sets}")
+    return spec.tables[0].columns
+
+
+def test_a_table_by_default_has_all_columns_and_accepts_nothing_stale(
+    load: Load, tmp_path: Path
+) -> None:
+    found = table(load, "{name: t, uri: wh/t.lance}")
+    assert found.uri == str(tmp_path.resolve() / "wh/t.lance")
+    assert found.columns == ColumnSelection()
+    assert found.policy == Policy(None, None, False, Refresh.ALWAYS)
+    assert found.publish is Publish.MANIFEST
+    assert found.kind is NodeKind.TABLE
+    assert str(found.location) == "specs/shop.yml:2:12"
+
+
+@pytest.mark.parametrize(
+    ("written", "resolved"),
+    [
+        ("s3://b/t.lance", "s3://b/t.lance"),
+        ("file:///x/t", "file:///x/t"),
+        ("/abs/t.lance", "/abs/t.lance"),
+        ("./a/../t.lance", "ROOT/t.lance"),
+        ("{{ var('warehouse') }}/t", "ROOT/warehouse/t"),
+        ("~/t", "HOME/t"),
+    ],
+)
+def test_paths_start_at_the_project(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, resolved: str
+) -> None:
+    monkeypatch.setenv("HOME", "HOME")
+    expected = resolved.replace("ROOT", str(tmp_path.resolve()))
+    if written.startswith("~"):
+        expected = str(tmp_path.resolve() / "HOME/t")
+    assert table(load, f'{{name: t, uri: "{written}"}}').uri == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{allow.stale: true}", True),
+        ("{allow.stale: {max_versions: 0}}", StaleBounds(max_versions=0)),
+        ("{allow.stale: {max_age: 90s}}", StaleBounds(max_age=timedelta(seconds=90))),
+        ("{allow.stale: {max_age: 30m}}", StaleBounds(max_age=timedelta(minutes=30))),
+        ("{allow.stale: {max_age: 24h}}", StaleBounds(max_age=timedelta(hours=24))),
+        ("{allow.stale: {max_age: 7d}}", StaleBounds(max_age=timedelta(days=7))),
+        ("{allow.stale: {max_changed_rows: 5%}}", StaleBounds(max_changed_rows=0.05)),
+        ("{allow.stale: {max_changed_rows: 0.25}}", StaleBounds(max_changed_rows=0.25)),
+        ("{allow.stale: {max_changed_rows: 100.0%}}", StaleBounds(max_changed_rows=1.0)),
+        (
+            "{allow.stale: {max_versions: 20, max_age: 24h, max_changed_rows: 5%}}",
+            StaleBounds(20, timedelta(days=1), 0.05),
+        ),
+    ],
+)
+def test_policies_may_be_inline(load: Load, text: str, expected: object) -> None:
+    assert policy(load, text).allow_stale == expected
+
+
+def test_policies_may_be_named_in_another_file(load: Load) -> None:
+    spec = load(
+        {
+            "specs/a.yml": "tables: [{name: t, uri: u, policy: lazy}]",
+            "specs/sub/b.yaml": """
+                policies:
+                  - {name: lazy, allow.stale: true, refresh: when_stale, description: Slow.}
+                """,
+        }
+    )
+    assert spec.tables[0].policy == Policy("lazy", "Slow.", True, Refresh.WHEN_STALE)
+    assert spec.policies == {"lazy": spec.tables[0].policy}
+
+
+SET = "column_sets: [{name: s, include: ['*_id', c], exclude: [x_id], types: [integer, date]}]"
+
+
+def rules(selection: ColumnSelection) -> list[tuple[list[str], list[str], list[str] | None]]:
+    return [
+        (
+            [pattern.text for pattern in rule.include],
+            [pattern.text for pattern in rule.exclude],
+            None if rule.types is None else sorted(rule.types),
+        )
+        for rule in selection.rules
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_all", "expected"),
+    [
+        ("all", True, []),
+        ("[a, 'b*']", False, [(["a", "b*"], [], None)]),
+        ("{exclude: [a]}", True, []),
+        ("{types: [integer]}", False, [(["*"], [], ["integer"])]),
+        ("{include: [a], types: [integer]}", False, [(["a"], [], ["integer"])]),
+        ("{set: s}", False, [(["*_id", "c"], ["x_id"], ["date", "integer"])]),
+        (
+            "{set: s, include: [a], types: [integer, string]}",
+            False,
+            [(["*_id", "c"], ["x_id"], ["integer"]), (["a"], [], ["integer", "string"])],
+        ),
+    ],
+)
+def test_columns_are_a_union_of_rules(
+    load: Load, text: str, is_all: bool, expected: list[object]
+) -> None:
+    found = columns(load, text, SET)
+    assert found.all is is_all
+    assert rules(found) == expected
+
+
+def test_columns_know_where_they_were_written(load: Load) -> None:
+    found = columns(load, "{include: [a], exclude: [b, c]}")
+    assert str(found.rules[0].include[0].location) == "specs/shop.yml:2:43"
+    assert str(found.exclude[1].location) == "specs/shop.yml:2:60"
+
+
+def test_a_knn_join_is_loaded_whole(load: Load, tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    spec = load(
+        """
+        tables: [{name: q, uri: q.lance}]
+        knn_joins:
+          - name: j
+            description: Near.
+            tags: [v]
+            owner: me
+            left: {table: q, vector: v, select: [a, b]}
+            right: {format: csv, path: d/x.csv, options: {header: true, sep: 1.10}, vector: w}
+            k: "{{ var('k') }}"
+            metric: cosine
+            mode: approx
+            approx: {recall: 0.95}
+            join: left_outer
+            min_right_rows: 5
+            output: {parquet: s3://b/out}
+        """
+    )
+    join = spec.node("j")
+    assert isinstance(join, KnnJoin)
+    assert (join.left.table, join.left.refs, join.left.select) == ("q", ("q",), ("a", "b"))
+    assert (join.right.format, join.right.uri) == ("csv", str(root / "d/x.csv"))
+    assert join.right.options == {"header": "true", "sep": "1.10"}
+    assert (join.k, join.metric, join.mode, join.recall, join.nprobes) == (
+        10, "cosine", "approx", 0.95, None,
+    )  # fmt: skip
+    assert (join.join, join.min_right_rows) == ("left_outer", 5)
+    assert (join.output_format, join.output_uri) == ("parquet", "s3://b/out")
+    assert (join.description, join.tags, join.owner) == ("Near.", ("v",), "me")
+
+
+def test_a_side_may_be_a_dataset_that_is_not_declared(load: Load, tmp_path: Path) -> None:
+    spec = load(
+        """
+        knn_joins:
+          - name: j
+            left: {lance: q.lance, vector: v}
+            right: {parquet: s3://b/p, vector: w}
+            k: 1
+            output: {lance: o.lance}
+        """
+    )
+    join = spec.nodes[0]
+    assert isinstance(join, KnnJoin)
+    assert (join.left.format, join.left.uri) == ("lance", str(tmp_path.resolve() / "q.lance"))
+    assert (join.right.format, join.right.uri) == ("parquet", "s3://b/p")
+    assert (join.metric, join.mode, join.join, join.min_right_rows) == (
+        "l2", "exact", "inner", 10_000,
+    )  # fmt: skip
+
+
+def test_dependencies_follow_tables_sql_and_outputs(load: Load) -> None:
+    spec = load(
+        KNN
+        + """\
+  - {name: result, uri: out.lance}
+  - {name: alone, uri: alone.lance}
+"""
+    )
+    assert dependencies(spec) == {
+        "j": ("q", "p"),
+        "p": (),
+        "q": (),
+        "result": ("j",),
+        "alone": (),
+    }
+
+
+def test_a_join_may_read_the_output_of_another(load: Load) -> None:
+    spec = load(
+        {
+            "specs/a.yml": KNN,
+            "specs/b.yml": """
+                knn_joins:
+                  - name: second
+                    left: {table: j, vector: v}
+                    right: {lance: out.lance, vector: v}
+                    k: 1
+                    output: {lance: out2.lance}
+                """,
+        }
+    )
+    assert dependencies(spec)["second"] == ("j",)
+
+
+def test_nodes_are_in_the_order_of_files_and_places(load: Load) -> None:
+    spec = load(
+        {
+            "specs/b.yml": "tables: [{name: z, uri: z}, {name: a, uri: a}]",
+            "specs/a/x.yaml": "tables: [{name: m, uri: m}]",
+            "specs/.hidden/x.yml": "tables: [{name: hidden, uri: m}]",
+            "specs/.x.yml": "not a spec",
+            "specs/notes.txt": "not a spec",
+        }
+    )
+    assert [node.name for node in spec.nodes] == ["m", "z", "a"]
+
+
+def test_overlapping_folders_are_read_once(load: Load) -> None:
+    project = PROJECT + "spec-paths: [specs, specs/sub, .]\n"
+    spec = load({"specs/sub/a.yml": "tables: [{name: a, uri: a}]"}, project=project)
+    assert [node.name for node in spec.nodes] == ["a"]
+
+
+def test_targets_are_chosen_by_argument_then_default(load: Load, tmp_path: Path) -> None:
+    project = """\
+name: shop
+default-target: dev
+targets:
+  dev: {}
+  prod:
+    spark: {master: "yarn", conf: {a: true, b: 2, c: 1.10, d: x, e: "{{ target.name }}"}}
+    state: s3://b/state
+    scratch: scratch
+    storage-options: {aws_secret_access_key: "{{ env_var('SECRET') }}", allow_http: false}
+"""
+    dev = load(project=project).target
+    root = tmp_path.resolve()
+    assert (dev.name, dev.state, dev.scratch) == ("dev", str(root / ".lancestat/state"), None)
+    assert (dev.spark_master, dev.spark_conf, dev.storage_options) == (None, {}, {})
+    prod = load(project=project, target="prod", environment={"SECRET": "s3cr3t"}).target
+    assert (prod.name, prod.state, prod.scratch) == ("prod", "s3://b/state", str(root / "scratch"))
+    assert prod.spark_master == "yarn"
+    assert prod.spark_conf == {"a": "true", "b": "2", "c": "1.10", "d": "x", "e": "prod"}
+    assert prod.storage_options == {"aws_secret_access_key": "s3cr3t", "allow_http": "false"}
+    assert "s3cr3t" not in repr(prod)
+
+
+def test_the_only_target_needs_no_default(load: Load) -> None:
+    assert load(project="name: x\ntargets: {only: {}}").target.name == "only"
+
+
+def test_the_default_target_may_come_from_the_environment(load: Load) -> None:
+    project = """\
+name: x
+default-target: "{{ env_var('TARGET', 'a') }}"
+targets: {a: {}, b: {}}
+"""
+    assert load(project=project).target.name == "a"
+    assert load(project=project, environment={"TARGET": "b"}).target.name == "b"
+
+
+def test_an_unknown_target_is_wrong_usage(load: Load) -> None:
+    with pytest.raises(UsageError) as caught:
+        load(project="name: x\ntargets: {dev: {}, prod: {}}", target="prd")
+    assert "unknown target 'prd'; valid targets: dev, prod" in str(caught.value)
+    assert caught.value.hint == "did you mean 'prod'?"
+
+
+def test_vars_of_the_caller_win_and_may_be_new(load: Load) -> None:
+    text = """
+    tables: [{name: t, uri: "{{ var('warehouse') }}/{{ var('extra') }}"}]
+    """
+    spec = load(text, vars={"warehouse": "s3://b", "extra": 5})
+    assert spec.tables[0].uri == "s3://b/5"
+
+
+def test_a_variable_that_is_overridden_is_not_rendered(load: Load) -> None:
+    project = """\
+name: x
+vars: {w: "{{ env_var('MISSING') }}"}
+targets: {dev: {}}
+"""
+    text = "tables: [{name: t, uri: \"{{ var('w') }}\"}]"
+    assert load(text, project=project, vars={"w": "/w"}).tables[0].uri == "/w"
+
+
+def test_a_variable_may_depend_on_the_target(load: Load) -> None:
+    project = """\
+name: x
+vars: {w: "/data/{{ target.name }}"}
+targets: {a: {}, b: {}}
+default-target: a
+"""
+    text = "tables: [{name: t, uri: \"{{ var('w') }}\"}]"
+    assert load(text, project=project, target="b").tables[0].uri == "/data/b"
+
+
+def test_the_process_environment_is_read_by_default(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load("tables: [{name: t, uri: /x}]")
+    write(tmp_path, {"specs/shop.yml": "tables: [{name: t, uri: \"{{ env_var('PLACE') }}\"}]"})
+    monkeypatch.setenv("PLACE", "/from/env")
+    assert load_project(tmp_path).tables[0].uri == "/from/env"
+
+
+def test_the_templates_of_init_make_a_valid_project(tmp_path: Path) -> None:
+    write(tmp_path, project_template())
+    spec = load_project(tmp_path)
+    kinds = {node.kind for node in spec.nodes}
+    assert kinds == set(NodeKind)
+    assert spec.policies.keys() == {"tolerant", "lazy"}
+    for name in project_template():
+        if name.endswith(".yml"):
+            line = (tmp_path / name).read_text().splitlines()[0]
+            schema = line.removeprefix("# yaml-language-server: $schema=")
+            assert (tmp_path / name).parent.joinpath(schema).is_file()
+
+
+def test_every_target_of_the_templates_is_valid(tmp_path: Path) -> None:
+    write(tmp_path, project_template())
+    spec = load_project(tmp_path, target="prod", environment={"AWS_REGION": "eu-west-1"})
+    assert spec.target.storage_options == {"aws_region": "eu-west-1"}
+
+
+def test_a_project_without_nodes_is_valid(load: Load) -> None:
+    assert load().nodes == ()
+
+
+def test_a_thousand_tables_need_no_jinja(tmp_path: Path) -> None:
+    lines = [
+        f"  - {{name: t{n}, uri: \"{{{{ var('warehouse') }}}}/t{n}\", policy: p}}"
+        for n in range(1000)
+    ]
+    text = "policies: [{name: p, allow.stale: true}]\ntables:\n" + "\n".join(lines)
+    write(tmp_path, {"lancestat_project.yml": PROJECT, "specs/a.yml": text})
+    spec = load_project(tmp_path)
+    assert len(spec.tables) == 1000
+    assert spec.tables[999].uri.endswith("/warehouse/t999")
+
+
+def test_secrets_are_not_shown_in_errors(load: Load) -> None:
+    project = """\
+name: x
+vars: {secret: "{{ env_var('SECRET') }}"}
+targets:
+  dev:
+    storage-options: {key: [s3cr3t]}
+    spark: {conf: {a: {b: s3cr3t}}}
+    state: ""
+"""
+    text = """
+    tables:
+      - {name: "{{ env_var('SECRET') }}", uri: u, publish: "{{ var('secret') }}"}
+    """
+    with pytest.raises(InvalidProject) as caught:
+        load(text, project=project, environment={"SECRET": "s3 cr3t"})
+    assert len(caught.value.errors) == 5
+    for secret in ("s3cr3t", "s3 cr3t"):
+        assert secret not in str(caught.value)

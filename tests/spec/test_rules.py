@@ -1,0 +1,170 @@
+"""The rules accept and refuse exactly what a general JSON Schema validator does."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.spec.check import check
+from lancestat.spec.document import read_document
+from lancestat.spec.resources import PROJECT_SCHEMA, SPECS_SCHEMA, project_template, schema
+from lancestat.spec.rules import compile_rule, shipped_rule
+
+SCHEMAS = (PROJECT_SCHEMA, SPECS_SCHEMA)
+
+VALIDATORS = {name: jsonschema.Draft202012Validator(schema(name)) for name in SCHEMAS}
+
+VALID: list[tuple[str, Any]] = [
+    (
+        PROJECT_SCHEMA if name == "lancestat_project.yml" else SPECS_SCHEMA,
+        read_document(text.encode(), name).value,
+    )
+    for name, text in project_template().items()
+    if name.endswith(".yml")
+]
+VALID += [
+    (
+        SPECS_SCHEMA,
+        {
+            "tables": [{"name": "t", "uri": "u", "policy": {"allow.stale": True}, "tags": []}],
+            "policies": [
+                {"name": "p", "allow.stale": {"max_versions": 0, "max_changed_rows": "5.5%"}},
+                {"name": "q", "allow.stale": {"max_changed_rows": 1}, "refresh": "when_stale"},
+            ],
+            "knn_joins": [
+                {
+                    "name": "j",
+                    "left": {"format": "csv", "path": "p", "options": {"a": 1}, "vector": "v"},
+                    "right": {"parquet": "p", "vector": "v"},
+                    "k": 1,
+                    "mode": "approx",
+                    "approx": {"recall": 0.9},
+                    "output": {"parquet": "o"},
+                }
+            ],
+        },
+    )
+]
+
+WORDS = st.sampled_from(
+    ["", "x", "a b", "all", "none", "5%", "101%", "24h", "1w", "l2", "exact", "date", "when_stale"]
+)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([-1, 0, 1, 2, 10.0, 0.5, 1.5, 100000, 100001]),
+    WORDS,
+)
+KEYS = st.sampled_from(
+    ["name", "uri", "k", "table", "format", "path", "options", "nprobes", "zzz", "", "set", "types"]
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def test_schemas_are_valid_schemas() -> None:
+    for name in SCHEMAS:
+        jsonschema.Draft202012Validator.check_schema(schema(name))
+
+
+@pytest.mark.parametrize(("name", "value"), VALID)
+def test_the_valid_documents_are_valid(name: str, value: Any) -> None:
+    assert list(check(shipped_rule(name), value)) == []
+    assert VALIDATORS[name].is_valid(value)
+
+
+@given(st.data())
+def test_any_change_of_a_valid_document_is_judged_as_jsonschema_does(data: st.DataObject) -> None:
+    name, valid = data.draw(st.sampled_from(VALID))
+    value = copy.deepcopy(valid)
+    for _ in range(data.draw(st.integers(1, 3))):
+        change(value, data.draw)
+    problems = list(check(shipped_rule(name), value))
+    assert (problems == []) == VALIDATORS[name].is_valid(value)
+
+
+@given(st.sampled_from(SCHEMAS), VALUES)
+def test_any_value_is_judged_as_jsonschema_does(name: str, value: Any) -> None:
+    problems = list(check(shipped_rule(name), value))
+    assert (problems == []) == VALIDATORS[name].is_valid(value)
+
+
+def change(value: Any, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
+    """Replace, remove, rename or add something at a random depth."""
+    while True:
+        steps = list(value) if isinstance(value, dict) else list(range(len(value)))
+        inner = [step for step in steps if isinstance(value[step], dict | list) and value[step]]
+        if not inner or not draw(st.integers(0, 3)):
+            break
+        value = value[draw(st.sampled_from(inner))]
+    action = draw(st.sampled_from(["replace", "remove", "add"]))
+    if action == "add" or not steps:
+        if isinstance(value, dict):
+            value[draw(KEYS)] = draw(VALUES)
+        else:
+            value.append(draw(VALUES))
+        return
+    step = draw(st.sampled_from(steps))
+    if action == "replace":
+        value[step] = draw(VALUES)
+    else:
+        del value[step]
+
+
+@pytest.mark.parametrize(
+    "name", ["orders\n", "a\nb", "a b", "a:b", "a,b", "+a", "a*", "", "a.b", "-a"]
+)
+def test_names_that_selectors_cannot_hold_are_refused(name: str) -> None:
+    value = {"tables": [{"name": name, "uri": "x"}]}
+    (problem,) = check(shipped_rule(SPECS_SCHEMA), value)
+    assert problem.path == ("tables", 0, "name")
+
+
+def test_a_schema_that_says_more_than_is_interpreted_is_refused() -> None:
+    with pytest.raises(ValueError, match="'contains' is not interpreted"):
+        compile_rule({"type": "array", "contains": {"const": 1}}, {})
+
+
+def test_alternatives_that_overlap_are_refused() -> None:
+    overlapping = {"title": "x", "anyOf": [{"type": "string"}, {"type": ["string", "null"]}]}
+    with pytest.raises(ValueError, match="accept the same types"):
+        compile_rule(overlapping, {})
+
+
+def test_every_part_of_a_schema_tells_editors_what_it_is() -> None:
+    def walk(part: Any, path: str) -> None:
+        if not isinstance(part, dict):
+            return
+        for name, child in part.get("properties", {}).items():
+            place = f"{path}/{name}"
+            resolved = {**resolve(child), **child}
+            assert resolved.get("title"), place
+            assert resolved.get("description"), place
+            walk(child, place)
+        for child in part.get("$defs", {}).values():
+            walk(child, path)
+
+    def resolve(part: dict[str, Any]) -> dict[str, Any]:
+        name = part.get("$ref", "").removeprefix("#/$defs/")
+        return root["$defs"][name] if name else {}
+
+    for file in SCHEMAS:
+        root = json.loads(json.dumps(schema(file)))
+        walk(root, file)
+
+
+def test_the_schemas_of_a_checkout_are_those_of_the_package() -> None:
+    top = Path(__file__).parents[2]
+    for name in SCHEMAS:
+        assert json.loads((top / "schemas" / name).read_text()) == schema(name)

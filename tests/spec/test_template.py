@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.errors import Location, SpecError
+from lancestat.spec import template
+from lancestat.spec.sandbox import evaluate
+from lancestat.spec.template import BadTemplateError, Names, Scope, is_template, render
+
+PLACE = Location("f.yml", 3, 7)
+SCOPE = Scope(
+    environment={"REGION": "eu", "N": "007"},
+    vars={
+        "warehouse": "./wh",
+        "k": 10,
+        "flag": True,
+        "share": 0.5,
+        "columns": ["a", "b"],
+        "nothing": None,
+        "map": {"x": 1},
+    },
+    secret_vars=frozenset(("share",)),
+    target="dev",
+)
+
+
+def value(text: str, *, allow_ref: bool = False) -> object:
+    return render(text, SCOPE, PLACE, allow_ref=allow_ref).value
+
+
+def fault(text: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        render(text, SCOPE, PLACE)
+    assert caught.value.location == PLACE
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{ var('warehouse') }}/orders.lance", "./wh/orders.lance"),
+        ("{{ var('k') }}", 10),
+        ("{{var('k')}}\n", 10),
+        (" {{ var('k') }}", " 10"),
+        ("{{ var('flag') }}", True),
+        ("{{ var('share') }}", 0.5),
+        ("{{ var('missing', 7) }}", 7),
+        ("{{ var('missing', 'x') }}", "x"),
+        ("{{ env_var('REGION') }}", "eu"),
+        ("{{ env_var('N') }}", "007"),
+        ("{{ env_var('N') | int }}", 7),
+        ("{{ env_var('MISSING', 'us') }}", "us"),
+        ("{{ target.name }}", "dev"),
+        ("{{ target.name | upper }}", "DEV"),
+        ("{{ 2 * 3 }}", 6),
+        ("{{ true }}", True),
+        ("{{ 'a' ~ 1 ~ var('k') }}", "a110"),
+        ("{{ var('k') + 1 }}", 11),
+        ("{% if target.name == 'dev' %}limit {{ var('k') }}{% endif %}", "limit 10"),
+        ("{% for c in var('columns') %}{{ c }}{{ ', ' if not loop.last }}{% endfor %}", "a, b"),
+        ("{% set x = var('k') %}{{ x }}", "10"),
+        ("{{ var('columns') | join('-') }}", "a-b"),
+        ("{{ 'a.b'.split('.')[1] }}", "b"),
+        ("{{ var('map').x }}", 1),
+        ("{{ var('warehouse') | replace('.', '/') }}", "//wh"),
+        ("{# nothing #}x", "x"),
+        ("{% raw %}{{ x }}{% endraw %}", "{{ x }}"),
+        ("{{ 1 if false }}", ""),
+    ],
+)
+def test_a_lone_expression_keeps_its_type_and_all_else_is_text(text: str, expected: object) -> None:
+    found = value(text)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_ref_quotes_a_name_for_sql_and_remembers_it_once() -> None:
+    text = "select * from {{ ref('a') }} join {{ ref('b-c') }} join {{ ref('a') }}"
+    rendered = render(text, SCOPE, PLACE, allow_ref=True)
+    assert rendered.value == "select * from `a` join `b-c` join `a`"
+    assert rendered.refs == ("a", "b-c")
+
+
+def test_refs_are_found_in_any_expression() -> None:
+    text = "{% for t in ['a', 'b'] %}{{ ref(t) }}{% endfor %}"
+    assert render(text, SCOPE, PLACE, allow_ref=True).refs == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("{{ env_var('REGION') }}", True),
+        ("{{ env_var('REGION') | upper }}", True),
+        ("{{ var('share') }}", True),
+        ("{{ var('k') }}", False),
+    ],
+)
+def test_what_the_environment_had_a_part_in_is_secret(text: str, secret: bool) -> None:
+    rendered = render(text, SCOPE, PLACE)
+    assert rendered.secret is secret
+    assert str(rendered.value) not in repr(rendered)
+    assert "eu" not in repr(SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{ var('warehuse') }}", "unknown variable 'warehuse'; known variables: columns, flag"),
+        ("{{ var('warehuse') }}", "hint: did you mean 'warehouse'?"),
+        ("{{ var('zzz') }}", "hint: declare it under 'vars' in lancestat_project.yml"),
+        ("{{ warehouse }}", "hint: did you mean var('warehouse')?"),
+        ("{{ zzz }}", "hint: a template may use var('name'), env_var('NAME'), target.name"),
+        ("{{ vra('k') }}", "hint: did you mean 'var'?"),
+        ("{{ zzz ~ 'a' }}", "'zzz' is undefined"),
+        ("x{{ zzz }}", "'zzz' is undefined"),
+        ("{{ env_var('MISSING') }}", "environment variable 'MISSING' is not set"),
+        ("{{ ref('a') }}", "ref() can be used only in 'sql'"),
+        ("{{ var(k) }}", "'k' is undefined"),
+        ("{{ var(1) }}", "var() takes a name in quotes"),
+        ("{{ var('columns') }}", "an expression gives a list"),
+        ("{{ var('map') }}", "an expression gives a mapping"),
+        ("x{{ var('map') }}", "an expression gives a mapping"),
+        ("{{ var('nothing') }}", "an expression gives nothing"),
+        ("{{ var }}", "an expression gives something else"),
+        ("{{", "unexpected 'end of template'"),
+        ("{% if %}", "Expected an expression"),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{{ 'a' | no_such }}", "No filter named 'no_such'"),
+        ("{{ {'a': 1}['b'] }}", "has no attribute 'b'"),
+        ("{{ target.nme }}", "target has no 'nme', only 'name'"),
+        ("{{ var() }}", "missing 1 required positional argument"),
+    ],
+)
+def test_errors_name_the_place_and_what_exists(text: str, expected: str) -> None:
+    assert expected in fault(text)
+    assert fault(text).startswith("LS108 f.yml:3:7  template: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ var.__globals__ }}",
+        "{{ var.__self__.scope }}",
+        "{{ target.names }}",
+        "{{ target.names.scope.environment }}",
+        "{{ ()|attr('__class__') }}",
+        "{{ 'a'['__class__'] }}",
+        "{{ range.__class__ }}",
+        "{{ self.__init__ }}",
+        "{{ cycler }}",
+        "{{ '{0.__class__}'.format(1) }}",
+        "{{ 'a'.format_map({}) }}",
+        "{{ var('columns').append(1) }}",
+        "{{ var('map').update({}) }}",
+        "{% include 'x' %}",
+        "{% import 'x' as y %}",
+        "{% extends 'x' %}",
+        "{% block x %}{% endblock %}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% call var('k') %}{% endcall %}",
+        "{% filter upper %}x{% endfilter %}",
+        "{% set x %}y{% endset %}{{ x }}",
+        "{% with a = 1 %}{{ a }}{% endwith %}",
+        "{% autoescape true %}x{% endautoescape %}",
+        "{% for x in [[]] recursive %}{{ loop(x) }}{% endfor %}",
+        "{{ context }}",
+    ],
+)
+def test_nothing_outside_the_small_language_is_reachable(text: str) -> None:
+    assert "template: " in fault(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 'a' * 10**9 }}",
+        "{{ 10**9 * 'a' }}",
+        "{{ [1] * 10**9 }}",
+        "{{ 2 ** (2 ** 20) }}",
+        "{{ 2.0 ** 10000 }}",
+        "{{ 10**60 * 10**60 * 10**60 }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ 'a' | center(10**9) }}",
+        "{{ 'a' | indent(10**9) }}",
+        "{{ range(10**9) | list }}",
+        "{{ range(10**9) | join }}",
+        "{{ range(9999) | join('x' * 99999) }}",
+        "{{ ('a' * 99999) | replace('a', 'b' * 99999) }}",
+        "{% for i in range(5000) %}{% for j in range(5000) %}{% endfor %}{% endfor %}",
+        "{% for i in range(9999) %}{{ 'x' * 99 }}{% endfor %}",
+        "{% set a = 'x' * 9 %}" + "{% set a = a ~ a %}" * 50 + "{{ a }}",
+        "{% set a = 'x' * 9 %}" + "{% set a = a + a %}" * 50 + "{{ a }}",
+        "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
+        "{{ " + "-" * 20000 + "1 }}",
+        "{{ '" + "x" * 200_000 + "' }}",
+        "{{ 1e308 * 10 }}",
+    ],
+)
+def test_runaway_templates_end_soon(text: str) -> None:
+    assert "template: " in fault(text)
+
+
+def test_variables_cannot_refer_to_variables() -> None:
+    scope = Scope({}, None, target="dev")
+    for text in ("{{ var('x') }}", "{{ var('x') | upper }}"):
+        with pytest.raises(SpecError, match=r"var\(\) cannot be used here"):
+            render(text, scope, PLACE)
+
+
+def test_the_target_is_unknown_while_it_is_being_chosen() -> None:
+    for text in ("{{ target.name }}", "{{ target.name | upper }}"):
+        with pytest.raises(SpecError, match=r"target\.name cannot be used here"):
+            render(text, Scope({}), PLACE)
+
+
+lookups = st.one_of(
+    st.builds(
+        "{}{{{{{}{}({}{}{}{}){}}}}}".format,
+        st.sampled_from(["", "a", "{", "}}", " ", "\n", "'"]),
+        st.sampled_from(["", " ", "  "]),
+        st.sampled_from(["var", "env_var", "ref"]),
+        st.sampled_from(["", " "]),
+        st.sampled_from(["'", '"']),
+        st.sampled_from(["k", "warehouse", "share", "REGION", "nope", "flag", "nothing", ""]),
+        st.sampled_from(["'", '"']),
+        st.sampled_from(["", " "]),
+    ),
+    st.sampled_from(["{{ target.name }}", "{{target.name}}", "x", "\n", "}}", "{{", "{%", "{#"]),
+)
+
+
+@given(st.lists(lookups, max_size=4).map("".join))
+def test_the_shortcut_for_plain_lookups_gives_what_jinja_gives(text: str) -> None:
+    short, full = Names(SCOPE, True), Names(SCOPE, True)
+    try:
+        shortcut = template._render_lookups(text, short)
+    except BadTemplateError:
+        with pytest.raises(BadTemplateError):
+            evaluate(text, full)
+        return
+    if shortcut is template._MISSING:
+        return
+    if shortcut is None:
+        assert evaluate(text, full) is None
+        return
+    assert (shortcut, short.refs, short.secret) == (evaluate(text, full), full.refs, full.secret)
+
+
+@given(st.text(alphabet="{}%#'\"()|~*+-.[]: abkvrx019\n", max_size=40))
+def test_any_text_renders_or_fails_at_its_place(text: str) -> None:
+    try:
+        rendered = render(text, SCOPE, PLACE)
+    except SpecError as error:
+        assert error.location == PLACE
+        return
+    assert is_template(text) or rendered.value == text.removesuffix("\n")
+
+
+def test_jinja_is_not_imported_for_plain_lookups() -> None:
+    program = """
+import sys
+from lancestat.errors import Location
+from lancestat.spec.template import Scope, render
+place = Location("f", 1, 1)
+assert render("{{ var('w') }}/x", Scope({}, {"w": "a"}), place).value == "a/x"
+assert "jinja2" not in sys.modules
+assert render("{{ var('w') | upper }}", Scope({}, {"w": "a"}), place).value == "A"
+assert "jinja2" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
