@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -140,5 +139,5 @@ def _prefix(value: bytes) -> int:
 
 def _prefixes(views: pa.Array) -> npt.NDArray[np.uint32]:
     """The first bytes of every value, as integers of the same order."""
-    words = np.frombuffer(views.buffers()[1], np.uint32).reshape(-1, 4)[: len(views), 1]
-    return words.byteswap() if sys.byteorder == "little" else words.copy()
+    fields = np.frombuffer(views.buffers()[1], ">u4").reshape(-1, 4)[: len(views)]
+    return fields[:, 1].astype(np.uint32)

@@ -49,7 +49,8 @@ def mix(words: Words) -> Words:
 
 def hash_floats(values: npt.NDArray[np.float64]) -> Words:
     """Hashes of floats: all NaN are one value, and so are both zeros."""
-    words: Words = (values + 0.0).view(np.uint64)
+    with np.errstate(invalid="ignore"):  # signalling NaN are valid input
+        words: Words = (values + 0.0).view(np.uint64)
     is_nan = np.isnan(values)
     if is_nan.any():
         words[is_nan] = _NAN_WORD

@@ -164,14 +164,20 @@ class FloatReducer(FixedWidthReducer):
         super().__init__()
         self._dtype = np.dtype(dtype)
 
+    @np.errstate(invalid="ignore")  # signalling NaN are valid input
     def _reduce(self, values: pa.Array) -> None:
         floats = stored(values, self._dtype).astype(np.float64, copy=False)
         self._sketch.update(hash_floats(floats))
-        low, high = float(np.fmin.reduce(floats)), float(np.fmax.reduce(floats))
-        self._nans += int(np.count_nonzero(np.isnan(floats)))
-        if low == low:
-            # Zero bounds cover both zeros, as Lance's own file statistics do.
-            self._widen(low if low else -0.0, high if high else 0.0)
+        is_nan = np.isnan(floats)
+        nans = int(np.count_nonzero(is_nan))
+        self._nans += nans
+        if nans == len(floats):
+            return
+        if nans:
+            floats = floats[~is_nan]
+        low, high = float(floats.min()), float(floats.max())
+        # Zero bounds cover both zeros, as Lance's own file statistics do.
+        self._widen(low if low else -0.0, high if high else 0.0)
 
 
 _DIGITS_OF_64_BITS = 18

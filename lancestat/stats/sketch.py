@@ -14,6 +14,8 @@ INDEX_BITS = 12
 REGISTERS = 1 << INDEX_BITS
 LARGEST_RANK = 64 - INDEX_BITS + 1
 
+_ALL_HASHES = 2.0**64
+
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
@@ -33,7 +35,9 @@ class Sketch:
         for count in reversed(counts[1:LARGEST_RANK]):
             total = 0.5 * (total + count)
         total += REGISTERS * _sigma(counts[0] / REGISTERS)
-        return REGISTERS * REGISTERS / (2 * math.log(2) * total)
+        if total == 0:
+            return _ALL_HASHES
+        return min(REGISTERS * REGISTERS / (2 * math.log(2) * total), _ALL_HASHES)
 
     def encode(self) -> bytes:
         """A compact form: the registers in use when they are few, else all of them, compressed."""
