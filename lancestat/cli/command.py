@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import click
 
 from lancestat.cli.failure import remember_secrets
+from lancestat.cli.warnings import listen
 
 if TYPE_CHECKING:
     from lancestat.cli.output import Output
@@ -162,6 +163,7 @@ class Command(click.Command):
         if ctx.obj.output not in self.formats:
             known = " or ".join(self.formats)
             raise click.UsageError(f"'{self.name}' prints {known}, not {ctx.obj.output}.", ctx)
+        listen(quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

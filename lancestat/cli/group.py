@@ -87,7 +87,10 @@ class RootGroup(click.Group):
         except BrokenPipeError:
             _discard_stdout()
             ctx.exit(ExitCode.BROKEN_PIPE)
-        except (Exception, KeyboardInterrupt) as error:
+        except (SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:
+            # Not Exception: interrupts, and the panics of native libraries, belong here too.
             ctx.exit(report(error, verbose=wants_detail(ctx)))
 
 

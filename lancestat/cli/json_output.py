@@ -15,8 +15,10 @@ from lancestat.errors import InvalidProject, LancestatError
 if TYPE_CHECKING:
     from lancestat.cli.check import Check
     from lancestat.plan.actions import Plan
+    from lancestat.plan.shown import Shown
     from lancestat.run.result import RunResult
     from lancestat.spec.model import Node, Policy, ProjectSpec
+    from lancestat.stats.wire import PublishedColumn
 
 FORMAT_VERSION = 1
 
@@ -65,6 +67,24 @@ class JsonOutput:
             nodes=[node.to_json() for node in result.nodes],
         )
 
+    def shown(self, shown: Shown) -> None:
+        """One table's statistics; bounds are Spark's strings, null where there is no value."""
+        from lancestat.stats.wire import format_instant
+
+        _dump(
+            {
+                "format_version": FORMAT_VERSION,
+                "table": shown.table,
+                "version": shown.version,
+                "verdict": "use" if shown.use else "refuse",
+                "reason": shown.reason,
+                "numRows": shown.rows,
+                "sizeInBytes": shown.size_bytes,
+                "computedAt": format_instant(shown.computed_at) if shown.computed_at else None,
+                "columns": {name: _column(column) for name, column in shown.columns.items()},
+            }
+        )
+
     def checked(self, checks: Sequence[Check]) -> None:
         """Whether the surroundings are as they should be."""
         status = "success" if all(check.passed for check in checks) else "error"
@@ -100,4 +120,15 @@ def _node(node: Node) -> dict[str, object]:
         "line": node.location.line,
         "description": node.description,
         "owner": node.owner,
+    }
+
+
+def _column(column: PublishedColumn) -> dict[str, object]:
+    return {
+        "min": column.minimum,
+        "max": column.maximum,
+        "nullCount": column.nulls,
+        "distinctCount": column.distinct,
+        "avgLen": column.average_length,
+        "maxLen": column.maximum_length,
     }

@@ -11,6 +11,7 @@ from lancestat.errors import InvalidProject
 if TYPE_CHECKING:
     from lancestat.cli.check import Check
     from lancestat.plan.actions import Plan
+    from lancestat.plan.shown import Shown
     from lancestat.run.result import RunResult
     from lancestat.spec.model import Node, Policy, ProjectSpec
 
@@ -40,6 +41,10 @@ class Output(Protocol):
 
     def ran(self, result: RunResult) -> None:
         """What a run did."""
+        ...
+
+    def shown(self, shown: Shown) -> None:
+        """One table's statistics."""
         ...
 
     def checked(self, checks: Sequence[Check]) -> None:

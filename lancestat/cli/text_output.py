@@ -15,6 +15,7 @@ from lancestat.errors import InvalidProject
 if TYPE_CHECKING:
     from lancestat.cli.check import Check
     from lancestat.plan.actions import Plan
+    from lancestat.plan.shown import Shown
     from lancestat.run.result import RunResult
     from lancestat.spec.model import Node, Policy, ProjectSpec
 
@@ -74,6 +75,12 @@ class TextOutput:
         from lancestat.cli.run_text import render_run
 
         _print(*render_run(result, verbose=self.verbose, width=width()))
+
+    def shown(self, shown: Shown) -> None:
+        """One table's statistics."""
+        from lancestat.cli.show_text import render_shown
+
+        _print(*render_shown(shown))
 
     def checked(self, checks: Sequence[Check]) -> None:
         """Whether the surroundings are as they should be."""

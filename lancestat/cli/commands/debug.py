@@ -1,0 +1,26 @@
+"""`lancestat debug`."""
+
+from __future__ import annotations
+
+import click
+
+from lancestat.cli.command import Invocation, command
+from lancestat.cli.failure import ExitCode
+
+
+@command("debug", help="Check Java, Spark, libraries, storage.")
+@click.pass_context
+def debug(context: click.Context, invocation: Invocation) -> None:
+    """Print what is as it should be, and what to do about the rest."""
+    from lancestat.cli.reach import check_project, check_state, check_tables
+    from lancestat.cli.surroundings import check_surroundings
+
+    checks = list(check_surroundings())
+    verdict, project = check_project(invocation.project)
+    checks.append(verdict)
+    if project is not None:
+        checks += check_tables(project.spec)
+        checks.append(check_state(project))
+    invocation.printer().checked(checks)
+    if not all(check.passed for check in checks):
+        context.exit(ExitCode.FAILURE)
