@@ -139,5 +139,5 @@ def _prefix(value: bytes) -> int:
 
 def _prefixes(views: pa.Array) -> npt.NDArray[np.uint32]:
     """The first bytes of every value, as integers of the same order."""
-    fields = np.frombuffer(views.buffers()[1], ">u4").reshape(-1, 4)[: len(views)]
-    return fields[:, 1].astype(np.uint32)
+    fields = np.frombuffer(views.buffers()[1], ">u4").reshape(-1, 4)
+    return fields[views.offset : views.offset + len(views), 1].astype(np.uint32)

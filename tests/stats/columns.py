@@ -1,4 +1,4 @@
-"""Columns of every type that can be analyzed, and the truth about their partials in plain Python."""
+"""Columns of every type that can be analyzed, and the truth about them in plain Python."""
 
 from __future__ import annotations
 

@@ -25,7 +25,10 @@ ANALYZABLE = [
     (pa.decimal64(18, 0), Kind.DECIMAL, "decimal(18,0)", 8),
     (pa.date32(), Kind.DATE, "date", 4),
     (pa.date64(), Kind.DATE, "date", 4),
-    *((pa.timestamp(unit, "UTC"), Kind.TIMESTAMP, "timestamp", 8) for unit in "s ms us ns".split()),
+    *(
+        (pa.timestamp(unit, "UTC"), Kind.TIMESTAMP, "timestamp", 8)
+        for unit in ("s", "ms", "us", "ns")
+    ),
     (pa.timestamp("us", "+02:00"), Kind.TIMESTAMP, "timestamp", 8),
     (pa.string(), Kind.STRING, "string", 20),
     (pa.large_string(), Kind.STRING, "string", 20),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import hypothesis.strategies as st
@@ -49,7 +50,7 @@ def test_merging_any_split_equals_the_whole(column: Column, data: st.DataObject)
     values = data.draw(rows(column))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(values)), max_size=4)))
     ends = [0, *cuts, len(values)]
-    parts = [column.array(values[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [column.array(values[a:b]) for a, b in pairwise(ends)]
 
     whole = analyze_arrays([column.array(values)], column.type)
     in_batches = analyze_arrays(parts, column.type)
@@ -148,6 +149,14 @@ def test_megabytes_in_one_value() -> None:
     assert found.maximum == b"short"
     assert (found.total_bytes, found.max_bytes) == (8_000_007, 5_000_000)
     assert (found.total_characters, found.max_characters) == (8_000_006, 5_000_000)
+
+
+@pytest.mark.parametrize("column", [c for c in COLUMNS if c.is_text], ids=repr)
+def test_a_slice_between_nulls(column: Column) -> None:
+    """No null in the slice, but a bitmap that the whole array shares."""
+    values = [b"0", b"0", b"00", b"0", b"0", b"00"]
+    array = column.array([None, *values, None]).slice(1, 6)
+    assert analyze_arrays([array], column.type) == true_partial(column, values)
 
 
 def test_only_the_asked_columns_are_looked_at() -> None:

@@ -72,7 +72,7 @@ def test_estimates_of_nothing_and_of_one() -> None:
 
 @pytest.mark.parametrize("count", [2, 10, 100, 1_000, 4_096, 10_000, 20_000, 100_000, 1_000_000])
 def test_estimates_stay_within_the_standard_error(count: int) -> None:
-    """Over 40 sketches of disjoint values; the bounds are about four deviations of these measures."""
+    """Over 40 sketches of disjoint values; the bounds are about four deviations of each."""
     runs = 40
     errors = np.empty(runs)
     for run in range(runs):
