@@ -1,0 +1,80 @@
+# The targets are the documentation: `make help`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV ?= .venv
+# Test processes side by side; files stay whole, so that each process starts Spark once at most.
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: install java ## Generate TPC-H tables, analyze them, change them, and show that only changes are read
+	@$(BIN)/python examples/project/demo.py
+
+.PHONY: install
+install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need, at pinned versions
+
+.PHONY: test
+test: install java lint ## Check style, types and layers, then run every test
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+.PHONY: lint
+lint: install ## Check style, types and layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+.PHONY: format
+format: install ## Let ruff write the code's layout
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: golden
+golden: install ## Rewrite tests/golden; read the difference before you commit it
+	@$(BIN)/python -m pytest -q -m "not spark and not fault and not s3" --update-golden
+	@git --no-pager diff --stat -- tests/golden
+
+.PHONY: bench
+bench: install ## List the benchmarks and how to run them
+	@for file in benchmarks/bench_*.py; do \
+	    if [ -e "$$file" ]; then echo "  $(BIN)/python $$file"; sed -n '1s/^"""/      /;1s/"""$$//;1p' "$$file"; fi; \
+	done
+
+.PHONY: lock
+lock: install ## Resolve requirements-dev.lock anew from pyproject.toml
+	@$(BIN)/pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group test \
+	    --no-emit-index-url --no-header --output-file requirements-dev.lock pyproject.toml
+
+.PHONY: clean
+clean: ## Remove what the other targets made, .venv too
+	@rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# pip is the venv's own: nothing on the machine but Python is needed.
+$(INSTALLED): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	    { echo "lancestat needs Python 3.10 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	    { echo "Python cannot make virtual environments: apt-get install python3-venv" >&2; exit 1; }
+	@echo "installing into $(VENV); the first time takes a few minutes" >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+.PHONY: java
+java:
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	    command -v "$$java" >/dev/null || \
+	    { echo "Spark needs Java 17: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
