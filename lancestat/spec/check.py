@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lancestat.errors import did_you_mean
 from lancestat.spec import codes
 from lancestat.spec.document import KeyPath
+from lancestat.spec.quoting import quoted
 from lancestat.spec.rules import Rule
 
 
@@ -123,7 +124,7 @@ def _check_mapping(rule: Rule, value: dict[str, object], path: KeyPath) -> Itera
             yield from check(known, item, at)
         elif rule.additional is False:
             hint = did_you_mean(key, rule.properties) or _list_keys(rule)
-            yield Problem(path, codes.UNKNOWN_KEY, f"unknown key '{_safe(key)}' in {{subject}}",
+            yield Problem(path, codes.UNKNOWN_KEY, f"unknown key {quoted(key)} in {{subject}}",
                           at, hint)  # fmt: skip
         else:
             yield from _check_additional(rule, key, item, at)
@@ -132,7 +133,7 @@ def _check_mapping(rule: Rule, value: dict[str, object], path: KeyPath) -> Itera
 
 def _check_additional(rule: Rule, key: str, item: object, at: KeyPath) -> Iterator[Problem]:
     if rule.names is not None and _leaf_problem(rule.names, key, at) is not None:
-        message = f"the name '{_safe(key)}' must be {rule.names.title}"
+        message = f"the name {quoted(key)} must be {rule.names.title}"
         yield Problem(at, codes.WRONG_VALUE, message, at)
     if isinstance(rule.additional, Rule):
         yield from check(rule.additional, item, at)
@@ -167,16 +168,12 @@ def _check_list(rule: Rule, value: list[object], path: KeyPath) -> Iterator[Prob
                 continue
         if rule.unique and item in seen:
             yield Problem(path, codes.WRONG_VALUE,
-                          f"{{subject}} names '{item}' twice", at)  # fmt: skip
+                          f"{{subject}} names {quoted(str(item))} twice", at)  # fmt: skip
         seen.append(item)
 
 
 def _list_keys(rule: Rule) -> str:
     return "known keys: " + ", ".join(rule.properties)
-
-
-def _safe(key: str) -> str:
-    return key if len(key) <= 60 else key[:57] + "..."
 
 
 def _types(value: object) -> frozenset[str]:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from lancestat.errors import SpecError, did_you_mean
 from lancestat.spec import codes
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection
-from lancestat.spec.wording import shortened
+from lancestat.spec.quoting import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _matched(
         return {pattern.text}
     found = {name for name in columns if fnmatchcase(name, pattern.text)}
     if not found:
-        notes.append(f"pattern {shortened(pattern.text)} matches no column")
+        notes.append(f"pattern {quoted(pattern.text)} matches no column")
     return found
 
 
@@ -116,7 +116,7 @@ def _check_usable(pattern: ColumnPattern, column: AvailableColumn, table: str) -
     if why_not is not None:
         raise SpecError(
             codes.UNUSABLE_COLUMN,
-            f"column {shortened(column.name)} of table '{table}' cannot have statistics: {why_not}",
+            f"column {quoted(column.name)} of table '{table}' cannot have statistics: {why_not}",
             location=pattern.location,
         )
 
@@ -136,7 +136,7 @@ def _unknown_column(pattern: ColumnPattern, columns: Iterable[str], table: str) 
     listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     return SpecError(
         codes.UNKNOWN_COLUMN,
-        f"table '{table}' has no column {shortened(pattern.text)}",
+        f"table '{table}' has no column {quoted(pattern.text)}",
         location=pattern.location,
         hint=did_you_mean(pattern.text, known) or f"its columns: {listed or 'none'}",
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from lancestat.errors import InvalidProject, Location, SpecError
 from lancestat.spec import codes
 from lancestat.spec.compose import Composer, Mark, YamlNode, short_tag
+from lancestat.spec.quoting import quoted
 from lancestat.spec.scalars import Scalar, plain_scalar, tagged_scalar
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -197,11 +198,13 @@ class _Unfolding:
 
     def _report_tag(self, node: YamlNode) -> None:
         tag = short_tag(node.tag or "")
-        self._report(node.mark, codes.SYNTAX, f"unknown tag '{tag}'", "remove the tag")
+        self._report(node.mark, codes.SYNTAX, f"unknown tag {quoted(tag)}", "remove the tag")
 
     def _report_duplicate(self, name: str, mark: Mark, first: Mark) -> None:
         place = Location(self.file, first[0] + 1, first[1] + 1)
-        self._report(mark, codes.DUPLICATE_KEY, f"key '{name}' is written twice, first at {place}")
+        self._report(
+            mark, codes.DUPLICATE_KEY, f"key {quoted(name)} is written twice, first at {place}"
+        )
 
     def _report(self, mark: Mark, code: str, message: str, hint: str | None = None) -> None:
         place = Location(self.file, mark[0] + 1, mark[1] + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from lancestat.errors import LancestatError, SpecError
 from lancestat.spec import codes
@@ -37,37 +37,33 @@ def cycle_errors(nodes: Iterable[Node]) -> list[LancestatError]:
     """One error per cycle, at its first node: each names the whole path."""
     nodes = tuple(nodes)
     places = {node.name: node.location for node in nodes}
-    reads = node_dependencies(nodes)
-    done: set[str] = set()
     errors: list[LancestatError] = []
-    for start in reads:
-        cycle = _find_cycle(start, reads, done)
-        if cycle:
-            path = " -> ".join((*cycle, cycle[0]))
-            errors.append(
-                SpecError(codes.CYCLE, f"nodes read each other: {path}", location=places[cycle[0]])
-            )
+    for cycle in _cycles(node_dependencies(nodes)):
+        path = " -> ".join((*cycle, cycle[0]))
+        errors.append(
+            SpecError(codes.CYCLE, f"nodes read each other: {path}", location=places[cycle[0]])
+        )
     return errors
 
 
-def _find_cycle(
-    start: str, reads: Mapping[str, tuple[str, ...]], done: set[str]
-) -> tuple[str, ...]:
-    """A cycle that can be reached from `start`; iterative, because chains may be long."""
-    found: tuple[str, ...] = ()
-    trail: list[str] = []
-    pending = [(start, False)]
-    while pending:
-        name, leaving = pending.pop()
-        if leaving:
-            done.add(trail.pop())
-        elif name in trail:
-            found = found or tuple(trail[trail.index(name) :])
-        elif name in reads and name not in done:
-            trail.append(name)
-            pending.append((name, True))
-            pending.extend((other, False) for other in reversed(reads[name]))
-    return found
+def _cycles(reads: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """A cycle for every edge that leads back; iterative, because chains may be long."""
+    done: set[str] = set()
+    for start in reads:
+        trail: dict[str, None] = {}
+        pending = [(start, False)]
+        while pending:
+            name, leaving = pending.pop()
+            if leaving:
+                trail.popitem()
+                done.add(name)
+            elif name in trail:
+                path = list(trail)
+                yield tuple(path[path.index(name) :])
+            elif name in reads and name not in done:
+                trail[name] = None
+                pending.append((name, True))
+                pending.extend((other, False) for other in reversed(reads[name]))
 
 
 def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from lancestat.errors import LancestatError, Location, SpecError, did_you_mean
 from lancestat.spec import codes
 from lancestat.spec.item import Item
-from lancestat.spec.wording import shortened
+from lancestat.spec.quoting import quoted
 
 T = TypeVar("T")
 
@@ -31,8 +31,8 @@ class Namespace(Generic[T]):
         if first[1] == location:
             self.values[name] = None
             return True
-        spelled = "" if first[0] == name else f" as {shortened(first[0])}"
-        message = f"{self.noun} {shortened(name)} is declared twice, first{spelled} at {first[1]}"
+        spelled = "" if first[0] == name else f" as {quoted(first[0])}"
+        message = f"{self.noun} {quoted(name)} is declared twice, first{spelled} at {first[1]}"
         errors.append(SpecError(codes.DUPLICATE_NAME, message, location=location))
         return False
 
@@ -44,7 +44,7 @@ class Namespace(Generic[T]):
         hint = did_you_mean(name, self.values) or self._same_letters(name)
         return item.error(
             codes.UNKNOWN_REFERENCE,
-            f"unknown {self.noun} {shortened(name)}",
+            f"unknown {self.noun} {quoted(name)}",
             *steps,
             hint=hint or f"declared: {known}",
         )

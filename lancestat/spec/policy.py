@@ -9,7 +9,9 @@ from lancestat.errors import LancestatError
 from lancestat.spec import codes
 from lancestat.spec.item import Item
 from lancestat.spec.model import Policy, Refresh, StaleBounds
+from lancestat.spec.quoting import quoted
 
+_LONGEST_AGE = timedelta(days=36500)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -34,13 +36,10 @@ def _build_bounds(
     versions = value.get("max_versions")
     age = value.get("max_age")
     share = value.get("max_changed_rows")
-    try:
-        max_age = None if age is None else _duration(age)
-    except OverflowError:
-        max_age = None
-        errors.append(
-            item.error(codes.WRONG_VALUE, f"'max_age' of {age} is too long", *steps, "max_age")
-        )
+    max_age = None if age is None else _duration(age)
+    if max_age is not None and max_age > _LONGEST_AGE:
+        message = f"'max_age' must be at most {_LONGEST_AGE.days} days, found {quoted(str(age))}"
+        errors.append(item.error(codes.WRONG_VALUE, message, *steps, "max_age"))
     return StaleBounds(
         None if versions is None else int(versions),
         max_age,

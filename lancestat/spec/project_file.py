@@ -13,12 +13,13 @@ from lancestat.spec.check import check
 from lancestat.spec.document import Document
 from lancestat.spec.item import Item
 from lancestat.spec.model import Target
+from lancestat.spec.quoting import quoted
 from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_SCHEMA
 from lancestat.spec.rules import shipped_rule
 from lancestat.spec.template import Scope
 from lancestat.spec.uri import resolve_uri
-from lancestat.spec.wording import shortened, to_error
+from lancestat.spec.wording import to_error
 
 _DEFAULT_STATE = ".lancestat/state"
 
@@ -57,7 +58,9 @@ def read_header(
         value["default-target"] = rendering.render(
             document, value["default-target"], ("default-target",), early
         )
-    target = _target_name(document, value, arguments.target, errors)
+    target = None
+    if arguments.target is not None or ("default-target",) not in rendering.failures:
+        target = _target_name(document, value, arguments.target, errors)
     scope = _scope(document, value, target, arguments, rendering)
     for key in ("name", "description", "spec-paths"):
         if key in value:
@@ -92,12 +95,12 @@ def _target_name(
     if asked is not None and known:
         if asked not in known:
             hint = did_you_mean(asked, known)
-            message = f"unknown target {shortened(asked)}; valid targets: {valid}"
+            message = f"unknown target {quoted(asked)}; valid targets: {valid}"
             raise UsageError(codes.UNKNOWN_TARGET, message, hint=hint)
         return asked
     default = value.get("default-target")
     if isinstance(default, str) and known and default not in known:
-        message = f"unknown target {shortened(default)}; valid targets: {valid}"
+        message = f"unknown target {quoted(default)}; valid targets: {valid}"
         errors.append(
             SpecError(
                 codes.UNKNOWN_REFERENCE,
@@ -128,6 +131,8 @@ def _scope(
     arguments: Arguments,
     rendering: Rendering,
 ) -> Scope:
+    # A target that could not be chosen is one error already, and not one per template.
+    target = target or ""
     scope = Scope(arguments.environment, target=target)
     written = value.get("vars")
     if not isinstance(written, dict):

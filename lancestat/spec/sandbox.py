@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, Undefined, nodes
+from jinja2 import StrictUndefined, TemplateError, Undefined, nodes
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import pass_context
@@ -71,14 +71,16 @@ def evaluate(text: str, names: Names) -> object:
         return _evaluate_expression(environment, expression, scope)
     except BadTemplateError:
         raise
-    except TemplateSyntaxError as error:
-        raise BadTemplateError(f"{error.message}") from None
     except TemplateError as error:
-        raise BadTemplateError(f"{error.message}", _undefined_hint(str(error), names)) from None
+        raise BadTemplateError(_one_line(error), _undefined_hint(str(error), names)) from None
     except Exception as error:
         # A template is a program in a user's file: whatever it raises is an error in that file.
-        reason = str(error) or type(error).__name__
-        raise BadTemplateError(reason.splitlines()[0][:200]) from None
+        raise BadTemplateError(_one_line(error)) from None
+
+
+def _one_line(error: Exception) -> str:
+    message = error.message if isinstance(error, TemplateError) else str(error)
+    return " ".join((message or type(error).__name__).split())[:200]
 
 
 def _undefined_hint(message: str, names: Names) -> str | None:

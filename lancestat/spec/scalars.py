@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 
+from lancestat.spec.quoting import quoted
+
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -51,7 +53,7 @@ def tagged_scalar(tag: str, text: str) -> Scalar:
     kind = kinds[tag]
     value = plain_scalar(text)
     if not isinstance(value, kind) or (isinstance(value, bool) and tag != "!!bool"):
-        raise ValueError(f"'{text}' is not what its tag {tag} says")
+        raise ValueError(f"{quoted(text)} is not what its tag {tag} says")
     return float(value) if tag == "!!float" and value is not None else value
 
 

@@ -16,7 +16,7 @@ from lancestat.errors import UsageError, did_you_mean
 from lancestat.spec import codes
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
-from lancestat.spec.wording import shortened
+from lancestat.spec.quoting import quoted
 
 STATES = ("new", "modified")
 
@@ -78,9 +78,7 @@ class _Graph:
     def _term(self, text: str, word: str, strict: bool) -> set[str]:
         core = text.removeprefix("+").removesuffix("+")
         if not core:
-            raise UsageError(
-                codes.UNKNOWN_SELECTOR, f"selector {shortened(word)} has an empty part"
-            )
+            raise UsageError(codes.UNKNOWN_SELECTOR, f"selector {quoted(word)} has an empty part")
         chosen = self._matched(core, strict)
         upstream = self._reach(chosen, dependencies(self.spec)) if text[0] == "+" else set()
         downstream = self._reach(chosen, self._readers()) if text[-1] == "+" else set()
@@ -107,7 +105,7 @@ class _Graph:
         valid = ", ".join(f"{known}:" for known in _METHODS)
         raise UsageError(
             codes.UNKNOWN_SELECTOR,
-            f"unknown selector {shortened(core)}; methods are {valid}",
+            f"unknown selector {quoted(core)}; methods are {valid}",
             hint=hint,
         )
 
@@ -136,7 +134,7 @@ class _Graph:
         valid = ", ".join(spelled[:20]) + (", ..." if len(spelled) > 20 else "")
         raise UsageError(
             codes.NOTHING_SELECTED,
-            f"selector {shortened(core)} matches nothing",
+            f"selector {quoted(core)} matches nothing",
             hint=did_you_mean(core, spelled) or f"known: {valid or 'none'}",
         )
 
@@ -169,7 +167,7 @@ def _check_word(core: str, word: str, valid: Sequence[str]) -> None:
     if word not in valid:
         raise UsageError(
             codes.UNKNOWN_SELECTOR,
-            f"selector {shortened(core)} must name one of {', '.join(valid)}",
+            f"selector {quoted(core)} must name one of {', '.join(valid)}",
             hint=did_you_mean(word, valid),
         )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from lancestat.errors import Location, SpecError, did_you_mean
 from lancestat.spec import codes
+from lancestat.spec.quoting import quoted
 
 MAX_CHARACTERS = 100_000
 MAX_BITS = 256
@@ -119,7 +120,7 @@ class Names:
             return default
         known = ", ".join(sorted(self.scope.vars)) or "none"
         raise BadTemplateError(
-            f"unknown variable '{text}'; known variables: {known}",
+            f"unknown variable {quoted(text)}; known variables: {known}",
             did_you_mean(text, self.scope.vars)
             or "declare it under 'vars' in lancestat_project.yml or pass it with --vars",
         )
@@ -133,8 +134,8 @@ class Names:
         if default is not _MISSING:
             return default
         raise BadTemplateError(
-            f"environment variable '{text}' is not set",
-            f"set it, or give a default: env_var('{text}', '...')",
+            f"environment variable {quoted(text)} is not set",
+            f"set it, or give a default: env_var({quoted(text)}, '...')",
         )
 
     def ref(self, name: object) -> str:

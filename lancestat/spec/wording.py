@@ -7,6 +7,7 @@ from collections.abc import Set
 from lancestat.errors import SpecError
 from lancestat.spec.check import Problem
 from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.quoting import quoted
 
 _OWNERS = {
     "tables": "table",
@@ -17,7 +18,6 @@ _OWNERS = {
 }
 # Below these keys lie settings that may be secret, so their values are never shown.
 _SECRET_KEYS = frozenset(("storage-options", "conf", "options"))
-_LONGEST = 60
 
 
 def to_error(problem: Problem, document: Document, secrets: Set[KeyPath]) -> SpecError:
@@ -44,10 +44,8 @@ def subject(path: KeyPath, root: object, secrets: Set[KeyPath] = frozenset()) ->
     if len(path) == owner_length:
         return owner
     last = path[-1]
-    if isinstance(last, int):
-        words = f"item {last + 1} of {shortened(str(path[-2]))}"
-    else:
-        words = shortened(last)
+    item = f"item {last + 1} of " if isinstance(last, int) else ""
+    words = item + quoted(str(path[-2] if item else last))
     return f"{words} of {owner}" if owner else words
 
 
@@ -62,14 +60,8 @@ def found(value: object, *, is_secret: bool = False) -> str:
     if isinstance(value, bool):
         return "true or false" if is_secret else str(value).lower()
     if isinstance(value, str):
-        return "text" if is_secret else shortened(value)
+        return "text" if is_secret else quoted(value)
     return "a number" if is_secret else f"the number {value}"
-
-
-def shortened(text: str) -> str:
-    """A text in quotes, on one line and not too long."""
-    line = " ".join(text.split())
-    return f"'{line}'" if len(line) <= _LONGEST else f"'{line[: _LONGEST - 3]}...'"
 
 
 def value_at(root: object, path: KeyPath) -> object:
@@ -87,7 +79,7 @@ def value_at(root: object, path: KeyPath) -> object:
 def _owner(path: KeyPath, root: object, secrets: Set[KeyPath]) -> str:
     kind, step = _OWNERS[str(path[0])], path[1]
     if isinstance(step, str):
-        return f"{kind} {shortened(step)}"
+        return f"{kind} {quoted(step)}"
     at_name = (*path, "name")
     declared = None if at_name in secrets else value_at(root, at_name)
-    return f"{kind} {shortened(declared)}" if isinstance(declared, str) else f"{kind} {step + 1}"
+    return f"{kind} {quoted(declared)}" if isinstance(declared, str) else f"{kind} {step + 1}"

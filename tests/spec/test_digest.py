@@ -1,0 +1,206 @@
+"""A digest follows what a node means, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lancestat.errors import Location
+from lancestat.spec.digest import node_digest
+from lancestat.spec.load import load_project
+from lancestat.spec.model import (
+    ColumnPattern,
+    ColumnRule,
+    ColumnSelection,
+    KnnJoin,
+    KnnSide,
+    Node,
+    Policy,
+    Publish,
+    Refresh,
+    StaleBounds,
+    Table,
+)
+from tests.spec.conftest import PROJECT, Load, write
+
+PLACE = Location("a.yml", 1, 1)
+TABLE = Table("t", "/wh/t.lance", PLACE)
+SIDE = KnnSide("v", ("a", "b"), table="q", refs=("q",))
+JOIN = KnnJoin("j", SIDE, replace(SIDE, table="p", refs=("p",)), 10, "lance", "/wh/o", PLACE)
+
+
+def test_the_digest_is_stable_across_releases() -> None:
+    assert node_digest(TABLE) == "44537a321fe6c90faa1c90646fba6854832d342aa0457d73dec72421070136d8"
+    assert node_digest(JOIN) == "c9673979c83112340baeaddeed256407eae99d9a0ad7de048cfbc68233e1d091"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        replace(TABLE, name="other"),
+        replace(TABLE, location=Location("b.yml", 9, 9)),
+        replace(TABLE, description="d", tags=("x",), owner="o"),
+        replace(TABLE, policy=Policy("strict", "None.", False, Refresh.ALWAYS)),
+    ],
+)
+def test_names_places_and_remarks_have_no_part_in_it(same: Node) -> None:
+    assert node_digest(same) == node_digest(TABLE)
+
+
+def pattern(*texts: str) -> tuple[ColumnPattern, ...]:
+    return tuple(ColumnPattern(text) for text in texts)
+
+
+TABLES = [
+    TABLE,
+    replace(TABLE, uri="/wh/u.lance"),
+    replace(TABLE, publish=Publish.NONE),
+    replace(TABLE, columns=ColumnSelection(True, (), pattern("a"))),
+    replace(TABLE, columns=ColumnSelection(False, (ColumnRule(pattern("a")),))),
+    replace(TABLE, columns=ColumnSelection(False, (ColumnRule(pattern("a", "b")),))),
+    replace(TABLE, columns=ColumnSelection(False, (ColumnRule(pattern("a"), pattern("b")),))),
+    replace(
+        TABLE,
+        columns=ColumnSelection(False, (ColumnRule(pattern("a"), (), frozenset(["integer"])),)),
+    ),
+    replace(TABLE, policy=Policy(allow_stale=True)),
+    replace(TABLE, policy=Policy(refresh=Refresh.WHEN_STALE)),
+    replace(TABLE, policy=Policy(allow_stale=StaleBounds(max_versions=1))),
+    replace(TABLE, policy=Policy(allow_stale=StaleBounds(max_age=timedelta(1)))),
+    replace(TABLE, policy=Policy(allow_stale=StaleBounds(max_changed_rows=1.0))),
+]
+OTHER_SIDES = [
+    replace(SIDE, vector="w"),
+    replace(SIDE, select=("b", "a")),
+    replace(SIDE, table="r"),
+    replace(SIDE, table=None, sql="select 1"),
+    replace(SIDE, table=None, format="csv", uri="/x", options={"a": "1"}),
+    replace(SIDE, table=None, format="csv", uri="/x", options={"a": "2"}),
+    replace(SIDE, table=None, format="lance", uri="/x"),
+]
+JOINS = [
+    JOIN,
+    *(replace(JOIN, left=side) for side in OTHER_SIDES),
+    *(replace(JOIN, right=side) for side in OTHER_SIDES),
+    replace(JOIN, k=11),
+    replace(JOIN, output_format="parquet"),
+    replace(JOIN, output_uri="/wh/o2"),
+    replace(JOIN, metric="dot"),
+    replace(JOIN, mode="approx", nprobes=5),
+    replace(JOIN, mode="approx", recall=0.5),
+    replace(JOIN, join="left_outer"),
+    replace(JOIN, min_right_rows=1),
+]
+
+
+def test_every_change_of_meaning_changes_it() -> None:
+    nodes: list[Node] = [*TABLES, *JOINS]
+    assert len({node_digest(node) for node in nodes}) == len(nodes)
+
+
+def test_no_field_of_the_model_was_forgotten() -> None:
+    remarks = {"name", "location", "description", "tags", "owner"}
+    for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):
+        for field in fields(kinds):
+            values = {repr(getattr(node, field.name)) for node in varied}
+            assert (len(values) > 1) is (field.name not in remarks), field.name
+
+
+DECLARED: dict[str, Any] = {
+    "policies": [
+        {"name": "lazy", "allow.stale": {"max_versions": 20, "max_age": "24h"}, "refresh": "always"}
+    ],
+    "column_sets": [{"name": "s", "include": ["*_id", "k"], "exclude": ["x*"], "types": ["date"]}],
+    "tables": [
+        {"name": "a", "uri": "wh/a.lance", "policy": "lazy", "columns": {"set": "s"}},
+        {
+            "name": "b",
+            "uri": "wh/b.lance",
+            "policy": {"allow.stale": {"max_versions": 20, "max_age": "24h"}},
+            "columns": {"include": ["p", "q"], "exclude": ["r"], "types": ["date", "float"]},
+        },
+    ],
+    "knn_joins": [
+        {
+            "name": "j",
+            "left": {"table": "a", "vector": "v", "select": ["x", "y"]},
+            "right": {"format": "csv", "path": "p", "options": {"z": 1, "y": "2"}, "vector": "v"},
+            "k": 5,
+            "output": {"lance": "o"},
+        }
+    ],
+}
+
+
+class Written(yaml.SafeDumper):
+    """Writes equal mappings and texts once and refers to them by alias."""
+
+
+def rewritten(value: Any, generator: random.Random) -> Any:
+    """The same meaning with keys, tables, patterns and types in another order."""
+    if isinstance(value, dict):
+        keys = list(value)
+        generator.shuffle(keys)
+        return {key: rewritten(value[key], generator) for key in keys}
+    return [rewritten(item, generator) for item in value] if isinstance(value, list) else value
+
+
+def inline(declared: dict[str, Any]) -> dict[str, Any]:
+    """Policies and column sets written into the tables that name them."""
+    tables = json.loads(json.dumps(declared["tables"]))
+    policy = {k: v for k, v in declared["policies"][0].items() if k != "name"}
+    for table in tables:
+        if table["policy"] == "lazy":
+            table["policy"] = policy
+    return {**declared, "tables": tables, "policies": []}
+
+
+STYLES: list[Callable[[Any], str]] = [
+    lambda value: yaml.safe_dump(value, sort_keys=False),
+    lambda value: yaml.safe_dump(value, sort_keys=True, default_flow_style=True),
+    lambda value: yaml.safe_dump(value, default_style='"', sort_keys=False).replace(
+        '!!int "', '!!int "'
+    ),
+    lambda value: json.dumps(value, indent=1),
+    lambda value: "# comment\n\n" + yaml.safe_dump(value, indent=7, width=20),
+]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.randoms(use_true_random=False), st.sampled_from(STYLES), st.booleans(), st.booleans())
+def test_rewriting_the_yaml_keeps_every_digest(
+    tmp_path: Path,
+    generator: random.Random,
+    style: Callable[[Any], str],
+    use_inline: bool,
+    use_aliases: bool,
+) -> None:
+    def digests(text: str) -> dict[str, str]:
+        write(tmp_path, {"lancestat_project.yml": PROJECT, "specs/a.yml": text})
+        return {node.name: node_digest(node) for node in load_project(tmp_path).nodes}
+
+    expected = digests(yaml.safe_dump(DECLARED))
+    declared = inline(DECLARED) if use_inline else DECLARED
+    declared = rewritten(declared, generator)
+    if use_aliases:
+        bounds = declared["policies"][0]["allow.stale"] if declared["policies"] else None
+        for table in declared["tables"]:
+            if bounds and isinstance(table["policy"], dict):
+                table["policy"]["allow.stale"] = bounds
+    assert digests(style(declared)) == expected
+
+
+def test_a_template_means_what_it_renders_to(load: Load) -> None:
+    plain = load("tables: [{name: t, uri: ./warehouse/t, description: a}]").nodes[0]
+    templated = load("tables: [{name: t, uri: \"{{ var('warehouse') }}/t\"}]").nodes[0]
+    assert node_digest(plain) == node_digest(templated)

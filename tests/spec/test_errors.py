@@ -1,0 +1,269 @@
+"""Every way to write a project wrongly has its one clear error, as the golden files show it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import InvalidProject
+from lancestat.spec.load import load_project
+from tests.conftest import Golden
+from tests.spec.conftest import Errors, Load
+
+SPEC_FAULTS = {
+    "unknown_keys": """\
+table: []
+tables:
+  - {name: orders, uri: a, colums: all}
+  - {name: parts, uri: b, policy: {alow.stale: true}, publsh: none}
+  - {uri: c, zzz: 1}
+knn_joins:
+  - {name: j, left: {vetcor: v}, right: {table: orders, vector: v}, k: 1, output: {lnce: x}}
+""",
+    "missing_keys": """\
+tables:
+  - name: a
+  - uri: b
+  - {}
+column_sets: [{name: s}]
+knn_joins: [{name: j}]
+""",
+    "wrong_types": """\
+tables:
+  - name: 5
+    uri: [a]
+    description: 1
+    tags: nightly
+    owner:
+    columns: 3
+    policy: [a]
+    publish: true
+  - just text
+  - [a]
+policies: {lazy: {allow.stale: true}}
+column_sets:
+""",
+    "wrong_values": """\
+tables:
+  - name: a b
+    uri: ""
+    tags: ["x y", a, a]
+    columns: al
+    publish: manifst
+  - {name: b, uri: b, columns: []}
+  - {name: c, uri: c, columns: {}}
+  - {name: d, uri: d, columns: {types: [integr], include: [5]}}
+  - {name: "e\\n", uri: "s3://\\x01"}
+""",
+    "bounds": """\
+policies:
+  - {name: a, allow.stale: yes}
+  - {name: b, allow.stale: {}}
+  - {name: c, allow.stale: {max_age: 24}}
+  - {name: d, allow.stale: {max_age: 1w}}
+  - {name: e, allow.stale: {max_age: 999999999d}}
+  - {name: f, allow.stale: {max_changed_rows: 5}}
+  - {name: g, allow.stale: {max_changed_rows: 101%}}
+  - {name: h, allow.stale: {max_changed_rows: five}}
+  - {name: i, allow.stale: {max_versions: -1}}
+  - {name: j, allow.stale: {max_versions: 1.5}}
+  - {name: k, allow.stale: {max_versions: "20"}}
+  - {name: l, refresh: when-stale}
+  - {name: m, allow.stale: 'true'}
+""",
+    "knn_joins": """\
+tables: [{name: t, uri: t}]
+knn_joins:
+  - {name: a, left: {vector: v}, right: {table: t, sql: s, vector: v}, k: 0, output: {}}
+  - {name: b, left: {format: csv, vector: v}, right: {path: p, vector: v}, k: ten,
+     output: {lance: a, parquet: b}}
+  - {name: c, left: {table: t, vector: v, options: {}}, right: {table: t, vector: v}, k: 100001,
+     output: {lance: x}, metric: cosin, mode: aprox, join: left}
+  - {name: d, left: {table: t, vector: v}, right: {table: t, vector: v}, k: 1,
+     output: {lance: y}, approx: {nprobes: 1}}
+  - {name: e, left: {table: t, vector: v}, right: {table: t, vector: v}, k: 1,
+     output: {lance: z}, mode: approx}
+  - {name: f, left: {table: t, vector: v}, right: {table: t, vector: v}, k: 1,
+     output: {lance: w}, mode: approx, approx: {nprobes: 1, recall: 0}, min_right_rows: -1}
+  - {name: g, k: 1, left: {format: csv, path: p, options: {password: [s3cr3t]}, vector: v,
+     select: [a, a]}, right: {table: t, vector: ""}, output: {lance: u}}
+""",
+    "unknown_references": """\
+tables:
+  - {name: orders, uri: a, policy: tolrant, columns: {set: join_key}}
+  - {name: parts, uri: b, policy: zzz}
+policies: [{name: tolerant}]
+column_sets: [{name: join_keys, include: [a]}]
+knn_joins:
+  - name: j
+    left: {table: Orders, vector: v}
+    right: {sql: "select * from {{ ref('part') }} join {{ ref('PARTS') }}", vector: v}
+    k: 1
+    output: {lance: o}
+""",
+    "duplicate_names": """\
+tables:
+  - {name: orders, uri: a}
+  - {name: Orders, uri: b}
+  - {name: orders, uri: c}
+policies: [{name: p}, {name: p}]
+column_sets: [{name: p, include: [a]}, {name: p, include: [b]}]
+knn_joins:
+  - {name: orders, left: {lance: x, vector: v}, right: {lance: y, vector: v}, k: 1,
+     output: {lance: z}}
+""",
+    "duplicate_keys": """\
+tables:
+  - name: a
+    uri: a
+    name: b
+tables: []
+""",
+    "uris": """\
+tables:
+  - {name: a, uri: "s3://\\x01"}
+  - {name: b, uri: " "}
+  - {name: c, uri: ~no-such-user/x}
+knn_joins:
+  - {name: j, left: {lance: "a\\nb", vector: v}, right: {format: csv, path: " ", vector: v}, k: 1,
+     output: {parquet: "\\t"}}
+""",
+    "cycles": """\
+knn_joins:
+  - {name: a, left: {table: b, vector: v}, right: {lance: x, vector: v}, k: 1, output: {lance: a}}
+  - {name: b, left: {sql: "select * from {{ ref('c') }}", vector: v}, right: {lance: x, vector: v},
+     k: 1, output: {lance: b}}
+  - {name: c, left: {table: a, vector: v}, right: {table: d, vector: v}, k: 1, output: {lance: c}}
+  - {name: d, left: {table: d, vector: v}, right: {lance: x, vector: v}, k: 1, output: {lance: d}}
+  - {name: e, left: {table: own, vector: v}, right: {lance: x, vector: v}, k: 1, output: {lance: e}}
+tables: [{name: own, uri: e}]
+""",
+    "shared_outputs": """\
+tables:
+  - {name: a, uri: wh/t.lance}
+  - {name: b, uri: ./wh/../wh/t.lance/}
+  - {name: c, uri: wh/t.lance, publish: none}
+knn_joins:
+  - {name: j, left: {lance: x, vector: v}, right: {lance: x, vector: v}, k: 1, output: {lance: o}}
+  - {name: k, left: {lance: x, vector: v}, right: {lance: x, vector: v}, k: 1, output: {lance: o}}
+""",
+    "templates": """\
+tables:
+  - name: a
+    uri: "{{ var('warehuse') }}/a"
+    description: "{{ env_var('MISSING') }}"
+    owner: "{{ owner }}"
+    tags: ["{{ 'a' * 1000000000 }}"]
+  - name: "{{ ref('a') }}"
+    uri: "{{ target.nme }}"
+  - name: b
+    uri: "{% for i in range(100000) %}x{% endfor %}"
+    columns: "{{ ['a'] }}"
+  - name: "{{ var('k') }}"
+    uri: "{{ var('flag') }}"
+knn_joins:
+  - {name: j, left: {table: "{{ nope }}", vector: v}, right: {table: t, vector: v},
+     k: "{{ '10' }}", output: {lance: o}}
+""",
+    "empty": "",
+    "only_a_comment": "# nothing\n",
+    "not_a_mapping": "- a\n- b\n",
+    "empty_mapping": "{}\n",
+    "tabs": "tables:\n\t- name: a\n",
+    "two_documents": "tables: []\n---\ntables: []\n",
+    "unquoted_template": "tables:\n  - name: a\n    uri: {{ var('warehouse') }}/a.lance\n",
+    "python_tag": "tables: !!python/object/apply:os.system [ls]\n",
+    "self_reference": "tables: &a [*a]\n",
+}
+
+PROJECT_FAULTS = {
+    "project_empty": "",
+    "project_unknown_keys": """\
+name: x
+target: dev
+targets:
+  dev: {sate: x, spark: {masterr: y}, storage_options: {aws_secret_access_key: s3cr3t}}
+""",
+    "project_missing_keys": "description: x\n",
+    "project_wrong_types": """\
+name: [x]
+spec-paths: specs
+vars: [a]
+default-target: 1
+targets: {dev: [], prod: {spark: local, state: 5, storage-options: s3cr3t}}
+""",
+    "project_wrong_values": """\
+name: my shop
+spec-paths: []
+default-target: dev
+targets:
+  "my dev": {}
+  dev:
+    state: "~nobody-of-that-name/x"
+    spark: {conf: {spark.x: [s3cr3t], spark.y: null}, master: ""}
+    storage-options: {key: {a: s3cr3t}}
+""",
+    "project_unknown_target": "name: x\ndefault-target: dve\ntargets: {dev: {}, prod: {}}\n",
+    "project_no_target_chosen": "name: x\ntargets: {dev: {}, prod: {}}\n",
+    "project_no_targets": "name: x\ntargets: {}\n",
+    "project_missing_folders": "name: x\nspec-paths: [spec, ../nope]\ntargets: {dev: {}}\n",
+    "project_templates": """\
+name: "{{ target.name }}{{ var('y') }}"
+vars: {a: "{{ var('b') }}", b: "{{ env_var('MISSING') }}"}
+default-target: "{{ target.name }}"
+targets: {dev: {state: "{{ env_var('MISSING') }}"}}
+""",
+}
+
+
+@pytest.mark.parametrize("name", SPEC_FAULTS)
+def test_faults_in_a_spec_file(name: str, errors: Errors, golden: Golden) -> None:
+    golden(f"spec/{name}.txt", errors({"specs/shop.yml": SPEC_FAULTS[name]}))
+
+
+@pytest.mark.parametrize("name", PROJECT_FAULTS)
+def test_faults_in_the_project_file(name: str, errors: Errors, golden: Golden) -> None:
+    golden(f"spec/{name}.txt", errors(project=PROJECT_FAULTS[name]))
+
+
+def test_errors_of_all_files_come_together_in_order(errors: Errors, golden: Golden) -> None:
+    files: dict[str, str | bytes] = {
+        "specs/b.yml": "tables: [{name: a, uri: a, policy: nope}, {name: b}]",
+        "specs/a.yml": "tables: [",
+        "specs/c.yaml": b"tables: [{name: \xff}]",
+        "specs/d.yml": "tables: [{name: d, uri: \"{{ var('nope') }}\", zzz: 1}, {name: A, uri: x}]",
+    }
+    project = "name: x\ntargets: {dev: {}}\nzzz: 1\n"
+    golden("spec/several_files.txt", errors(files, project=project))
+
+
+def test_a_broken_declaration_still_counts_as_declared(errors: Errors) -> None:
+    text = """
+    policies: [{name: p, allow.stale: maybe}]
+    column_sets: [{name: s, include: a}]
+    tables: [{name: t, uri: t, zzz: 1}, {name: u, uri: u, policy: p, columns: {set: s}}]
+    knn_joins:
+      - {name: j, left: {table: t, vector: v}, right: {table: u, vector: v}, k: 1,
+         output: {lance: o}}
+    """
+    found = errors(text)
+    assert "unknown policy" not in found
+    assert "unknown column set" not in found
+    assert "unknown table" not in found
+    assert found.count("\nLS") + 1 == 3
+
+
+def test_a_folder_without_a_project(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(InvalidProject) as caught:
+            load_project(folder)
+        assert f"there is no lancestat_project.yml in {folder.resolve()}" in str(caught.value)
+        assert "lancestat init" in str(caught.value)
+
+
+def test_a_file_that_may_not_be_read(load: Load, errors: Errors, tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs/loop.yml").symlink_to("loop.yml")
+    (tmp_path / "specs/folder.yml").mkdir()
+    assert "LS101 specs/loop.yml:1:1  cannot read the file: " in errors()
