@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import random
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,8 @@ import pytest
 from lancestat.stats.column_type import ColumnType, Kind
 from lancestat.stats.partial import ColumnStatistics
 from lancestat.stats.values import format_bound, parse_bound
-from lancestat.stats.wire import COLUMN_PREFIX, encode_statistics
+from tests.integration.catalyst import Catalyst, entries_of
+from tests.integration.catalyst import spark as spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,79 +108,6 @@ CASES = [
     Case(TIMESTAMP, -9_223_372_036_854_000_000, 2**63 - 1),
     Case(TIMESTAMP, -12_219_724_800_000_000, 1_700_000_000_123_456),
 ]
-
-
-def entries_of(name: str, type: ColumnType, statistics: ColumnStatistics) -> dict[str, str]:
-    """A column's entries as Spark's own maps name them, `<name>.<suffix>`."""
-    encoded = encode_statistics(
-        {name: (type, statistics)}, rows=3, schema_hash="", computed_at_version=1, computed_at=NOON
-    )
-    return {
-        key.removeprefix(COLUMN_PREFIX): text
-        for key, text in encoded.items()
-        if key.startswith(COLUMN_PREFIX)
-    }
-
-
-class Catalyst:
-    """The parts of Spark that compute, write and read column statistics, through py4j."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark: Any = spark
-        self.jvm: Any = spark._jvm
-        sql = self.jvm.org.apache.spark.sql
-        self.codec = self._module(sql.catalyst.catalog, "CatalogColumnStat")
-        self.commands = self._module(sql.execution.command, "CommandUtils")
-        self.types = self._module(sql.types, "DataType")
-        self.converters = self._module(self.jvm.scala.jdk.javaapi, "CollectionConverters")
-
-    @staticmethod
-    def _module(package: Any, name: str) -> Any:
-        return getattr(getattr(package, f"{name}$"), "MODULE$")
-
-    def computed(self, query: str) -> dict[str, tuple[Any, Any, dict[str, str]]]:
-        """By column: its Spark type, the ColumnStat, and its entries as `toMap` gives them."""
-        plan = self.spark.sql(query)._jdf.queryExecution().analyzed()
-        found = self.commands.computeColumnStats(self.spark._jsparkSession, plan, plan.output())
-        stats = self.converters.asJava(found._2())
-        columns = {}
-        for attribute in stats.keySet():
-            name, type = attribute.name(), attribute.dataType()
-            stat = stats.get(attribute)
-            entries = stat.toCatalogColumnStat(name, type).toMap(name)
-            columns[name] = (type, stat, dict(self.converters.asJava(entries)))
-        return columns
-
-    def decoded(self, name: str, entries: Mapping[str, str], type: Any) -> Any:
-        """The ColumnStat that Spark's optimizer gets from entries."""
-        return self.catalog_stat(name, entries).toPlanStat(name, type)
-
-    def catalog_stat(self, name: str, entries: Mapping[str, str]) -> Any:
-        return self.codec.fromMap("t", name, self.map(entries)).get()
-
-    def map(self, entries: Mapping[str, Any]) -> Any:
-        scala = self._module(self.jvm.scala.collection.immutable, "Map").empty()
-        for key, text in entries.items():
-            scala = scala.updated(key, text)
-        return scala
-
-    def bound(self, text: str, type: ColumnType) -> Any:
-        """What Spark reads in a bound's text, in its internal form."""
-        return self.codec.fromExternalString(text, "c", self.types.fromDDL(type.spark_type), 2)
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")
@@ -311,104 +238,3 @@ def test_spark_cannot_read_the_timestamps_that_are_left_out(catalyst: Catalyst) 
     assert format_bound(-9_223_372_036_854_000_001, TIMESTAMP) is None
     with pytest.raises(CapturedException, match="long overflow"):
         catalyst.bound("-290308-12-21 19:59:05.999999", TIMESTAMP)
-
-
-class PlannedTable:
-    """A table of one column whose statistics are set at will, for Spark to plan with."""
-
-    _MAKER = (
-        "new org.apache.spark.sql.catalyst.catalog.CatalogStatistics("
-        "new scala.math.BigInt(java.math.BigInteger.valueOf(16000L)),"
-        "new scala.Some(new scala.math.BigInt(java.math.BigInteger.valueOf(1000L))), columns)"
-    )
-
-    def __init__(self, catalyst: Catalyst, type: ColumnType, place: Path) -> None:
-        self.catalyst = catalyst
-        self.type = type
-        self.name = f"planned_{type.kind.value}"
-        catalyst.spark.sql(
-            f"create table {self.name} (c {type.spark_type}) using parquet location '{place}'"
-        )
-
-    def set(self, entries: Mapping[str, str]) -> None:
-        catalyst, jvm = self.catalyst, self.catalyst.jvm
-        state = catalyst.spark._jsparkSession.sessionState()
-        columns = catalyst.map({"c": catalyst.catalog_stat("c", entries)})
-        maker = jvm.org.codehaus.janino.ExpressionEvaluator()
-        maker.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
-        map_class = jvm.java.lang.Class.forName("scala.collection.immutable.Map")
-        maker.setParameters(
-            self._array(jvm.java.lang.String, "columns"),
-            self._array(jvm.java.lang.Class, map_class),
-        )
-        maker.cook(self._MAKER)
-        statistics = maker.evaluate(self._array(jvm.java.lang.Object, columns))
-        identifier = state.sqlParser().parseTableIdentifier(self.name)
-        state.catalog().alterTableStats(identifier, jvm.scala.Some(statistics))
-
-    def _array(self, cls: Any, *items: Any) -> Any:
-        array = self.catalyst.spark.sparkContext._gateway.new_array(cls, len(items))
-        for place, item in enumerate(items):
-            array[place] = item
-        return array
-
-    def estimate(self, condition: str) -> int:
-        frame = self.catalyst.spark.sql(f"select * from {self.name} where {condition}")
-        plan = frame._jdf.queryExecution().optimizedPlan()
-        return int(plan.stats().rowCount().get())
-
-
-CONDITIONS = ["c > 1.5D", "c < 1.5D", "c = 1.0D", "c > 0D and c < 2D", "c <= 0D", "c > -1e308D"]
-
-
-@pytest.fixture(scope="module")
-def doubles(catalyst: Catalyst, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlannedTable]:
-    catalyst.spark.conf.set("spark.sql.cbo.enabled", "true")
-    table = PlannedTable(catalyst, DOUBLE, tmp_path_factory.mktemp("planned"))
-    yield table
-    catalyst.spark.sql(f"drop table {table.name}")
-    catalyst.spark.conf.unset("spark.sql.cbo.enabled")
-
-
-@pytest.mark.parametrize(
-    ("minimum", "maximum"),
-    [
-        (0.0, 999.0),
-        (0.0, math.inf),
-        (-math.inf, 2.0),
-        (-math.inf, math.inf),
-        (-1.7e308, 1.7e308),
-        (-8.9e307, 8.9e307),
-        (math.inf, math.inf),
-        (5e-324, 1.7976931348623157e308),
-    ],
-)
-def test_spark_plans_with_whatever_is_published(
-    minimum: float, maximum: float, doubles: PlannedTable
-) -> None:
-    doubles.set(entries_of("c", DOUBLE, ColumnStatistics(1000, 0, 10, minimum, maximum, 8, 8)))
-    for condition in CONDITIONS:
-        assert 0 <= doubles.estimate(condition) <= 1000
-
-
-@pytest.mark.parametrize(
-    ("bounds", "condition", "failure"),
-    [
-        ({"c.max": "Infinity"}, "c > 1.5D", "neither a decimal digit"),
-        ({"c.min": "-Infinity"}, "c < 1.5D", "neither a decimal digit"),
-        ({"c.min": "-1.7E308", "c.max": "1.7E308"}, "c > -1e308D", "neither a decimal digit"),
-        ({"c.max": "NaN"}, "c > 1.5D", "assertion failed"),
-    ],
-)
-def test_bounds_that_are_left_out_would_break_planning(
-    bounds: dict[str, str], condition: str, failure: str, doubles: PlannedTable
-) -> None:
-    entries = entries_of("c", DOUBLE, ColumnStatistics(1000, 0, 10, 0.0, 9.0, 8, 8))
-    doubles.set(entries | bounds)
-    with pytest.raises(Exception, match=failure):
-        doubles.estimate(condition)
-
-
-def test_equality_is_estimated_without_bounds(doubles: PlannedTable) -> None:
-    doubles.set(entries_of("c", DOUBLE, ColumnStatistics(1000, 0, 10, 0.0, math.inf, 8, 8)))
-    assert doubles.estimate("c = 5D") == 100
