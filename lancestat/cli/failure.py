@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lancestat.cli.paint import wants_color
 from lancestat.errors import InvalidProject, LancestatError, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def report(error: BaseException, *, verbose: bool) -> ExitCode:
     context = click.get_current_context(silent=True)
     secrets: frozenset[str] = context.meta.get(_SECRETS, frozenset()) if context else frozenset()
     for line in describe(error, secrets):
-        click.echo(line, err=True)
+        click.echo(line, err=True, color=wants_color())
     if verbose:
         for line in "".join(traceback.format_exception(error)).splitlines():
             click.echo(_without_secrets(line, secrets), err=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lancestat.plan.shown import Shown
     from lancestat.run.result import RunResult
     from lancestat.spec.model import Node, Policy, ProjectSpec
+    from lancestat.state.sweep import SweepReport
     from lancestat.stats.wire import PublishedColumn
 
 FORMAT_VERSION = 1
@@ -84,6 +85,11 @@ class JsonOutput:
                 "columns": {name: _column(column) for name, column in shown.columns.items()},
             }
         )
+
+    def swept(self, spec: ProjectSpec, report: SweepReport, *, dry_run: bool) -> None:
+        """What was dropped, or would be."""
+        counts = asdict(report)
+        _print("gc", project=spec.name, target=spec.target.name, dry_run=dry_run, **counts)
 
     def checked(self, checks: Sequence[Check]) -> None:
         """Whether the surroundings are as they should be."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lancestat.plan.shown import Shown
     from lancestat.run.result import RunResult
     from lancestat.spec.model import Node, Policy, ProjectSpec
+    from lancestat.state.sweep import SweepReport
 
 
 class Output(Protocol):
@@ -45,6 +46,10 @@ class Output(Protocol):
 
     def shown(self, shown: Shown) -> None:
         """One table's statistics."""
+        ...
+
+    def swept(self, spec: ProjectSpec, report: SweepReport, *, dry_run: bool) -> None:
+        """What was dropped, or would be."""
         ...
 
     def checked(self, checks: Sequence[Check]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lancestat.plan.shown import Shown
     from lancestat.run.result import RunResult
     from lancestat.spec.model import Node, Policy, ProjectSpec
+    from lancestat.state.sweep import SweepReport
 
 
 class TextOutput:
@@ -81,6 +82,22 @@ class TextOutput:
         from lancestat.cli.show_text import render_shown
 
         _print(*render_shown(shown))
+
+    def swept(self, spec: ProjectSpec, report: SweepReport, *, dry_run: bool) -> None:
+        """What was dropped, or would be."""
+        from lancestat.plan.format import count, size
+
+        parts = [
+            count(report.partials_dropped, "set of partials", "sets of partials"),
+            count(report.runs_dropped, "run entry", "run entries"),
+            count(report.generations_dropped, "outlived dataset"),
+        ]
+        dropped = [part for part in parts if not part.startswith("0 ")]
+        if not dropped:
+            _print("Nothing to sweep.")
+            return
+        verb = "would drop" if dry_run else "dropped"
+        _print(f"{verb} {', '.join(dropped)}: {size(report.bytes)}")
 
     def checked(self, checks: Sequence[Check]) -> None:
         """Whether the surroundings are as they should be."""

@@ -29,10 +29,10 @@ def render_text(
     if not plan.actions:
         return "No nodes selected."
     shown, folded = _fold(plan.actions, verbose)
-    columns = _Columns(shown)
+    columns = _Columns(shown, width)
     lines = [paint(f"Plan for {plan.project}, target {plan.target}", "title"), ""]
     for action in shown:
-        lines.append(columns.line(action, paint))
+        lines += columns.lines(action, paint)
         lines += _below(action, paint, verbose, width)
     if folded:
         more = "more unchanged" if shown else "unchanged"
@@ -49,22 +49,35 @@ def _fold(actions: Sequence[Action], verbose: bool) -> tuple[list[Action], int]:
 
 
 class _Columns:
-    """Widths that let names, readings and reasons of all lines stand under each other."""
+    """Widths that let names, readings and reasons of all lines stand under each other.
 
-    def __init__(self, actions: Sequence[Action]) -> None:
+    Reasons go below the names where a line would be wider than the page.
+    """
+
+    def __init__(self, actions: Sequence[Action], width: int) -> None:
         self.name = min(40, max((len(action.node) for action in actions), default=0))
         self.reads = max((len(reads(action)) for action in actions), default=0)
+        left = width - len(_INDENT) - self.name - self.reads - 4
+        self.is_narrow = any(len(_why(a)) > left for a in actions if is_pending(a))
 
-    def line(self, action: Action, paint: Paint) -> str:
+    def lines(self, action: Action, paint: Paint) -> list[str]:
         word = action.verb
         head = f"{action.symbol} {word:<8}"
         if isinstance(action, Blocked):
-            return f"  {paint(f'{head} {action.node}', word)}"
-        why = ", ".join(reason.value.replace("_", " ") for reason in action.reasons)
-        body = f"{action.node:<{self.name}}  {reads(action):<{self.reads}}  "
+            return [f"  {paint(f'{head} {action.node}', word)}"]
+        name, why = f"{action.node:<{self.name}}", _why(action)
         if isinstance(action, Skip):
-            return "  " + paint(f"{head} {body}{why}", word)
-        return f"  {paint(head, word)} {body}{paint(why, 'note')}"
+            gap = "" if self.is_narrow else " " * (self.reads + 2)
+            return ["  " + paint(f"{head} {name}  {gap}{why}", word)]
+        line = f"  {paint(head, word)} {name}  "
+        if self.is_narrow:
+            return [f"{line}{reads(action)}", f"{_INDENT}{paint(why, 'note')}"]
+        return [f"{line}{reads(action):<{self.reads}}  {paint(why, 'note')}"]
+
+
+def _why(action: Action) -> str:
+    reasons = () if isinstance(action, Blocked) else action.reasons
+    return ", ".join(reason.value.replace("_", " ") for reason in reasons)
 
 
 def _below(action: Action, paint: Paint, verbose: bool, width: int) -> list[str]:

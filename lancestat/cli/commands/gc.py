@@ -1,0 +1,16 @@
+"""`lancestat gc`."""
+
+from __future__ import annotations
+
+import click
+
+from lancestat.cli.command import Invocation, command
+
+
+@command("gc", help="Sweep scratch and old state.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be dropped.")
+def gc(invocation: Invocation, dry_run: bool) -> None:
+    """Drop what no declared table needs."""
+    project = invocation.project()
+    report = project.sweep(dry_run=dry_run)
+    invocation.printer().swept(project.spec, report, dry_run=dry_run)

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import json
+
+from lancestat.plan.render_json import render_json
+from lancestat.run.executor import planned
+from tests.conftest import Golden
+from tests.plan.plans import blocked, every_action, plan, skip
+
+
+def test_the_json_of_a_plan_is_a_contract(golden: Golden) -> None:
+    golden("plan/every_action.json", json.dumps(render_json(every_action()), indent=2) + "\n")
+
+
+def test_a_node_looks_as_it_will_in_the_run_that_carries_the_plan_out() -> None:
+    shown = every_action()
+    nodes = render_json(shown)["nodes"]
+    assert nodes == [planned(action).to_json() for action in shown.actions]
+
+
+def test_the_status_tells_of_blocked_nodes() -> None:
+    assert render_json(plan(skip()))["status"] == "planned"
+    assert render_json(plan(skip(), blocked()))["status"] == "error"
