@@ -21,15 +21,15 @@ def render_run(result: RunResult, *, verbose: bool, width: int) -> list[str]:
     shown = [node for node in result.nodes if not (fold and node.action == "skip")]
     lines = [paint(f"Run of {result.project}, target {result.target}", "title"), ""]
     cells = [_cells(node) for node in shown]
-    widths = [max((len(row[i]) for row in cells), default=0) for i in range(4)]
+    widths = [max((len(row[i]) for row in cells), default=0) for i in range(5)]
     for node, row in zip(shown, cells, strict=True):
         tone = _tone(node)
         head = paint(f"{_symbol(node)} {row[0]:<{max(widths[0], 8)}}", tone)
-        body = f"{row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]:<{widths[3]}}"
-        elapsed = duration(node.elapsed_seconds) if node.elapsed_seconds is not None else ""
         if node.action == "skip":
-            body, elapsed = paint(body, "note"), ""
-        lines.append(f"  {head} {body}  {elapsed:>8}".rstrip())
+            lines.append(f"  {head} {paint(f'{row[1]:<{widths[1]}}  {row[2]}', 'note')}")
+        else:
+            body = f"{row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]:<{widths[3]}}"
+            lines.append(f"  {head} {body}  {row[4]:>{widths[4]}}".rstrip())
         if node.message:
             lines += indented(node.message, width)
     if fold:
@@ -38,15 +38,16 @@ def render_run(result: RunResult, *, verbose: bool, width: int) -> list[str]:
     return [*lines, "", *_summary(result)]
 
 
-def _cells(node: NodeResult) -> tuple[str, str, str, str]:
-    """Action, name, what was read, what was published."""
+def _cells(node: NodeResult) -> tuple[str, str, str, str, str]:
+    """Action, name, what was read, what was published, how long it took."""
     if node.status is not Status.SUCCESS:
         word = "failed" if node.status is Status.ERROR else "not run"
-        return word, node.name, "", ""
+        return word, node.name, "", "", ""
     if node.action == "skip":
         why = ", ".join(reason.replace("_", " ") for reason in node.reasons)
-        return "skip", node.name, why, ""
-    return node.action, node.name, _read(node), _published(node)
+        return "skip", node.name, why, "", ""
+    elapsed = duration(node.elapsed_seconds or 0)
+    return node.action, node.name, _read(node), _published(node), elapsed
 
 
 def _read(node: NodeResult) -> str:

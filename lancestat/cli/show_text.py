@@ -50,7 +50,8 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
         ago = f", {age(shown.age)} ago" if shown.age is not None else ""
         facts.append(("computed", f"{instant}{ago}"))
     if shown.columns:
-        facts.append(("columns", f"{count(len(shown.columns))} of {count(shown.analyzable)}"))
+        covered = f"{count(len(shown.columns))} of {count(shown.analyzable)}"
+        facts.append(("columns", f"{covered} that can have statistics"))
     if shown.versions_behind:
         behind = count(shown.versions_behind, "version")
         rows = f", {shown.changed_rows:.1%} of the rows" if shown.changed_rows is not None else ""

@@ -57,7 +57,9 @@ def test_a_size_is_never_off_by_more_than_its_rounding(size_bytes: int) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0.0 s"),
+        (0, "0 ms"),
+        (0.0994, "99 ms"),
+        (0.0995, "0.1 s"),
         (1.24, "1.2 s"),
         (9.96, "10 s"),
         (59.6, "1 min"),

@@ -11,7 +11,7 @@ from lancestat.cli.command import Invocation, command
 from lancestat.errors import UsageError
 
 
-@command("init", help="Start a project in DIR: files that work as they are.")
+@command("init", help="Start a project: files that work as they are, in DIR or here.")
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 def init(invocation: Invocation, folder: Path | None) -> None:
     """Write the templates; never over what is there."""

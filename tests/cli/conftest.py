@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lancestat.cli.main import cli
+from lancestat.errors import Location
+from lancestat.plan.actions import Plan
+from lancestat.plan.shown import Shown
+from lancestat.project import Project
+from lancestat.run.progress import Progress
+from lancestat.run.result import RunResult
+from lancestat.spec.model import Policy, ProjectSpec, Table, Target
+from lancestat.state.sweep import SweepReport
+from tests.plan.plans import plan as make_plan
+
+Lancestat = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _untouched_logging() -> Iterator[None]:
+    logger = logging.getLogger("lancestat")
+    handlers, level = logger.handlers, logger.level
+    yield
+    logger.handlers = handlers
+    logger.setLevel(level)
+
+
+@pytest.fixture
+def lancestat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lancestat:
+    """Run the command line in an empty folder; environment variables as keywords."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str, **environment: str) -> Result:
+        return CliRunner().invoke(cli, args, env=environment, prog_name="lancestat")
+
+    return run
+
+
+def spec(target: Target | None = None) -> ProjectSpec:
+    place = Location("specs/shop.yml", 3, 5)
+    orders = Table("orders", "orders.lance", place, tags=("nightly",), description="One per order.")
+    lazy = Table(
+        "part", "part.lance", Location("specs/shop.yml", 9, 5), policy=Policy("any", None, True)
+    )
+    return ProjectSpec("shop", Path(), target or Target("dev", "state"), (orders, lazy), {})
+
+
+@dataclass
+class FakeProject:
+    """Answers like a project, and remembers what it was asked."""
+
+    spec: ProjectSpec = field(default_factory=spec)
+    planned: Plan = field(default_factory=make_plan)
+    result: RunResult = field(default_factory=lambda: RunResult("shop", "dev", ()))
+    shown: Shown | None = None
+    report: SweepReport = field(default_factory=lambda: SweepReport(0, 0, 0, 0))
+    failure: BaseException | None = None
+    loaded: dict[str, object] = field(default_factory=dict)
+    asked: dict[str, object] = field(default_factory=dict)
+
+    def plan(
+        self,
+        select: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        *,
+        full_refresh: bool = False,
+    ) -> Plan:
+        if self.failure:
+            raise self.failure
+        self.asked |= {"select": select, "exclude": exclude, "full_refresh": full_refresh}
+        return self.planned
+
+    def run(
+        self,
+        plan: Plan | None = None,
+        *,
+        threads: int | None = None,
+        fail_fast: bool = False,
+        progress: Progress | None = None,
+    ) -> RunResult:
+        assert plan is self.planned
+        assert progress is not None
+        self.asked |= {"threads": threads, "fail_fast": fail_fast}
+        return self.result
+
+    def show(self, table: str) -> Shown:
+        assert self.shown is not None
+        assert table == self.shown.table
+        return self.shown
+
+    def sweep(self, *, dry_run: bool = False) -> SweepReport:
+        self.asked["dry_run"] = dry_run
+        return self.report
+
+
+@pytest.fixture
+def project(monkeypatch: pytest.MonkeyPatch) -> FakeProject:
+    """Whatever folder is named, this project is loaded from it."""
+    fake = FakeProject()
+
+    def load(
+        project_dir: Path, target: str | None = None, vars: dict[str, object] | None = None
+    ) -> FakeProject:
+        fake.loaded |= {"project_dir": project_dir, "target": target, "vars": vars}
+        return fake
+
+    monkeypatch.setattr(Project, "load", load)
+    return fake

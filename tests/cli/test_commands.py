@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from lancestat.plan.shown import Shown
+from lancestat.run.result import NodeResult, RunResult, Status
+from lancestat.state.sweep import SweepReport
+from lancestat.stats.wire import PublishedColumn
+from tests.cli.conftest import FakeProject, Lancestat
+from tests.conftest import Golden
+from tests.plan.plans import blocked, plan, refresh, restamp, skip
+
+
+def test_list_shows_kind_tags_and_place(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    golden("cli/list.txt", lancestat("list").stdout)
+    golden("cli/list_verbose.txt", lancestat("list", "--verbose").stdout)
+    golden("cli/list.json", lancestat("list", "--output", "json").stdout)
+
+
+def test_list_selects(lancestat: Lancestat, project: FakeProject) -> None:
+    chosen = json.loads(lancestat("list", "-s", "tag:nightly", "--output", "json").stdout)
+    assert [node["name"] for node in chosen["nodes"]] == ["orders"]
+    rest = json.loads(lancestat("list", "--exclude", "tag:nightly", "--output", "json").stdout)
+    assert [node["name"] for node in rest["nodes"]] == ["part"]
+
+
+def test_validate_tells_errors_as_json_too(lancestat: Lancestat, tmp_path: Path) -> None:
+    (tmp_path / "lancestat_project.yml").write_text(
+        "name: shop\ntargets: {dev: {state: s, staet: t}}\n"
+    )
+    result = lancestat("validate", "--output", "json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert told["status"] == "error"
+    places = [(error["file"], error["line"]) for error in told["errors"]]
+    assert ("lancestat_project.yml", 2) in places
+    assert "staet" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_plan_prints_one_payload_and_nothing_else(
+    form: str, lancestat: Lancestat, project: FakeProject
+) -> None:
+    project.planned = plan(refresh(), skip())
+    result = lancestat("plan", "--output", form)
+    assert (result.exit_code, result.stderr) == (0, "")
+    if form == "json":
+        assert json.loads(result.stdout)["command"] == "plan"
+    elif form == "markdown":
+        assert result.stdout.startswith("### lancestat: shop, target dev\n")
+    else:
+        assert result.stdout.startswith("Plan for shop, target dev\n")
+
+
+def test_markdown_names_the_policies_of_tables(lancestat: Lancestat, project: FakeProject) -> None:
+    project.planned = plan(restamp("part"))
+    assert "| any staleness |" in lancestat("plan", "--output", "markdown").stdout
+
+
+@pytest.mark.parametrize(
+    ("actions", "plain", "check"),
+    [
+        ((skip(),), 0, 0),
+        ((), 0, 0),
+        ((refresh(), skip()), 0, 3),
+        ((restamp(),), 0, 3),
+        ((blocked(), refresh()), 1, 1),
+    ],
+)
+def test_exit_codes_of_plan(
+    actions: tuple[object, ...],
+    plain: int,
+    check: int,
+    lancestat: Lancestat,
+    project: FakeProject,
+) -> None:
+    project.planned = plan(*actions)  # type: ignore[arg-type]
+    assert lancestat("plan").exit_code == plain
+    assert lancestat("plan", "--check").exit_code == check
+
+
+def result_of(status: Status) -> RunResult:
+    refreshed = NodeResult(
+        name="orders",
+        kind="table",
+        action="refresh",
+        reasons=("rows_appended",),
+        status=Status.SUCCESS,
+        fragments_total=17,
+        fragments_scanned=1,
+        columns=10,
+        rows_total=4_250_000,
+        rows_scanned=250_000,
+        version_read=17,
+        version_published=18,
+        elapsed_seconds=1.2,
+    )
+    restamped = replace(
+        refreshed,
+        name="part",
+        action="restamp",
+        reasons=("version_moved",),
+        fragments_scanned=0,
+        rows_scanned=0,
+        elapsed_seconds=0.02,
+    )
+    kept = replace(refreshed, name="lineitem", version_published=None, elapsed_seconds=75.0)
+    idle = replace(
+        restamped, name="supplier", action="skip", reasons=("unchanged",), version_published=None
+    )
+    last = replace(idle, name="customer", action="blocked", reasons=(), status=status)
+    if status is Status.ERROR:
+        message = "LS201  there is no Lance dataset at customer.lance\n      hint: is it moved?"
+        last = replace(last, message=message, elapsed_seconds=None)
+    return RunResult("shop", "dev", (refreshed, restamped, kept, idle, last))
+
+
+def test_run_tells_what_it_did(lancestat: Lancestat, project: FakeProject, golden: Golden) -> None:
+    project.result = result_of(Status.ERROR)
+    result = lancestat("run")
+    assert (result.exit_code, result.stderr) == (1, "")
+    golden("cli/run.txt", result.stdout)
+
+
+def test_the_json_of_a_run_is_a_contract(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    project.result = result_of(Status.ERROR)
+    result = lancestat("run", "--output", "json")
+    assert (result.exit_code, result.stderr) == (1, "")
+    golden("cli/run.json", result.stdout)
+
+
+def test_run_exits_with_0_when_nothing_failed(lancestat: Lancestat, project: FakeProject) -> None:
+    project.result = RunResult("shop", "dev", result_of(Status.ERROR).nodes[:4])
+    assert lancestat("run").exit_code == 0
+
+
+def test_run_folds_many_unchanged_tables(lancestat: Lancestat, project: FakeProject) -> None:
+    nodes = result_of(Status.ERROR).nodes
+    idle = tuple(replace(nodes[3], name=f"idle{i}") for i in range(20))
+    project.result = RunResult("shop", "dev", (nodes[0], *idle))
+    assert "idle7" not in lancestat("run").stdout
+    assert "20 unchanged (--verbose lists them)" in lancestat("run").stdout
+    assert "idle7" in lancestat("run", "--verbose").stdout
+
+
+SHOWN = Shown(
+    table="orders",
+    uri="s3://key:secret@bucket/orders.lance",
+    version=20,
+    use=True,
+    reason="stale_accepted",
+    detail="the statistics describe version 18, the table is at version 20; the policy accepts it",
+    policy="tolerant",
+    rows=4_250_000,
+    fragments=17,
+    size_bytes=1_234_567_890,
+    disk_bytes=310_000_000,
+    computed_at=datetime(2026, 3, 1, 6, 30, 15, 250_000, tzinfo=timezone.utc),
+    columns={
+        "o_id": PublishedColumn(4_100_000, 0, "1", "4250000", 8, 8),
+        "o_comment": PublishedColumn(3_900_000, 1_200, None, None, 49, 79),
+        "o_total": PublishedColumn(1, 4_250_000, None, None, 8, 8),
+        "o_clerk": PublishedColumn(1_000, 0, "x" * 40, "line\nbreak", 15, 15),
+    },
+    dropped={"o_old": "its version is 3"},
+    analyzable=6,
+    missing=("o_new",),
+    skipped=("column 'geo' is a struct, which has no statistics",),
+    versions_behind=2,
+    age=timedelta(hours=3, minutes=4),
+    changed_rows=0.0123,
+)
+
+
+def test_show_gives_verdict_facts_and_columns(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    project.shown = SHOWN
+    result = lancestat("show", "orders")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "secret" not in result.stdout
+    golden("cli/show.txt", result.stdout)
+
+
+def test_show_of_a_table_without_statistics(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    project.shown = replace(
+        SHOWN,
+        use=False,
+        reason="absent",
+        detail="nothing is published",
+        policy=None,
+        computed_at=None,
+        columns={},
+        dropped={},
+        missing=("o_id", "o_total"),
+        versions_behind=None,
+        age=None,
+        changed_rows=None,
+    )
+    golden("cli/show_absent.txt", lancestat("show", "orders").stdout)
+    told = json.loads(lancestat("show", "orders", "--output", "json").stdout)
+    assert (told["verdict"], told["reason"], told["computedAt"]) == ("refuse", "absent", None)
+
+
+def test_the_json_of_show_is_a_contract(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    project.shown = SHOWN
+    golden("cli/show.json", lancestat("show", "orders", "--output", "json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("report", "args", "text"),
+    [
+        (SweepReport(0, 0, 0, 0), (), "Nothing to sweep.\n"),
+        (SweepReport(2, 1, 0, 5_000), (), "dropped 2 sets of partials, 1 run entry: 5.0 kB\n"),
+        (SweepReport(0, 0, 1, 0), ("--dry-run",), "would drop 1 outlived dataset: 0 B\n"),
+    ],
+)
+def test_gc_tells_what_it_dropped(
+    report: SweepReport,
+    args: tuple[str, ...],
+    text: str,
+    lancestat: Lancestat,
+    project: FakeProject,
+) -> None:
+    project.report = report
+    assert lancestat("gc", *args).stdout == text
+    assert project.asked["dry_run"] is bool(args)
+
+
+def test_gc_as_json(lancestat: Lancestat, project: FakeProject, golden: Golden) -> None:
+    project.report = SweepReport(2, 1, 1, 5_000)
+    golden("cli/gc.json", lancestat("gc", "--dry-run", "--output", "json").stdout)

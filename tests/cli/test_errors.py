@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import InvalidProject, LakeError, Location, SpecError, UsageError
+from lancestat.spec.model import Target
+from tests.cli.conftest import FakeProject, Lancestat, spec
+from tests.conftest import Golden
+
+SECRET = "wJalrXUtnFEMIK7MDENG"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("paln",), "No such command 'paln'. Did you mean 'plan'?"),
+        (("xyzzy",), "There are init, validate, list, plan, run, show, gc, debug."),
+        (("plan", "--full-refesh"), "--full-refresh"),
+        (("--traget", "dev", "plan"), "--target"),
+        (("plan", "--output", "xml"), "'xml' is not one of"),
+        (("run", "--threads", "0"), "not in the range"),
+        (("run", "--threads", "many"), "'many' is not a valid integer"),
+        (("show",), "Missing argument 'TABLE'"),
+        (("list", "--output", "markdown"), "'list' prints text or json, not markdown."),
+        (("list", "--quiet", "--verbose"), "exclude each other"),
+        (("--quiet", "list", "--verbose"), "exclude each other"),
+        (("--vars", "[1]", "list"), "is not a YAML mapping"),
+        (("--vars", "a: [", "list"), "is not a YAML mapping"),
+        (("list", "--vars", "plain"), "write 'name: value'"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_near(
+    args: tuple[str, ...], said: str, lancestat: Lancestat
+) -> None:
+    result = lancestat(*args)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert result.stdout == ""
+
+
+def test_all_errors_of_a_project_are_printed(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    project.failure = InvalidProject(
+        [
+            SpecError(
+                "LS103",
+                "unknown key 'colums' in table 'orders'",
+                location=Location("specs/shop.yml", 14, 5),
+                hint="did you mean 'columns'?",
+            ),
+            SpecError("LS110", "no targets", location=Location("lancestat_project.yml", 1, 1)),
+        ]
+    )
+    result = lancestat("plan")
+    assert (result.exit_code, result.stdout) == (1, "")
+    golden("cli/invalid_project.txt", result.stderr)
+
+
+def test_an_error_of_ours_is_its_text(lancestat: Lancestat, project: FakeProject) -> None:
+    project.failure = LakeError("LS205", "the store does not answer", hint="is it up?")
+    result = lancestat("plan")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "LS205  the store does not answer\n      hint: is it up?\n"
+
+
+def test_a_wrong_selector_is_wrong_usage(lancestat: Lancestat, project: FakeProject) -> None:
+    project.failure = UsageError("LS401", "selector 'ordres' matches nothing")
+    assert lancestat("plan", "--select", "ordres").exit_code == 2
+
+
+def test_the_unexpected_is_one_line_and_a_hint(lancestat: Lancestat, project: FakeProject) -> None:
+    project.failure = ZeroDivisionError("division\nby zero")
+    result = lancestat("plan")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.splitlines() == [
+        "LS001  internal error: ZeroDivisionError: division by zero",
+        "      hint: run it again with --verbose to see where, and report that",
+    ]
+
+
+@pytest.mark.parametrize("args", [("--verbose", "plan"), ("plan", "--verbose")])
+def test_verbose_shows_where(
+    args: tuple[str, ...], lancestat: Lancestat, project: FakeProject
+) -> None:
+    project.failure = ZeroDivisionError("by zero")
+    assert "Traceback (most recent call last)" in lancestat(*args).stderr
+
+
+class PanicException(BaseException):
+    """Stands for the panic of a native library, which is no Exception."""
+
+
+def test_a_panic_is_an_internal_error(lancestat: Lancestat, project: FakeProject) -> None:
+    project.failure = PanicException("index out of bounds")
+    result = lancestat("plan")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("LS001  internal error: PanicException: index out of bounds")
+
+
+def test_an_interrupt_is_one_line(lancestat: Lancestat, project: FakeProject) -> None:
+    project.failure = KeyboardInterrupt()
+    result = lancestat("plan")
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("option", [[], ["--verbose"]])
+def test_secrets_in_a_librarys_exception_are_masked(
+    option: list[str], lancestat: Lancestat, project: FakeProject
+) -> None:
+    options = {"aws_secret_access_key": SECRET, "aws_region": "eu-west-1"}
+    project.spec = spec(Target("dev", "state", storage_options=options))
+    project.failure = RuntimeError(f"options were {options}")
+    stderr = lancestat("plan", *option).stderr
+    assert SECRET not in stderr
+    assert "eu-west-1" in stderr
+
+
+def test_no_project_here(lancestat: Lancestat) -> None:
+    result = lancestat("list")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "there is no lancestat_project.yml in" in result.stderr
+    assert "lancestat init" in result.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    for command in ("init .", "list"):
+        ran = subprocess.run(
+            [
+                "bash",
+                "-c",
+                f"{sys.executable} -m lancestat {command} | true; echo ${{PIPESTATUS[0]}}",
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        # The writer may be done before the reader has gone.
+        assert ran.stdout.strip() in ("141", "0")
+        assert ran.stderr == ""

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from lancestat import __version__
+from lancestat.cli.main import COMMANDS
+from tests.cli.conftest import Lancestat
+from tests.conftest import Golden
+
+
+def test_help_shows_all_commands_in_the_order_of_their_use(
+    lancestat: Lancestat, golden: Golden
+) -> None:
+    golden("cli/help.txt", lancestat("--help", COLUMNS="80").stdout)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_every_command(name: str, lancestat: Lancestat, golden: Golden) -> None:
+    result = lancestat(name, "--help", COLUMNS="80")
+    assert result.exit_code == 0
+    golden(f"cli/help_{name}.txt", result.stdout)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_summary_in_the_list_is_the_beginning_of_the_commands_own_help(name: str) -> None:
+    entry = COMMANDS[name]
+    own = entry.load().help
+    assert own is not None
+    assert own.startswith(entry.summary.rstrip("."))
+
+
+def test_no_command_at_all_shows_the_help(lancestat: Lancestat) -> None:
+    result = lancestat()
+    assert result.exit_code == 2
+    assert "Commands:" in result.output
+
+
+def test_the_version(lancestat: Lancestat) -> None:
+    assert lancestat("--version").stdout == f"lancestat {__version__}\n"

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = (
+    "pyspark",
+    "py4j",
+    "lance",
+    "pyarrow",
+    "polars",
+    "numpy",
+    "jsonschema",
+    "jinja2",
+    "rich",
+    "yaml",
+)
+
+
+LOADED = """
+import sys
+from lancestat.cli.main import main
+sys.argv[0] = "lancestat"
+try:
+    main()
+finally:
+    print(*sys.modules, sep="\\n", file=sys.stderr)
+"""
+
+
+def loaded(*args: str, folder: Path) -> set[str]:
+    """The modules in a process that ran a command."""
+    command = [sys.executable, "-c", LOADED, *args]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return set(ran.stderr.splitlines())
+
+
+def test_as_a_user_would_look_at_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "lancestat", "--help"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("import time:")]
+    modules = {line.rpartition("|")[2].strip() for line in lines}
+    assert "click" in modules
+    assert modules.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("args", [("--help",), ("--version",)])
+def test_help_loads_nothing_heavy(args: tuple[str, ...], tmp_path: Path) -> None:
+    modules = loaded(*args, folder=tmp_path)
+    assert "click" in modules
+    assert modules.isdisjoint(HEAVY)
+    assert not [name for name in modules if name.startswith("lancestat.cli.commands.")]
+
+
+def test_help_of_one_command_loads_only_that_one(tmp_path: Path) -> None:
+    modules = loaded("plan", "--help", folder=tmp_path)
+    assert modules.isdisjoint(HEAVY)
+    commands = {name for name in modules if name.startswith("lancestat.cli.commands.")}
+    assert commands == {"lancestat.cli.commands.plan"}
+
+
+def test_validate_opens_no_dataset_and_starts_no_spark(tmp_path: Path) -> None:
+    loaded("init", ".", folder=tmp_path)
+    modules = loaded("validate", folder=tmp_path)
+    assert modules.isdisjoint({"pyspark", "py4j", "lance", "pyarrow", "polars"})

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from lancestat.cli.main import COMMANDS
+from tests.cli.conftest import FakeProject, Lancestat
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--target", "prod", "--project-dir", "p", "--vars", "a: 1", "plan"),
+        ("plan", "--target", "prod", "--project-dir", "p", "--vars", "a: 1"),
+        ("plan", "-t", "prod", "--project-dir=p", "--vars", "{a: 1}"),
+        ("--project-dir", "p", "plan", "-t", "prod", "--vars", "a: 1"),
+    ],
+)
+def test_global_options_stand_before_or_after_the_command(
+    args: tuple[str, ...], lancestat: Lancestat, project: FakeProject
+) -> None:
+    assert lancestat(*args).exit_code == 0
+    assert project.loaded == {"project_dir": Path("p"), "target": "prod", "vars": {"a": 1}}
+
+
+def test_what_stands_later_wins_and_vars_add_up(lancestat: Lancestat, project: FakeProject) -> None:
+    args = ("-t", "dev", "--vars", "{a: 1, b: 1}", "plan", "-t", "prod", "--vars", "b: 2")
+    assert lancestat(*args).exit_code == 0
+    assert project.loaded["target"] == "prod"
+    assert project.loaded["vars"] == {"a": 1, "b": 2}
+
+
+def test_without_options_the_current_folder_and_the_default_target_are_used(
+    lancestat: Lancestat, project: FakeProject
+) -> None:
+    assert lancestat("plan").exit_code == 0
+    assert project.loaded == {"project_dir": Path(), "target": None, "vars": {}}
+
+
+def test_every_global_option_reads_the_environment(
+    lancestat: Lancestat, project: FakeProject
+) -> None:
+    result = lancestat(
+        "plan",
+        LANCESTAT_TARGET="prod",
+        LANCESTAT_PROJECT_DIR="p",
+        LANCESTAT_VARS="a: 1",
+        LANCESTAT_OUTPUT="json",
+    )
+    assert result.stdout.startswith("{")
+    assert project.loaded == {"project_dir": Path("p"), "target": "prod", "vars": {"a": 1}}
+
+
+@pytest.mark.parametrize("args", [("-t", "dev", "plan"), ("plan", "-t", "dev")])
+def test_options_win_over_the_environment(
+    args: tuple[str, ...], lancestat: Lancestat, project: FakeProject
+) -> None:
+    assert lancestat(*args, LANCESTAT_TARGET="prod").exit_code == 0
+    assert project.loaded["target"] == "dev"
+
+
+def test_a_commands_own_options_read_the_environment_without_its_name(
+    lancestat: Lancestat, project: FakeProject
+) -> None:
+    result = lancestat(
+        "run",
+        LANCESTAT_SELECT="orders tag:nightly",
+        LANCESTAT_EXCLUDE="part",
+        LANCESTAT_FULL_REFRESH="true",
+        LANCESTAT_FAIL_FAST="1",
+        LANCESTAT_THREADS="3",
+        LANCESTAT_RUN_THREADS="5",
+    )
+    assert result.exit_code == 0, result.output
+    assert project.asked == {
+        "select": ["orders", "tag:nightly"],
+        "exclude": ["part"],
+        "full_refresh": True,
+        "fail_fast": True,
+        "threads": 3,
+    }
+
+
+def test_quiet_and_verbose_may_come_from_the_environment(
+    lancestat: Lancestat, project: FakeProject
+) -> None:
+    project.failure = ZeroDivisionError("by zero")
+    assert "Traceback" in lancestat("plan", LANCESTAT_VERBOSE="1").stderr
+    assert "Traceback" not in lancestat("plan", LANCESTAT_VERBOSE="0").stderr
+
+
+def test_no_option_of_a_command_hides_a_global_one() -> None:
+    shared = {"project_dir", "target", "vars", "output", "quiet", "verbose", "version", "help"}
+    for entry in COMMANDS.values():
+        names = [param.name for param in entry.load().params if isinstance(param, click.Option)]
+        assert len(names) == len(set(names))
+        assert shared.intersection(names) == shared - {"version", "help"}
+
+
+def test_several_selects_are_one_union(lancestat: Lancestat, project: FakeProject) -> None:
+    assert lancestat("plan", "-s", "a b", "-s", "c").exit_code == 0
+    assert project.asked["select"] == ["a b", "c"]
+    assert project.asked["exclude"] is None
