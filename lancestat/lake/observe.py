@@ -9,9 +9,10 @@ from datetime import timezone
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
-from lancestat.lake.open import open_dataset, readable
+from lancestat.lake.open import open_dataset, probe, readable
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Snapshot
 from lancestat.lake.spark_type import spark_type
+from lancestat.lake.uri import store_of
 
 if TYPE_CHECKING:
     import lance
@@ -25,6 +26,9 @@ def observe_snapshots(
 ) -> dict[str, Snapshot | LakeError]:
     """Open datasets in parallel; one that cannot be read gets its error and stops no other.
 
+    Every object store is asked once whether it answers; all tables of one that does not get that
+    error at once.
+
     Args:
         requests: Pairs of a name, which becomes the key of the result, and a URI.
         storage_options: For all of them.
@@ -33,17 +37,30 @@ def observe_snapshots(
     wanted = dict(requests)
     if not wanted:
         return {}
-
-    def observe(uri: str) -> Snapshot | LakeError:
-        try:
-            return snapshot(
-                open_dataset(uri, storage_options=storage_options), uri, storage_options
-            )
-        except LakeError as error:
-            return error
-
+    stores = sorted({store for store in map(store_of, wanted.values()) if store is not None})
     with ThreadPoolExecutor(max_workers=max(1, min(threads, len(wanted)))) as pool:
-        return dict(zip(wanted, pool.map(observe, wanted.values()), strict=True))
+        asked = pool.map(lambda store: _silence(store, storage_options), stores)
+        silent = dict(zip(stores, asked, strict=True))
+        opened = pool.map(
+            lambda uri: silent.get(store_of(uri) or "") or _observe(uri, storage_options),
+            wanted.values(),
+        )
+        return dict(zip(wanted, opened, strict=True))
+
+
+def _silence(store: str, storage_options: Mapping[str, str] | None) -> LakeError | None:
+    try:
+        probe(store, storage_options)
+    except LakeError as error:
+        return error
+    return None
+
+
+def _observe(uri: str, storage_options: Mapping[str, str] | None) -> Snapshot | LakeError:
+    try:
+        return snapshot(open_dataset(uri, storage_options=storage_options), uri, storage_options)
+    except LakeError as error:
+        return error
 
 
 def snapshot(

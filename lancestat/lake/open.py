@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
 from lancestat.lake.clean import secret_values
-from lancestat.lake.refusal import refuse
+from lancestat.lake.refusal import Refusal, refuse
 from lancestat.lake.uri import local_path
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ _PATIENCE = {
     "client_retry_timeout": "15",
     "connect_timeout": "5s",
 }
+# For a single question. Lance repeats a listing five times, whatever the options say.
+_IMPATIENCE = {"client_max_retries": "1", "connect_timeout": "3s", "timeout": "10s"}
 _CLOUDS = ("aws_", "azure_", "google_")
 
 
@@ -49,10 +51,30 @@ def store_options(uri: str, storage_options: Mapping[str, str] | None) -> dict[s
     """The options to hand to Lance: none for local paths, with bounded patience for stores."""
     if local_path(uri) is not None:
         return None
-    given = dict(storage_options or {})
-    set_already = {_plain(key) for key in given}
-    patience = {key: value for key, value in _PATIENCE.items() if key not in set_already}
-    return {**patience, **given}
+    return _with_defaults(_PATIENCE, storage_options)
+
+
+def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
+    """Ask an object store one question, to learn in seconds whether it answers at all.
+
+    Opening a dataset in a store that is away takes minutes, because Lance repeats what it asks.
+
+    Args:
+        store: Scheme and bucket, as `uri.store_of` gives them.
+        storage_options: As for opening.
+
+    Raises:
+        LakeError: LS205 unreachable. Whatever else is wrong is for opening to say.
+    """
+    from lance.file import LanceFileSession
+
+    try:
+        with readable(store, storage_options=storage_options):
+            options = _with_defaults({**_PATIENCE, **_IMPATIENCE}, storage_options)
+            LanceFileSession(store, storage_options=options).contains("_versions")
+    except LakeError as error:
+        if error.code == Refusal.UNREACHABLE.value:
+            raise
 
 
 @contextmanager
@@ -77,6 +99,14 @@ def readable(
 def is_failure(error: BaseException) -> bool:
     """Whether Lance failed: an Exception, or a panic of its Rust code, which is none in Python."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _with_defaults(
+    defaults: Mapping[str, str], storage_options: Mapping[str, str] | None
+) -> dict[str, str]:
+    given = dict(storage_options or {})
+    set_already = {_plain(key) for key in given}
+    return {**{k: v for k, v in defaults.items() if k not in set_already}, **given}
 
 
 def _plain(key: str) -> str:

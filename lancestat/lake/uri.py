@@ -17,3 +17,11 @@ def local_path(uri: str) -> Path | None:
     if scheme.group(1).lower() in ("file", "file-object-store", "file+uring"):
         return Path(unquote(uri[scheme.end() :]))
     return None
+
+
+def store_of(uri: str) -> str | None:
+    """The scheme and bucket of an object-store URI, or None for a local path."""
+    scheme = _SCHEME.match(uri)
+    if scheme is None or local_path(uri) is not None:
+        return None
+    return scheme.group() + uri[scheme.end() :].partition("/")[0]

