@@ -1,0 +1,85 @@
+"""What runs inside Spark's Python workers: work items in, encoded partials out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lancestat.errors import LancestatError, RunError
+from lancestat.lake.clean import clean, secret_values
+from lancestat.spark.work import Slice, WorkItem
+from lancestat.spark.worker_error import WorkerError
+
+THREAD_VARIABLES = ("POLARS_MAX_THREADS", "LANCE_CPU_THREADS", "OMP_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePartials:
+    """Encoded partials of one slice by field key."""
+
+    slice: Slice
+    encoded: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """Reads work items of one table at one version; pickled into the Spark job.
+
+    `columns` names the columns of every scan of the job by field key.
+    """
+
+    uri: str
+    version: int
+    columns: tuple[Mapping[str, str], ...]
+    storage_options: Mapping[str, str] = field(repr=False)
+    threads: int = 1
+
+    def __call__(self, items: Iterable[WorkItem]) -> Iterator[SlicePartials]:
+        """Partials of every slice of every item.
+
+        Raises:
+            WorkerError: anything went wrong; its text carries the `LancestatError` to the driver.
+        """
+        limit_threads(self.threads)
+        try:
+            for item in items:
+                yield from map(self._read, item.slices)
+        except LancestatError as error:
+            raise WorkerError.carrying(error) from None
+
+    def _read(self, slice: Slice) -> SlicePartials:
+        from lancestat.spark.fragment_reader import open_pinned, read_slice
+        from lancestat.stats.kernel import analyze
+        from lancestat.stats.partial import encode
+
+        columns = self.columns[slice.scan]
+        dataset = open_pinned(self.uri, self.version, self.storage_options)
+        try:
+            schema, batches = read_slice(
+                dataset, slice, tuple(columns.values()), self.storage_options
+            )
+            partials = analyze(batches, schema)
+            return SlicePartials(
+                slice, {key: encode(partials[name]) for key, name in columns.items()}
+            )
+        except LancestatError:
+            raise
+        except Exception as error:
+            cause = clean(f"{type(error).__name__}: {error}", secret_values(self.storage_options))
+            place = f"fragment {slice.fragment_id} of {self.uri} at version {self.version}"
+            raise RunError("LS510", f"{place} cannot be analyzed: {cause}") from error
+
+
+def limit_threads(threads: int) -> None:
+    """Give the libraries of this worker as many threads as its task has cores.
+
+    They read their variables when they are imported; a worker that already did keeps what it has.
+    """
+    for variable in THREAD_VARIABLES:
+        os.environ.setdefault(variable, str(threads))
+    if "pyarrow" not in sys.modules:
+        import pyarrow as pa
+
+        pa.set_cpu_count(threads)
