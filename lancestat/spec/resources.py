@@ -41,7 +41,8 @@ def project_template() -> Mapping[str, str]:
             files[f"specs/{path.name}"] = text
     for path in sorted(_folder("schemas").glob("*.schema.json")):
         files[f"schemas/{path.name}"] = path.read_text("utf-8")
-    files[".gitignore"] = ".lancestat/\n"
+    # It ignores its own folder, so that a repository's own .gitignore stays as it is.
+    files[".lancestat/.gitignore"] = "*\n"
     return files
 
 

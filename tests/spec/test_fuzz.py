@@ -21,7 +21,7 @@ TEMPLATES = {name: text for name, text in project_template().items() if name.end
 SPECS = [name for name in TEMPLATES if name.startswith("specs/")]
 
 fuzzed = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
