@@ -24,6 +24,7 @@ class Failure(Enum):
 _CONFLICT = re.compile(
     r"commit conflict|conflicting transaction|incompatible.*transaction|write contention|retryable"
 )
+_LIBRARIES = {"lance", "pyarrow"}
 _ABSENT = re.compile(r"dataset at path .* was not found")
 _DAMAGED = re.compile(r"\b416\b|range not satisfiable|os error 2\)")
 _UNREACHABLE = re.compile(
@@ -52,8 +53,11 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def is_lance_failure(error: BaseException) -> bool:
-    """Whether `error` came out of Lance; a panic in Rust is no `Exception` in Python."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+    """Whether `error` may have come out of Lance; a panic in Rust is no `Exception` in Python."""
+    if isinstance(error, (ValueError, OSError, RuntimeError)):
+        return True
+    kind = type(error)
+    return kind.__name__ == "PanicException" or kind.__module__.split(".")[0] in _LIBRARIES
 
 
 def told(error: BaseException, options: Mapping[str, str]) -> str:

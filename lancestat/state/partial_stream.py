@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lancestat.state")
 
 _BATCH_BYTES = 8 << 20
+_PARTIAL_BYTES = 4 << 10
+_MOST_BATCH_ROWS = 256
+_IO_BUFFER_BYTES = 32 << 20
 # Up to here the filter names the fingerprints, and the sketches of other rows are not read.
 _NAMED_FINGERPRINTS = 4096
 
@@ -48,7 +51,7 @@ def _scan(
     dataset = stored.dataset(latest=True)
     if dataset is None:
         return True
-    batches = _batches(dataset, table, list(search.missing))
+    batches = _batches(dataset, table, search)
     while True:
         try:
             batch = next(batches, None)
@@ -62,19 +65,18 @@ def _scan(
         yield from search.found_in(batch)
 
 
-def _batches(
-    dataset: LanceDataset, table: str, fingerprints: list[bytes]
-) -> Iterator[pa.RecordBatch]:
+def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.RecordBatch]:
     predicate = table_filter(table)
-    if len(fingerprints) <= _NAMED_FINGERPRINTS:
-        named = ",".join(f"X'{joined.hex()}'" for joined in fingerprints)
+    if len(search.missing) <= _NAMED_FINGERPRINTS:
+        named = ",".join(f"X'{joined.hex()}'" for joined in search.missing)
         predicate += f" AND fingerprints IN ({named})"
     scanner = dataset.scanner(
         columns=["fingerprints", "fields", "partials"],
         filter=predicate,
-        batch_size_bytes=_BATCH_BYTES,
+        batch_size=min(_BATCH_BYTES // (search.widest * _PARTIAL_BYTES) + 1, _MOST_BATCH_ROWS),
         batch_readahead=2,
         fragment_readahead=1,
+        io_buffer_size=_IO_BUFFER_BYTES,
     )
     yield from scanner.to_batches()
 
@@ -89,6 +91,11 @@ class _Search:
             for fingerprints, fields in wanted.items()
             if fingerprints and fields
         }
+
+    @property
+    def widest(self) -> int:
+        """The most fields that are wanted of one set of fingerprints."""
+        return max(map(len, self.missing.values()), default=1)
 
     def found_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials]:
         column = batch.column("partials")
@@ -105,9 +112,10 @@ class _Search:
                 self.undecodable += 1
                 continue
             partials: dict[str, ColumnPartial] = {}
-            for position, field in enumerate(fields):
+            encoded = values.slice(start, len(fields)).to_pylist()
+            for field, one in zip(fields, encoded, strict=True):
                 if field in missing:
-                    self._decode(values[start + position].as_py(), field, partials)
+                    self._decode(one, field, partials)
             missing.difference_update(partials)
             if not missing:
                 del self.missing[key]

@@ -25,7 +25,8 @@ _log = logging.getLogger("lancestat.state")
 
 # How long a version stays readable after a newer one: longer than any read of the state takes.
 RETENTION = timedelta(minutes=15)
-_PARTIALS_PER_FILE = 4096
+# A row holds a sketch of up to 4 kB per column; what is compacted at once is a file's worth.
+_PARTIALS_PER_FILE = 1024
 _RUNS_PER_FILE = 65_536
 
 

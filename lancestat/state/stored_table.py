@@ -45,7 +45,7 @@ class StoredTable:
         self.schema = schema.with_metadata({FORMAT_KEY: FORMAT})
         self.rows_per_file = rows_per_file
         self._folder = folder
-        self._kind = kind
+        self.kind = kind
         self._aside: set[Place] = set()
         self._opened: tuple[Place, LanceDataset] | None = None
         self._lock = threading.RLock()
@@ -59,6 +59,10 @@ class StoredTable:
         """Where the sound dataset is that reads and writes now use."""
         opened = self._open(latest=False)
         return opened[0] if opened else None
+
+    def is_aside(self, place: Place) -> bool:
+        """Whether this instance found the dataset there damaged."""
+        return place in self._aside
 
     def read(self, question: Callable[[LanceDataset], _T], empty: _T) -> _T:
         """The answer of the dataset; `empty` when there is none or it turns out to be damaged.
@@ -154,7 +158,7 @@ class StoredTable:
             if self._opened and not latest:
                 return self._opened
             self._opened = None
-            places = [place for place in self._folder.places() if place.kind is self._kind]
+            places = [place for place in self._folder.places() if place.kind is self.kind]
             if places and places[-1] not in self._aside:
                 self._opened = self._sound(places[-1])
             return self._opened
@@ -206,13 +210,13 @@ class StoredTable:
         raise contended(self._folder.uri)
 
     def _next_place(self) -> Place:
-        taken = [place for place in self._folder.places() if place.kind is self._kind]
+        taken = [place for place in self._folder.places() if place.kind is self.kind]
         if not taken:
-            return Place(LAYOUT, self._kind, 1)
+            return Place(LAYOUT, self.kind, 1)
         last = taken[-1]
         # A folder without a manifest is what a run leaves that was killed while creating.
         step = 1 if last in self._aside else 0
-        return Place(LAYOUT, self._kind, last.generation + step)
+        return Place(LAYOUT, self.kind, last.generation + step)
 
     def _write(self, dataset: LanceDataset, batches: Iterable[pa.RecordBatch]) -> list[object]:
         import pyarrow as pa

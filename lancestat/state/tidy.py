@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.layout import Kind
 from lancestat.state.partial_index import FieldSets, table_filter
 from lancestat.state.records import newest_record_positions, newest_run_rows
 from lancestat.state.stored_table import StoredTable
@@ -23,6 +24,7 @@ _NAMED_TABLES = 64
 _NAMED_ROWS = 16_384
 # Rows of partials are as wide as the table has columns, 4 kB each: few at a time.
 _COMPACTED_ROWS = 32
+_BATCH_BYTES = 8 << 20
 
 
 def tidy_partials(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
@@ -55,24 +57,39 @@ def _deletion(ids: Sequence[int]) -> Callable[[LanceDataset], object]:
     return lambda dataset: dataset.delete(f"id IN ({named})")
 
 
-def compact(stored: StoredTable) -> None:
-    """Join small fragments when they have become many, or shed deleted rows when they have."""
+def compact(stored: StoredTable, *, every_fragment: bool = False) -> None:
+    """Join small fragments and shed deleted rows, when either have become many."""
     dataset = stored.dataset()
-    if dataset is None:
+    if dataset is None or not (every_fragment or _is_loose(dataset, stored.rows_per_file)):
         return
-    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
-    physical = sum(fragment.physical_rows for fragment in fragments)
-    deleted = sum(fragment.num_deletions for fragment in fragments)
-    small = sum(fragment.physical_rows < stored.rows_per_file for fragment in fragments)
-    if small <= _FRAGMENTS_TOLERATED and deleted <= _DELETED_SHARE_TOLERATED * physical:
-        return
-    stored.attempt(
+    compacted = stored.attempt(
         lambda dataset: dataset.optimize.compact_files(
             target_rows_per_fragment=stored.rows_per_file,
-            batch_size=_COMPACTED_ROWS,
+            materialize_deletions_threshold=0.0 if every_fragment else _DELETED_SHARE_TOLERATED,
+            # Sketches are copied as they are, a few megabytes at a time; decoding them would take
+            # several times the memory. Runs are small and better off as few pages.
+            compaction_mode="try_binary_copy" if stored.kind is Kind.PARTIALS else "reencode",
+            binary_copy_read_batch_bytes=_BATCH_BYTES,
+            batch_size=_COMPACTED_ROWS if stored.kind is Kind.PARTIALS else None,
             num_threads=1,
         )
     )
+    if not compacted:
+        # A dataset that cannot be read cannot be compacted either, and would grow for ever.
+        stored.read(_read_through, None)
+
+
+def _read_through(dataset: LanceDataset) -> None:
+    for _ in dataset.scanner(batch_size_bytes=_BATCH_BYTES, fragment_readahead=1).to_batches():
+        pass
+
+
+def _is_loose(dataset: LanceDataset, rows_per_file: int) -> bool:
+    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+    physical = sum(fragment.physical_rows for fragment in fragments)
+    deleted = sum(fragment.num_deletions for fragment in fragments)
+    small = sum(fragment.physical_rows < rows_per_file for fragment in fragments)
+    return bool(small > _FRAGMENTS_TOLERATED or deleted > _DELETED_SHARE_TOLERATED * physical)
 
 
 def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:

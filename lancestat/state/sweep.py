@@ -1,0 +1,109 @@
+"""Drops state that no declared table needs, and datasets that were set aside or outlived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lancestat.state.layout import LAYOUT, Place
+from lancestat.state.store import LanceState
+from lancestat.state.stored_table import StoredTable
+from lancestat.state.tidy import compact, drop_rows
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep dropped, or would drop.
+
+    `partials_dropped` and `runs_dropped` count rows: sets of partials, and nodes of runs.
+    `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by their share; on
+    object stores it leaves out whole datasets.
+    """
+
+    partials_dropped: int
+    runs_dropped: int
+    generations_dropped: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Undeclared:
+    """Rows of tables that are not declared, and their share of the dataset's bytes."""
+
+    ids: tuple[int, ...] = ()
+    size_bytes: int = 0
+
+
+def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepReport:
+    """Drop what the state holds of tables other than `declared`, and outlived datasets.
+
+    Args:
+        state: The state.
+        declared: Identities (`state.identity`) of all tables that the project declares.
+        dry_run: Change nothing, only count.
+    """
+    partials = _undeclared(state.partial_table, declared)
+    runs = _undeclared(state.run_table, declared)
+    outlived = list(_outlived(state))
+    report = SweepReport(
+        partials_dropped=len(partials.ids),
+        runs_dropped=len(runs.ids),
+        generations_dropped=len(outlived),
+        bytes=partials.size_bytes + runs.size_bytes + sum(map(state.folder.size_bytes, outlived)),
+    )
+    if dry_run:
+        return report
+    for stored, undeclared in ((state.partial_table, partials), (state.run_table, runs)):
+        if undeclared.ids:
+            drop_rows(stored, undeclared.ids)
+            compact(stored, every_fragment=True)
+        stored.clean(state.retention)
+    for place in outlived:
+        state.folder.remove(place)
+    return report
+
+
+def _undeclared(stored: StoredTable, declared: frozenset[str]) -> _Undeclared:
+    def read(dataset: LanceDataset) -> _Undeclared:
+        return _undeclared_rows(dataset, declared)
+
+    stored.dataset(latest=True)
+    return stored.read(read, _Undeclared())
+
+
+def _undeclared_rows(dataset: LanceDataset, declared: frozenset[str]) -> _Undeclared:
+    rows = dataset.to_table(columns=["id", "table"])
+    ids = tuple(
+        row
+        for row, table in zip(
+            rows.column("id").to_pylist(), rows.column("table").to_pylist(), strict=True
+        )
+        # A node without a table is no state of a table.
+        if table is not None and table not in declared
+    )
+    sizes = (
+        file.file_size_bytes or 0
+        for fragment in dataset.get_fragments()
+        for file in fragment.metadata.files
+    )
+    return _Undeclared(ids, sum(sizes) * len(ids) // max(rows.num_rows, 1))
+
+
+def _outlived(state: LanceState) -> Iterable[Place]:
+    """Datasets of older layouts, of older generations, and those set aside.
+
+    The newest generation stays even when it does not open for lack of a manifest: another run may
+    be creating it.
+    """
+    for layout in state.folder.layouts():
+        if layout < LAYOUT:
+            yield from state.folder.places(layout)
+    places = state.folder.places()
+    for stored in (state.partial_table, state.run_table):
+        of_kind = [place for place in places if place.kind is stored.kind]
+        yield from of_kind[:-1]
+        yield from (place for place in of_kind[-1:] if stored.is_aside(place))
