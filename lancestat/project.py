@@ -113,7 +113,13 @@ class Project:
                 clock=self._clock,
             )
             executor = Executor(
-                runner, self.state, shown, self._clock, threads or THREADS, fail_fast
+                runner,
+                self.state,
+                shown,
+                self._clock,
+                scanner.cancel,
+                threads or THREADS,
+                fail_fast,
             )
             return executor.execute(plan)
 

@@ -52,7 +52,8 @@ def show(appraisal: Appraisal, background: Background, now: datetime) -> Shown:
     read = decode_statistics(entries, appraisal.types)
     statistics = read if isinstance(read, PublishedStatistics) else None
     verdict = _verdict(replace(appraisal, published=statistics), background, entries, now)
-    columns = statistics.columns if statistics else {}
+    found = statistics.columns if statistics else {}
+    columns = {f.name: found[f.name] for f in appraisal.snapshot.fields if f.name in found}
     lengths = {name: column.average_length for name, column in columns.items()}
     known = {name: length for name, length in lengths.items() if length is not None}
     snapshot = appraisal.snapshot

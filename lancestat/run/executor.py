@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from lancestat.errors import LancestatError
+from lancestat.errors import LancestatError, RunError, StateError
 from lancestat.plan.actions import Action, Blocked, Plan, Skip
 from lancestat.run.progress import Progress, TableProgress
 from lancestat.run.result import NodeResult, RunResult, Status
@@ -17,15 +18,18 @@ from lancestat.state.values import NodeRun, RunRecord, StateWriter
 
 THREADS = 8
 
+_log = logging.getLogger("lancestat.run")
+
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Runs the actions of a plan, `threads` tables at once."""
+    """Runs the actions of a plan, `threads` tables at once; `cancel` stops all reading."""
 
     runner: TableRunner
     state: StateWriter
     progress: Progress
     clock: Callable[[], datetime]
+    cancel: Callable[[], None]
     threads: int = THREADS
     fail_fast: bool = False
 
@@ -56,6 +60,7 @@ class Executor:
                         _cancel(futures)
             except BaseException:
                 _cancel(futures)
+                self.cancel()
                 raise
         return ended
 
@@ -63,8 +68,9 @@ class Executor:
         started = time.monotonic()
         try:
             outcome = self.runner.run(action)
-        except LancestatError as error:
-            return _Ended(action, _failed(action, error, time.monotonic() - started), None)
+        except Exception as error:
+            elapsed = time.monotonic() - started
+            return _Ended(action, _failed(action, _known(error), elapsed), None)
         return _Ended(action, _succeeded(action, outcome, time.monotonic() - started), outcome)
 
     def _remember(
@@ -82,14 +88,17 @@ class Executor:
             status=result.status.value,
             nodes=tuple(each.remembered() for each in ended),
         )
-        self.state.add_run(run)
-        self.state.tidy(
-            {
-                each.outcome.record.table: each.outcome.live
-                for each in ended
-                if each.outcome and each.outcome.record
-            }
-        )
+        live = {
+            each.outcome.record.table: each.outcome.live
+            for each in ended
+            if each.outcome and each.outcome.record
+        }
+        try:
+            self.state.add_run(run)
+            self.state.tidy(live)
+        except StateError as error:
+            # The statistics are published: without its record the next run is slower, not wrong.
+            _log.warning("the run is not recorded: %s", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,18 @@ def _bytes(action: Action) -> int:
 def _size(action: Action) -> TableProgress:
     assert not isinstance(action, Blocked)
     return TableProgress(action.node, action.figures.fragments_scanned, _bytes(action))
+
+
+def _known(error: Exception) -> LancestatError:
+    """The error as users may see it; what is not ours is a defect, told with its traceback in the log."""
+    if isinstance(error, LancestatError):
+        return error
+    _log.debug("internal error", exc_info=error)
+    return RunError(
+        "LS500",
+        f"internal error: {type(error).__name__}: {error}",
+        hint="run again with --verbose for the traceback",
+    )
 
 
 def _skipped(action: Action) -> _Ended:

@@ -46,7 +46,9 @@ def rows(seed: int, count: int) -> pa.Table:
             "real": pa.array(
                 some(lambda: draw.choice([0.0, -0.0, float("nan"), draw.gauss(0, 9)])), pa.float64()
             ),
-            "text": pa.array(some(lambda: draw.choice(["", "ß", "a" * draw.randrange(9)]))),
+            "text": pa.array(
+                some(lambda: draw.choice(["", "ß", "a" * draw.randrange(9)])), pa.string()
+            ),
             "price": pa.array(
                 some(lambda: Decimal(draw.randrange(-(10**9), 10**9)) / 100), pa.decimal128(30, 2)
             ),
@@ -115,7 +117,8 @@ class History(RuleBasedStateMachine):
         arrays = [
             table[field.name].cast(field.type)
             if field.name in table.schema.names
-            else pa.nulls(count, field.type) if field.nullable
+            else pa.nulls(count, field.type)
+            if field.nullable
             else pa.array([seed] * count, field.type)
             for field in self.dataset.schema
         ]
@@ -150,8 +153,9 @@ class History(RuleBasedStateMachine):
         self.dataset.drop_columns([name])
 
     @precondition(
-        lambda self: "id" in self.dataset.schema.names
-        and self.dataset.schema.field("id").type == pa.int64()
+        lambda self: (
+            "id" in self.dataset.schema.names and self.dataset.schema.field("id").type == pa.int64()
+        )
     )
     @rule()
     def alter_type(self) -> None:

@@ -92,7 +92,7 @@ class World:
             run_id="test",
             clock=self.clock,
         )
-        return Executor(runner, self.state, Silent(), self.clock).execute(plan)
+        return Executor(runner, self.state, Silent(), self.clock, cancel=lambda: None).execute(plan)
 
     def scan(
         self, node: str, work: TableWork
