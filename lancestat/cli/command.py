@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import click
 
 from lancestat.cli.failure import remember_secrets
-from lancestat.cli.warnings import listen
+from lancestat.cli.talk import listen
 
 if TYPE_CHECKING:
     from lancestat.cli.output import Output

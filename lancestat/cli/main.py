@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import click
 
@@ -74,6 +75,9 @@ def _print_version(ctx: click.Context) -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    if not sys.warnoptions:
+        # Warnings of libraries are for developers, who ask for them with -W or PYTHONWARNINGS.
+        warnings.simplefilter("ignore")
     try:
         cli(prog_name="lancestat")
     except KeyboardInterrupt:
