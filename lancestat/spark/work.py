@@ -29,11 +29,6 @@ class TableScan:
         """Column name by field key."""
         return {field_key(field): field.name for field in self.work.fields}
 
-    @property
-    def weight(self) -> int:
-        """The cost of reading everything, in the unit of `weigh`."""
-        return sum(weigh(scan) for scan in self.work.scans)
-
 
 @dataclass(frozen=True, slots=True)
 class Slice:
@@ -76,7 +71,8 @@ def split(
     """Cut heavy scans by rows and group light ones, heaviest item first.
 
     Every row of every scan is in exactly one slice. No item weighs more than
-    `max(lightest, total / (cores * ITEMS_PER_CORE))`, nor than `heaviest`, up to one row. Taken heaviest first by idle cores, the items end within one item's time of each other
+    `max(lightest, total / (cores * ITEMS_PER_CORE))`, nor than `heaviest`, up to the weight of a
+    row. Taken heaviest first by idle cores, the items end within one item's time of each other
     (R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969).
     """
     total = sum(weigh(scan) for scan in scans)

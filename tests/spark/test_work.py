@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.plan.actions import Scan
+from lancestat.spark.work import ITEMS_PER_CORE, Slice, WorkItem, jobs, split, weigh
+
+FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]
+MIB = 1 << 20
+
+
+@st.composite
+def scan_lists(draw: st.DrawFn) -> list[Scan]:
+    sizes = st.one_of(st.integers(0, 50_000), st.integers(0, 400 * MIB))
+    rows = st.one_of(st.integers(0, 5), st.integers(0, 10_000_000))
+    drawn = draw(st.lists(st.tuples(rows, sizes, st.sampled_from(FIELDS)), max_size=40))
+    return [
+        # Two scans of one fragment: its columns lie in different files.
+        Scan(index // 2, bytes([index]) * 16, fields, rows, size)
+        for index, (rows, size, fields) in enumerate(drawn)
+    ]
+
+
+def scan(rows: int, size: int) -> Scan:
+    return Scan(0, b"", FIELDS[0], rows, size)
+
+
+def slices(items: Sequence[WorkItem]) -> list[Slice]:
+    return [slice for item in items for slice in item.slices]
+
+
+@given(scan_lists(), st.integers(0, 64))
+def test_every_row_of_every_scan_is_read_exactly_once(scans: list[Scan], cores: int) -> None:
+    by_scan: dict[int, list[Slice]] = defaultdict(list)
+    for slice in slices(split(scans, cores)):
+        by_scan[slice.scan].append(slice)
+
+    assert by_scan.keys() == set(range(len(scans)))
+    for index, found in by_scan.items():
+        position = 0
+        for slice in sorted(found, key=lambda slice: slice.offset):
+            assert slice.fragment_id == scans[index].fragment_id
+            assert slice.parts == len(found)
+            assert slice.offset == position
+            assert slice.count is None or slice.count > 0
+            position = scans[index].rows if slice.count is None else position + slice.count
+        assert position == scans[index].rows
+        assert sum(slice.count is None for slice in found) == 1, "the last reads to the end"
+
+
+@given(scan_lists(), st.integers(1, 64))
+def test_no_item_is_heavier_than_its_share(scans: list[Scan], cores: int) -> None:
+    lightest, heaviest = MIB, 64 * MIB
+    items = split(scans, cores, lightest=lightest, heaviest=heaviest)
+    total = sum(map(weigh, scans))
+    share = min(heaviest, max(lightest, -(-total // (cores * ITEMS_PER_CORE))))
+    row = max((-(-weigh(each) // max(1, each.rows)) for each in scans), default=0)
+
+    assert all(item.weight <= share + row for item in items)
+    assert [item.weight for item in items] == sorted((i.weight for i in items), reverse=True)
+
+
+@given(scan_lists(), st.integers(1, 64))
+def test_idle_cores_taking_the_next_item_end_close_to_the_ideal(
+    scans: list[Scan], cores: int
+) -> None:
+    items = split(scans, cores)
+    busy_until = [0] * cores
+    for item in items:
+        heapq.heapreplace(busy_until, busy_until[0] + item.weight)
+    total = sum(item.weight for item in items)
+    heaviest = max((item.weight for item in items), default=0)
+
+    assert max(busy_until) <= total / cores + heaviest
+
+
+@given(scan_lists(), st.integers(1, 8))
+def test_light_scans_share_items(scans: list[Scan], cores: int) -> None:
+    light = [each for each in scans if weigh(each) < 4 * MIB]
+    items = split(light, cores)
+    total = sum(map(weigh, light))
+    # Of two neighbours in the order of filling, the second did not fit into the first.
+    share = max(4 * MIB, total // (cores * ITEMS_PER_CORE))
+    assert len(items) <= 2 * total / share + 1
+
+
+def test_one_huge_fragment_keeps_every_core_busy() -> None:
+    items = split([scan(1_000_000, 1 << 30)], cores=4)
+    assert len(items) == 4 * ITEMS_PER_CORE
+    assert max(i.weight for i in items) <= 1.001 * min(i.weight for i in items)
+
+
+def test_a_fragment_of_a_few_huge_rows_is_cut_into_no_more_items_than_rows() -> None:
+    assert len(split([scan(3, 8 << 30)], cores=16)) == 3
+
+
+def test_a_thousand_tiny_fragments_are_not_a_thousand_tasks() -> None:
+    assert len(split([scan(10, 1_000)] * 1_000, cores=2)) <= 40
+
+
+@given(scan_lists(), st.integers(1, 500))
+def test_jobs_hold_all_scans_in_order_and_a_bounded_number_of_partials(
+    scans: list[Scan], limit: int
+) -> None:
+    found = list(jobs(scans, limit))
+
+    assert [each for job in found for each in job] == scans
+    for job in found:
+        assert len(job) == 1 or sum(len(each.fields) for each in job) <= limit
+
+
+@pytest.mark.parametrize("limit", [1, 32_768])
+def test_no_scans_need_no_job(limit: int) -> None:
+    assert list(jobs([], limit)) == []
+    assert split([], 2) == ()
