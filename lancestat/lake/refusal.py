@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
+from urllib.parse import quote
 
 from lancestat.errors import LakeError, did_you_mean
 from lancestat.lake.clean import clean
@@ -56,6 +57,8 @@ _PATTERNS: tuple[tuple[Refusal, re.Pattern[str]], ...] = tuple(
     )
 )
 
+_PLACE = re.compile(r"\S*/\S*")
+
 _HINTS = {
     Refusal.DENIED: "check the target's storage-options, or the credentials in the environment",
     Refusal.UNSUPPORTED: "a newer pylance may read it: pip install --upgrade pylance",
@@ -87,7 +90,7 @@ def refuse(
         version: The version that was asked for, None for the latest.
         secrets: Values that must not be shown.
     """
-    refusal = _classify(error, version)
+    refusal = _classify(error, uri, version)
     said = _SAYINGS[refusal].format(uri=clean(uri, secrets), version=version)
     if refusal not in (Refusal.MISSING, Refusal.VERSION_GONE):
         said = f"{said} ({clean(str(error), secrets)})"
@@ -95,16 +98,24 @@ def refuse(
     return LakeError(refusal.value, said, hint=hint)
 
 
-def _classify(error: BaseException, version: int | None) -> Refusal:
+def _classify(error: BaseException, uri: str, version: int | None) -> Refusal:
     if isinstance(error, PermissionError):
         return Refusal.DENIED
     if isinstance(error, TypeError):
         return Refusal.MISCONFIGURED
-    text = str(error)
+    text = _without_places(str(error), uri)
     found = next((refusal for refusal, pattern in _PATTERNS if pattern.search(text)), None)
     if found is Refusal.MISSING and version is not None:
         return Refusal.VERSION_GONE
     return found or Refusal.CORRUPT
+
+
+def _without_places(text: str, uri: str) -> str:
+    # A table may be called `credentials` or `connection errors`; only Lance's own words decide.
+    path = uri.partition("://")[2] or uri
+    for spelling in (path.strip("/"), quote(path.strip("/"))):
+        text = re.sub(rf"(?<!\w){re.escape(spelling)}(?!\w)", " ", text) if spelling else text
+    return _PLACE.sub(" ", text)
 
 
 def _nearest(uri: str) -> str | None:
