@@ -1,0 +1,154 @@
+"""What planning costs before it decides anything: opening many tables, and looking at one huge one.
+
+    python benchmarks/snapshot.py [--tiny]
+
+Measured are 1,000 small tables opened in threads, and one table of 100,000 fragments of 200 columns
+whose manifest is real and whose data files are only named. Each part runs in a process of its own,
+so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+Measures = dict[str, float]
+T = TypeVar("T")
+
+
+def main() -> None:
+    """Run all parts, or the one that a process of its own was started for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tiny", action="store_true", help="sizes that only show that it runs")
+    parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.part:
+        print(json.dumps(PARTS[arguments.part](arguments.folder, arguments.tiny)))
+        return
+    folder = Path(tempfile.mkdtemp(prefix="lancestat-benchmark-"))
+    try:
+        for part in ("make", "many", "huge"):
+            for name, value in run_part(part, folder, arguments.tiny).items():
+                print(f"{name:<58} {value:>12,.3f}")
+    finally:
+        shutil.rmtree(folder)
+
+
+def run_part(part: str, folder: Path, tiny: bool) -> Measures:
+    """Run one part in a process of its own."""
+    command = [sys.executable, __file__, "--part", part, "--folder", str(folder)]
+    ran = subprocess.run(
+        [*command, *(["--tiny"] if tiny else [])], check=True, stdout=subprocess.PIPE, text=True
+    )
+    measures: Measures = json.loads(ran.stdout)
+    return measures
+
+
+def sizes(tiny: bool) -> tuple[int, int, int]:
+    """Tables; fragments and columns of the huge one."""
+    return (20, 500, 20) if tiny else (1_000, 100_000, 200)
+
+
+def make(folder: Path, tiny: bool) -> Measures:
+    """Write the tables that the other parts read."""
+    import lance
+    import pyarrow as pa
+    from lance.fragment import DataFile, FragmentMetadata
+
+    tables, fragments, columns = sizes(tiny)
+    for number in range(tables):
+        rows = pa.table({"id": range(number, number + 40), "name": ["a name"] * 40})
+        lance.write_dataset(rows, folder / f"t{number}.lance", max_rows_per_file=10)
+    ids = list(range(columns))
+    metadata = [
+        FragmentMetadata(
+            number, [DataFile(f"{number:040x}.lance", ids, ids, 2, 0, 10_000_000)], 100_000
+        )
+        for number in range(fragments)
+    ]
+    schema = pa.schema([(f"column_{number}", pa.int64()) for number in ids])
+    lance.LanceDataset.commit(
+        str(folder / "huge.lance"), lance.LanceOperation.Overwrite(schema, metadata)
+    )
+    return {}
+
+
+def many(folder: Path, tiny: bool) -> Measures:
+    """Open many small tables."""
+    from lancestat.lake.observe import observe_snapshots
+    from lancestat.lake.snapshot import Snapshot
+
+    tables, _, _ = sizes(tiny)
+    requests = [(f"t{number}", str(folder / f"t{number}.lance")) for number in range(tables)]
+    warm_up_seconds, _ = timed(lambda: observe_snapshots(requests[:1]))
+    measures = {"import lance and open one table, seconds": warm_up_seconds}
+    for threads in (1, 2, 8):
+        seconds, found = timed(partial(observe_snapshots, requests, threads=threads))
+        assert all(isinstance(each, Snapshot) for each in found.values())
+        measures[f"open {tables:,} tables in {threads} threads, seconds"] = seconds
+    measures[f"open {tables:,} tables: peak memory, MB"] = peak_megabytes()
+    return measures
+
+
+def huge(folder: Path, tiny: bool) -> Measures:
+    """Look at one table of very many fragments."""
+    from lancestat.lake.fingerprint import column_groups, content_digest
+    from lancestat.lake.observe import snapshot
+    from lancestat.lake.open import open_dataset
+    from lancestat.lake.width import estimated_bytes
+
+    _, fragments, columns = sizes(tiny)
+    name = f"{fragments:,} fragments x {columns} columns"
+    open_seconds, dataset = timed(lambda: open_dataset(str(folder / "huge.lance")))
+    opened_megabytes = peak_megabytes()
+    snapshot_seconds, found = timed(lambda: snapshot(dataset))
+    groups_seconds, groups = timed(lambda: column_groups(found, found.fields))
+    digest_seconds, _ = timed(lambda: content_digest(groups))
+    estimate_seconds, _ = timed(
+        lambda: [
+            estimated_bytes(fragment, group.fields, found.fields)
+            for fragment, group in zip(found.fragments, groups, strict=True)
+        ]
+    )
+    again_seconds, again = timed(lambda: column_groups(found, found.fields))
+    assert len(again) == len(groups) == fragments
+    return {
+        f"{name}: open, seconds": open_seconds,
+        f"{name}: open, peak MB": opened_megabytes,
+        f"{name}: snapshot, seconds": snapshot_seconds,
+        f"{name}: column groups, seconds": groups_seconds,
+        f"{name}: column groups again, seconds": again_seconds,
+        f"{name}: content digest, seconds": digest_seconds,
+        f"{name}: estimate of bytes, seconds": estimate_seconds,
+        f"{name}: peak MB in all": peak_megabytes(),
+    }
+
+
+PARTS: dict[str, Callable[[Path, bool], Measures]] = {"make": make, "many": many, "huge": huge}
+
+
+def timed(action: Callable[[], T]) -> tuple[float, T]:
+    """Seconds on the wall clock, and the result."""
+    began = time.perf_counter()
+    result = action()
+    return time.perf_counter() - began, result
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()
