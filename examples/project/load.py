@@ -1,0 +1,155 @@
+"""TPC-H as Lance tables of several fragments each: `python load.py --scale 0.1`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+# Lance remarks on every table that it creates.
+os.environ.setdefault("LANCE_LOG", "error")
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WAREHOUSE = Path(__file__).parent / "warehouse"
+SCALE = Decimal("0.1")
+
+# How many fragments each table gets, as if it had been written in so many portions.
+FRAGMENTS = {
+    "region": 2,
+    "nation": 2,
+    "supplier": 2,
+    "customer": 3,
+    "part": 4,
+    "partsupp": 8,
+    "orders": 6,
+    "lineitem": 12,
+}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A table of the warehouse; `is_new` tells whether it was written just now."""
+
+    name: str
+    rows: int
+    fragments: int
+    size_bytes: int
+    is_new: bool
+
+
+def load(warehouse: Path, scale: Decimal = SCALE) -> list[Loaded]:
+    """Write the tables that the warehouse lacks; the same scale always gives the same rows."""
+    lacking = [name for name in FRAGMENTS if not table_path(warehouse, name).exists()]
+    if lacking:
+        with tempfile.TemporaryDirectory() as folder:
+            generate(Path(folder), scale, "--tables", ",".join(lacking))
+            for name in lacking:
+                write(Path(folder) / f"{name}.parquet", table_path(warehouse, name), name)
+    return [look(warehouse, name, is_new=name in lacking) for name in FRAGMENTS]
+
+
+def empty(warehouse: Path) -> None:
+    """Remove the tables that `load` writes, and nothing else."""
+    for name in FRAGMENTS:
+        shutil.rmtree(table_path(warehouse, name), ignore_errors=True)
+
+
+def table_path(warehouse: Path, name: str) -> Path:
+    """Where a table is."""
+    return warehouse / f"{name}.lance"
+
+
+def generate(folder: Path, scale: Decimal, *options: str) -> None:
+    """Let tpchgen-cli write Parquet files into a folder."""
+    command = [generator(), "parquet", "--scale-factor", str(scale), "--output-dir", str(folder)]
+    made = subprocess.run([*command, "--quiet", *options], capture_output=True, text=True)
+    if made.returncode:
+        said = (made.stderr or made.stdout).strip().splitlines() or ["no reason given"]
+        sys.exit(f"tpchgen-cli failed: {said[-1]}")
+
+
+def generator() -> str:
+    """The tpchgen-cli of this environment, else of the PATH."""
+    beside = Path(sys.executable).parent
+    found = shutil.which("tpchgen-cli", path=beside) or shutil.which("tpchgen-cli")
+    if found is None:
+        sys.exit("tpchgen-cli is missing: pip install tpchgen-cli")
+    return found
+
+
+def write(parquet: Path, path: Path, name: str) -> None:
+    """One Parquet file to one Lance table."""
+    import lance
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(parquet)
+    lance.write_dataset(
+        read(file), path, max_rows_per_file=max(1, ceil(file.metadata.num_rows / FRAGMENTS[name]))
+    )
+
+
+def read(file: pa.parquet.ParquetFile) -> pa.RecordBatchReader:
+    """The rows of a Parquet file, with plain strings where it has views, which Lance lacks."""
+    import pyarrow as pa
+
+    schema = pa.schema(
+        field.with_type(pa.string()) if field.type == pa.string_view() else field
+        for field in file.schema_arrow.remove_metadata()
+    )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in file.iter_batches():
+            yield batch.cast(schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def next_lineitems(scale: Decimal, folder: Path) -> pa.RecordBatchReader:
+    """The positions of the orders that would come next: one more row for every hundred."""
+    import pyarrow.parquet as pq
+
+    last = ("--parts", "101", "--part", "101")
+    generate(folder, scale * Decimal("1.01"), "--tables", "lineitem", *last)
+    return read(pq.ParquetFile(folder / "lineitem" / "lineitem.101.parquet"))
+
+
+def look(warehouse: Path, name: str, *, is_new: bool) -> Loaded:
+    """What a table of the warehouse is now."""
+    import lance
+
+    dataset = lance.dataset(table_path(warehouse, name))
+    size = sum(
+        file.file_size_bytes or 0
+        for fragment in dataset.get_fragments()
+        for file in fragment.metadata.files
+    )
+    return Loaded(name, dataset.count_rows(), len(dataset.get_fragments()), size, is_new)
+
+
+def main() -> None:
+    """Load, and list what is there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=Decimal, default=SCALE, help="0.1 is about 100 MB")
+    parser.add_argument("--fresh", action="store_true", help="write every table anew")
+    given = parser.parse_args()
+    if given.fresh:
+        empty(WAREHOUSE)
+    for table in load(WAREHOUSE, given.scale):
+        origin = "written" if table.is_new else "was there"
+        rows = f"{table.rows:>11,} rows  {table.fragments:>2} fragments"
+        sys.stdout.write(f"{table.name:<8}  {rows}  {origin}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The page that the demo prints: steps, commands as they are typed, what they say, a word on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+WIDEST = 96
+# Where no terminal sets a width: room for each line of a plan.
+PIPED = "112"
+
+
+class Page:
+    """Prints to stdout: in colour on a terminal, as plain text elsewhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._steps = 0
+        self._width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
+
+    def title(self, title: str) -> None:
+        """The head of the page."""
+        _print("", click.style(title, bold=True), "")
+
+    def step(self, title: str) -> None:
+        """A numbered heading."""
+        self._steps += 1
+        self.heading(f"{self._steps}. {title}")
+
+    def heading(self, title: str) -> None:
+        """A heading across the page."""
+        line = _dash() * max(2, self._width - len(title) - 4)
+        title = click.style(title, bold=True)
+        _print("", f"{_blue(_dash() * 2)} {title} {_blue(line)}", "")
+
+    def say(self, text: str) -> None:
+        """A paragraph, filled anew."""
+        words = " ".join(text.split())
+        _print(*textwrap.wrap(words, self._width, break_on_hyphens=False), "")
+
+    def grid(
+        self, rows: Sequence[Sequence[str]], head: Sequence[str] = (), right: Sequence[int] = ()
+    ) -> None:
+        """Cells under each other, those of the columns in `right` flush right."""
+        lines = [head, *rows] if head else rows
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for number, line in enumerate(lines):
+            cells = [
+                f"{cell:>{width}}" if index in right else f"{cell:<{width}}"
+                for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ]
+            text = "  " + "  ".join(cells).rstrip()
+            _print(click.style(text, dim=True) if head and number == 0 else text)
+        _print("")
+
+    def command(self, *arguments: str) -> float:
+        """Run lancestat as a person would and show what it says; the seconds that it took."""
+        _print(f"{_blue('$')} {click.style(' '.join(['lancestat', *arguments]), bold=True)}")
+        started = time.monotonic()
+        ended = subprocess.run([lancestat(), *arguments], cwd=self._folder, env=_environment())
+        elapsed_seconds = time.monotonic() - started
+        if ended.returncode:
+            sys.exit(f"the demo ends here: lancestat gave exit code {ended.returncode}")
+        _print("")
+        return elapsed_seconds
+
+
+def lancestat() -> str:
+    """The lancestat of this environment, else of the PATH."""
+    beside = Path(sys.executable).parent
+    found = shutil.which("lancestat", path=beside) or shutil.which("lancestat")
+    if found is None:
+        sys.exit("lancestat is not installed: make install")
+    return found
+
+
+def typed(path: str | Path, folder: Path) -> str:
+    """A path as one would type it in a folder."""
+    return os.path.relpath(path, folder)
+
+
+def _environment() -> dict[str, str]:
+    # The demo is about its own project, whatever the person's settings say of theirs.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("LANCESTAT_")}
+    return kept if sys.stdout.isatty() else {"COLUMNS": PIPED, **kept}
+
+
+def _print(*lines: str) -> None:
+    for line in lines:
+        # Flushed, since the next line may come from another process.
+        click.echo(line, color=False if os.environ.get("NO_COLOR") else None)
+    sys.stdout.flush()
+
+
+def _blue(text: str) -> str:
+    return click.style(text, fg="cyan")
+
+
+def _dash() -> str:
+    return "─" if (sys.stdout.encoding or "").lower().startswith("utf") else "-"
