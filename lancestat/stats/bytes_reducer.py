@@ -18,6 +18,9 @@ from lancestat.stats.reducer import Reducer
 _HEAD_ROWS = 1024
 _MOST_DISTINCT_IN_HEAD = 128
 
+_MOST_FAMILIAR = 256
+_MOST_FAMILIAR_BYTES = 16_384
+
 # What a view keeps of every value: its first bytes, padded with zeros.
 _PREFIX_BYTES = 4
 
@@ -34,6 +37,7 @@ class BytesReducer(Reducer):
         self._max_characters = 0
         self._minimum: bytes | None = None
         self._maximum: bytes | None = None
+        self._familiar: set[bytes] = set()
 
     def finish(self) -> ColumnPartial:  # noqa: D102
         minimum, maximum = self._minimum, self._maximum
@@ -55,10 +59,23 @@ class BytesReducer(Reducer):
             values = values.cast(pa.binary())
         self._measure(values)
         values = _distinct(values.cast(pa.large_binary() if _is_large(values) else pa.binary()))
+        values = self._unfamiliar(values)
+        if not len(values):
+            return
         # A view enters Polars without a copy; casting to it copies only lengths and short values.
         views = values.cast(pa.binary_view())
         self._sketch.update(hash_bytes(views))
         self._widen(values, views)
+
+    def _unfamiliar(self, values: pa.Array) -> pa.Array:
+        """The values less those known to be counted: of few short values, the same ones recur."""
+        if len(values) > _MOST_FAMILIAR or _content(values, np.uint8).size > _MOST_FAMILIAR_BYTES:
+            return values
+        fresh = [value for value in values.to_pylist() if value not in self._familiar]
+        if len(self._familiar) + len(fresh) > _MOST_FAMILIAR:
+            self._familiar.clear()
+        self._familiar.update(fresh)
+        return pa.array(fresh, values.type)
 
     def _measure(self, values: pa.Array) -> None:
         offsets = _offsets(values)

@@ -1,0 +1,160 @@
+"""The kernel over TPC-H lineitem, against reading the same columns with pylance alone.
+
+    python benchmarks/kernel.py                # scale 1
+    python benchmarks/kernel.py --scale tiny   # a smoke run
+    python benchmarks/kernel.py --data FOLDER  # with a lineitem.parquet at hand
+
+Reading and analyzing take turns in one process after one warm-up each; medians are printed. Columns
+are timed alone, over batches that are already in memory. The peak is that of a process of its own
+that analyzes once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lancestat.stats.kernel import BATCH_ROWS, analyze
+
+TINY = "0.01"
+FRAGMENT_ROWS = 1_000_000
+
+
+def main() -> None:
+    """Prepare the data, measure, print."""
+    arguments = parse_arguments()
+    if arguments.peak_of:
+        print(peak_bytes(arguments.peak_of))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        scale = TINY if arguments.scale == "tiny" else arguments.scale
+        parquet = arguments.data or generate(scale, Path(folder))
+        dataset = write_lance(parquet / "lineitem.parquet", Path(folder) / "lineitem.lance")
+        print(f"lineitem: {dataset.count_rows():,} rows, {len(dataset.schema)} columns\n")
+        print_columns(dataset)
+        print_totals(dataset, arguments.runs)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", default="1", help="TPC-H scale factor, or 'tiny'")
+    parser.add_argument("--data", type=Path, help="a folder that holds lineitem.parquet")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each side")
+    parser.add_argument("--peak-of", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def generate(scale: str, folder: Path) -> Path:
+    """TPC-H lineitem as Parquet."""
+    beside = Path(sys.executable).with_name("tpchgen-cli")
+    command = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
+    if command is None:
+        sys.exit("tpchgen-cli is not installed: pip install tpchgen-cli, or give --data")
+    options = ["-s", scale, "--tables", "lineitem", "--output-dir", str(folder)]
+    subprocess.run([command, "parquet", *options], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def write_lance(parquet: Path, uri: Path) -> lance.LanceDataset:
+    """The same rows in Lance, in fragments of a million."""
+    file = pq.ParquetFile(parquet)
+    schema = pa.schema(
+        field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
+        for field in file.schema_arrow.remove_metadata()
+    )
+    batches = (batch.cast(schema) for batch in file.iter_batches(BATCH_ROWS))
+    return lance.write_dataset(
+        batches, str(uri), schema=schema, max_rows_per_file=FRAGMENT_ROWS, mode="create"
+    )
+
+
+def scan(dataset: lance.LanceDataset) -> Iterator[pa.RecordBatch]:
+    """All rows, a fragment at a time, as a work item reads them."""
+    return iter(dataset.to_batches(batch_size=BATCH_ROWS, fragment_readahead=1, batch_readahead=2))
+
+
+def print_columns(dataset: lance.LanceDataset) -> None:
+    """Milliseconds of the kernel for each column, for as many rows as the table has."""
+    rows = dataset.count_rows()
+    batches = list(dataset.to_batches(batch_size=BATCH_ROWS, limit=20 * BATCH_ROWS))
+    timed_rows = sum(batch.num_rows for batch in batches)
+    print(f"{'column':<16} {'type':<18} {'ms':>7} {'ns/value':>9}")
+    total = 0.0
+    for field in dataset.schema:
+        schema = pa.schema([field])
+        once = [measure(lambda s=schema: analyze(batches, s)).cpu for _ in range(5)]  # type: ignore[misc]
+        per_value = min(once) / timed_rows
+        total += per_value * rows
+        print_column(field.name, str(field.type), per_value, rows)
+    print_column("all", "", total / rows, rows)
+    print()
+
+
+def print_column(name: str, type: str, seconds_per_value: float, rows: int) -> None:
+    """One line of the table of columns."""
+    milliseconds, nanoseconds = seconds_per_value * rows * 1e3, seconds_per_value * 1e9
+    print(f"{name:<16} {type:<18} {milliseconds:7.1f} {nanoseconds:9.2f}")
+
+
+def print_totals(dataset: lance.LanceDataset, runs: int) -> None:
+    """Reading alone against reading and analyzing, and the memory that the latter takes."""
+    schema = dataset.schema
+    read: list[Times] = []
+    analyzed: list[Times] = []
+    for _ in range(runs + 1):
+        read.append(measure(lambda: sum(batch.num_rows for batch in scan(dataset))))
+        analyzed.append(measure(lambda: analyze(scan(dataset), schema)))
+    reading, analyzing = median(read[1:]), median(analyzed[1:])
+    for name, times in (("reading alone", reading), ("reading and analyzing", analyzing)):
+        print(f"{name:<22} {times.wall:6.2f} s {times.cpu:6.2f} s of CPU")
+    ratio = f"{analyzing.wall / reading.wall:.2f} in time, {analyzing.cpu / reading.cpu:.2f} in CPU"
+    print(f"{'ratio':<22} {ratio}")
+    command = [sys.executable, __file__, "--peak-of", dataset.uri]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    print(f"{'peak memory':<22} {int(found.stdout) / 1e6:6.0f} MB")
+
+
+def peak_bytes(uri: str) -> int:
+    """The peak memory of this process after one analysis."""
+    dataset = lance.dataset(uri)
+    analyze(scan(dataset), dataset.schema)
+    # Not getrusage: a child's begins with the peak of its parent.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    kilobytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(kilobytes) * 1024
+
+
+class Times(NamedTuple):
+    """Seconds that something took."""
+
+    wall: float
+    cpu: float
+
+
+def measure(action: Callable[[], object]) -> Times:
+    """The time that `action` takes, in all threads of this process."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    action()
+    return Times(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def median(times: Sequence[Times]) -> Times:
+    """The median of each."""
+    return Times(*(statistics.median(values) for values in zip(*times, strict=True)))
+
+
+if __name__ == "__main__":
+    main()
