@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from lancestat import __version__
 from lancestat.errors import LakeError, PublishError
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import open_dataset, store_options
@@ -160,9 +160,11 @@ def _transaction(publication: Publication) -> lance.Transaction:
     operation = lance.LanceOperation
     read = publication.read_version
     updates = plan_updates(publication.config, publication.entries)
+    # The package's own module lies above this layer, so its version comes from the distribution.
+    lancestat = version("lancestat")
     properties = {
-        MESSAGE_PROPERTY: f"lancestat {__version__}: statistics of version {read}",
-        VERSION_PROPERTY: __version__,
+        MESSAGE_PROPERTY: f"lancestat {lancestat}: statistics of version {read}",
+        VERSION_PROPERTY: lancestat,
     }
     if publication.run is not None:
         properties[RUN_PROPERTY] = publication.run

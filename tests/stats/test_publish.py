@@ -6,6 +6,7 @@ import pickle
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -279,7 +280,9 @@ def test_publishers_and_writers_race_and_no_reader_is_misled(uri: str) -> None:
 
     def write() -> None:
         for _ in range(40):
-            append(uri)
+            # An append that loses to twenty other commits in a row is given up by Lance.
+            with suppress(OSError):
+                append(uri)
         stop.set()
 
     threads = [threading.Thread(target=target) for target in (publish, publish, write)]
