@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.lake.uri import local_path
 from lancestat.state.failure import Failure, failure_of, is_lance_failure, unreachable
+from lancestat.state.identity import canonical_uri
 
 if TYPE_CHECKING:
     from lance.file import LanceFileSession
@@ -43,12 +44,15 @@ class Place:
         return f"v{self.layout}/{self.kind.value}-{self.generation}.lance"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StateFolder:
     """The folder or object-store prefix that holds a state; `options` may hold secrets."""
 
     uri: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"StateFolder({canonical_uri(self.uri)!r})"
 
     def dataset_uri(self, place: Place) -> str:
         """The URI that Lance opens."""

@@ -116,9 +116,7 @@ class StoredTable:
                 if self.dataset() is None:
                     return
             else:
-                with self._lock:
-                    if self._opened and self._opened[1].uri == dataset.uri:
-                        self._opened = (self._opened[0], committed)
+                self._advance(committed)
                 return
         raise contended(self._folder.uri)
 
@@ -251,6 +249,14 @@ class StoredTable:
                 time.sleep(_PAUSE_SECONDS * (attempt + 1))
             case Failure.CORRUPT:
                 self.fail(error)
+
+    def _advance(self, committed: LanceDataset) -> None:
+        """See the own commit, unless another thread has come further."""
+        with self._lock:
+            if self._opened:
+                place, dataset = self._opened
+                if dataset.uri == committed.uri and dataset.version < committed.version:
+                    self._opened = place, committed
 
     def _set_aside(self, place: Place, cause: str) -> None:
         self._opened = None

@@ -98,15 +98,15 @@ def test_duplicates_of_two_runs_at_once_are_yielded_once(make_state: MakeState) 
 
 
 def test_a_failing_source_leaves_nothing_behind(state: StateWriter) -> None:
-    class Broken(Exception):
+    class BrokenError(Exception):
         pass
 
     def source() -> Iterator[StoredPartials]:
         for number in range(3000):
             yield stored(number, x=number)
-        raise Broken("the scan failed")
+        raise BrokenError("the scan failed")
 
-    with pytest.raises(Broken, match="the scan failed"):
+    with pytest.raises(BrokenError, match="the scan failed"):
         state.add_partials("t", source())
     assert dict(state.partial_index("t").singles) == {}
     state.add_partials("t", [stored("a", x=1)])

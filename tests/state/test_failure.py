@@ -1,0 +1,121 @@
+"""Exceptions as Lance really raises them, and the words of object stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.file import LanceFileSession
+
+from lancestat.errors import StateError
+from lancestat.state.failure import Failure, failure_of, is_lance_failure, told, unreachable
+from lancestat.state.store import open_state
+
+NOBODY = {
+    "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE",
+    "aws_secret_access_key": "wJalrXUtnFEMIbPxRfiCYEXAMPLEKEY",
+    "aws_endpoint": "http://127.0.0.1:9",
+    "aws_region": "us-east-1",
+    "allow_http": "true",
+    "client_max_retries": "0",
+}
+
+
+def raised(action: Callable[[], object]) -> BaseException:
+    with pytest.raises((ValueError, OSError, RuntimeError)) as caught:
+        action()
+    return caught.value
+
+
+def test_a_missing_dataset_is_absent(tmp_path: Path) -> None:
+    error = raised(lambda: lance.dataset(str(tmp_path / "none.lance")))
+    assert failure_of(error) is Failure.ABSENT
+
+
+def test_creating_twice_is_told_apart(tmp_path: Path) -> None:
+    table = pa.table({"a": [1]})
+    lance.write_dataset(table, tmp_path / "t.lance")
+    error = raised(lambda: lance.write_dataset(table, tmp_path / "t.lance", mode="create"))
+    assert failure_of(error) is Failure.EXISTS
+
+
+def test_a_file_in_the_way_is_no_damage(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    error = raised(lambda: lance.dataset(str(tmp_path / "file" / "t.lance")))
+    assert failure_of(error) is Failure.UNREACHABLE
+
+
+def test_a_server_that_does_not_answer_is_no_damage() -> None:
+    for action in (
+        lambda: lance.dataset("s3://bucket/t.lance", storage_options=NOBODY),
+        lambda: LanceFileSession("s3://bucket", storage_options=NOBODY).list_with_delimiter(),
+    ):
+        assert failure_of(raised(action)) is Failure.UNREACHABLE
+
+
+def test_an_unknown_scheme_is_no_damage() -> None:
+    assert failure_of(raised(lambda: lance.dataset("nope://x/t.lance"))) is Failure.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LanceError(IO): Generic LocalFileSystem error: Permission denied (os error 13)",
+        "LanceError(IO): Generic S3 error: Client error with status 403 Forbidden: AccessDenied",
+        "LanceError(IO): Generic S3 error: NoSuchBucket: The specified bucket does not exist",
+        "LanceError(IO): Generic GCS error: error sending request",
+        "LanceError(IO): Generic MicrosoftAzure error: after 3 retries",
+        "LanceError(IO): No space left on device (os error 28)",
+        "LanceError(IO): the credential provider was not enabled",
+    ],
+)
+def test_denied_and_unreachable_places_are_no_damage(text: str) -> None:
+    assert failure_of(OSError(text)) is Failure.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LanceError(IO): does not have sufficient data, len: 7",
+        "External error: Invalid user input: file does not appear to be a Lance file",
+        "External error: Generic N/A error: Not found: /s/v1/partials-1.lance/data/01.lance",
+        "Generic S3 error: 416 Range Not Satisfiable: InvalidRange",
+        "No such file or directory (os error 2)",
+    ],
+)
+def test_damage_is_damage(text: str) -> None:
+    assert failure_of(OSError(text)) is Failure.CORRUPT
+
+
+def test_defects_of_the_program_are_never_taken_for_damage() -> None:
+    assert not is_lance_failure(TypeError("missing argument"))
+    assert not is_lance_failure(KeyboardInterrupt())
+    assert is_lance_failure(pa.ArrowKeyError("x"))
+
+
+def test_errors_name_no_secret_and_no_source() -> None:
+    error = raised(lambda: lance.dataset("s3://bucket/t.lance", storage_options=NOBODY))
+    secret = NOBODY["aws_secret_access_key"]
+    said = told(ValueError(f"{error} {secret}"), NOBODY)
+    assert secret not in said
+    assert ".rs:" not in said
+
+
+def test_a_state_out_of_reach_is_one_clear_error() -> None:
+    state = open_state("s3://user:pass@bucket/state", NOBODY)
+    for action in (state.records, lambda: state.runs(1), lambda: state.partial_index("t")):
+        with pytest.raises(StateError) as caught:
+            action()
+        assert caught.value.code == "LS301"
+        text = f"{caught.value}{caught.value!r}{state.folder!r}{vars(state)!r}"
+        assert "s3://bucket/state" in str(caught.value)
+        for secret in ("pass", NOBODY["aws_secret_access_key"], NOBODY["aws_access_key_id"]):
+            assert secret not in text
+
+
+def test_the_cause_is_told() -> None:
+    error = unreachable("/srv/state", OSError("Permission denied (os error 13)"), {})
+    assert str(error).startswith("LS301  the state at /srv/state cannot be reached: Permission")

@@ -1,0 +1,313 @@
+"""What only the Lance store does: damage, layouts, growth, several handles at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.state.layout import Kind, Place
+from lancestat.state.partial_rows import partial_schema
+from lancestat.state.store import LanceState, open_state
+from lancestat.state.stored_table import FORMAT_KEY
+from lancestat.state.tidy import RUNS_KEPT
+from lancestat.state.values import StoredPartials
+from tests.state.conftest import files_under, fingerprint, partial, record, run, stored
+
+X = frozenset({"x"})
+AT_ONCE = timedelta(0)
+
+
+@pytest.fixture
+def filled(folder: Path) -> Path:
+    """A state with partials of table t and a run; its folder."""
+    state = open_state(str(folder))
+    state.add_partials("t", [stored(number, x=number) for number in range(50)])
+    state.add_run(run(1, record("t", 1)))
+    return folder
+
+
+def partials_dataset(folder: Path, generation: int = 1) -> Path:
+    return folder / "v1" / f"partials-{generation}.lance"
+
+
+def newest_manifest(dataset: Path) -> Path:
+    return min(dataset.glob("_versions/*.manifest"))
+
+
+def some_data_file(dataset: Path) -> Path:
+    return next(iter(sorted(dataset.glob("data/*.lance"))))
+
+
+def read_all(state: LanceState) -> list[StoredPartials]:
+    wanted = {(fingerprint(number),): X for number in range(50)}
+    return list(state.partials("t", wanted))
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "empty manifest": lambda dataset: newest_manifest(dataset).write_bytes(b""),
+    "short manifest": lambda dataset: newest_manifest(dataset).write_bytes(b"garbage"),
+    "cut manifest": lambda dataset: newest_manifest(dataset).write_bytes(
+        newest_manifest(dataset).read_bytes()[:-20]
+    ),
+    "noise for a manifest": lambda dataset: newest_manifest(dataset).write_bytes(
+        bytes(range(256)) * 9
+    ),
+    "zeroed data": lambda dataset: some_data_file(dataset).write_bytes(bytes(4000)),
+    "cut data": lambda dataset: some_data_file(dataset).write_bytes(
+        some_data_file(dataset).read_bytes()[:100]
+    ),
+    "data gone": lambda dataset: some_data_file(dataset).unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_set_aside_and_rebuilt(
+    filled: Path, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(partials_dataset(filled))
+    state = open_state(str(filled))
+    with caplog.at_level(logging.WARNING, "lancestat.state"):
+        assert read_all(state) == []
+        assert read_all(state) == []
+    assert [entry.name for entry in caplog.records] == ["lancestat.state"]
+    assert "v1/partials-1.lance is set aside and will be rebuilt" in caplog.text
+    state.tidy({"t": frozenset()})
+    assert state.records()["t"].version == 1
+
+    state.add_partials("t", [stored("new", x=1)])
+    assert set(state.partial_index("t").singles) == {fingerprint("new")}
+    assert partials_dataset(filled, 2).exists()
+    assert set(open_state(str(filled)).partial_index("t").singles) == {fingerprint("new")}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damaged_runs_are_set_aside_and_rebuilt(
+    filled: Path, damage: Callable[[Path], object]
+) -> None:
+    damage(filled / "v1" / "runs-1.lance")
+    state = open_state(str(filled))
+    assert state.records() == {}
+    assert state.runs(10) == []
+    state.add_run(run(2, record("t", 2)))
+    assert open_state(str(filled)).records()["t"].version == 2
+    assert len(read_all(state)) == 50
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        partial_schema(),
+        partial_schema().with_metadata({FORMAT_KEY: b"2"}),
+        pa.schema([("table", pa.string())], metadata={FORMAT_KEY: b"1"}),
+    ],
+    ids=["no format", "newer format", "other columns"],
+)
+def test_a_dataset_of_another_format_is_set_aside(
+    folder: Path, other: pa.Schema, caplog: pytest.LogCaptureFixture
+) -> None:
+    lance.write_dataset(other.empty_table(), partials_dataset(folder), schema=other)
+    state = open_state(str(folder))
+    assert dict(state.partial_index("t").singles) == {}
+    state.add_partials("t", [stored("a", x=1)])
+    assert set(state.partial_index("t").singles) == {fingerprint("a")}
+    assert "it is not of this format" in caplog.text
+    assert lance.dataset(partials_dataset(folder)).count_rows() == 0
+
+
+def test_partials_that_do_not_decode_are_left_out(
+    filled: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = lance.dataset(partials_dataset(filled))
+    row = dataset.take([0, 1, 2]).to_pydict()
+    row["partials"] = [[b"not a partial"], [row["partials"][1][0], b"one too many"], [None]]
+    row["fingerprints"] = [fingerprint("bad 1"), fingerprint("bad 2"), fingerprint("bad 3")]
+    lance.write_dataset(pa.table(row, dataset.schema), dataset.uri, mode="append")
+    wanted = {(fingerprint(name),): X for name in ("bad 1", "bad 2", "bad 3", 0)}
+    assert list(open_state(str(filled)).partials("t", wanted)) == [stored(0, x=0)]
+    assert "3 stored partials do not decode" in caplog.text
+
+
+@pytest.mark.parametrize("record_json", ["{", "[]", '{"table": 7}', "null"])
+def test_records_that_do_not_decode_are_left_out(filled: Path, record_json: str) -> None:
+    path = filled / "v1" / "runs-1.lance"
+    dataset = lance.dataset(path)
+    row = dataset.to_table().to_pydict()
+    row["table"], row["run_id"], row["record_json"] = ["u"], ["broken"], [record_json]
+    lance.write_dataset(pa.table(row, dataset.schema), path, mode="append")
+    state = open_state(str(filled))
+    assert set(state.records()) == {"t"}
+    assert [found.run_id for found in state.runs(10)] == ["run-1"]
+
+
+def test_an_older_layout_is_only_warned_about(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = folder / "v0" / "partials-1.lance"
+    old.mkdir(parents=True)
+    (old / "file").write_text("old")
+    state = open_state(str(folder))
+    assert state.records() == {}
+    assert state.records() == {}
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "state v0 is of an older layout and is not used"
+    ]
+    state.add_run(run(1, record("t", 1)))
+    assert state.records()["t"].version == 1
+    assert (old / "file").read_text() == "old"
+
+
+def test_reading_creates_nothing(folder: Path) -> None:
+    state = open_state(str(folder))
+    state.records(), state.runs(3), state.partial_index("t"), read_all(state)
+    state.tidy({"t": frozenset()})
+    assert not folder.exists()
+
+
+def test_a_folder_without_a_manifest_is_taken_over(folder: Path) -> None:
+    (partials_dataset(folder) / "data").mkdir(parents=True)
+    (partials_dataset(folder) / "data" / "1.lance").write_bytes(b"left by a killed run")
+    state = open_state(str(folder))
+    assert read_all(state) == []
+    state.add_partials("t", [stored(1, x=1)])
+    assert read_all(state) == [stored(1, x=1)]
+    assert not partials_dataset(folder, 2).exists()
+
+
+def test_the_state_does_not_grow_with_the_number_of_runs(folder: Path) -> None:
+    state = open_state(str(folder), retention=AT_ONCE)
+    live = frozenset(map(fingerprint, range(3)))
+    sizes = []
+    for number in range(60):
+        state.add_partials("t", [stored(f"{number} {part}", x=number) for part in range(3)])
+        state.add_partials("t", [stored(part, x=part) for part in range(3)])
+        state.add_run(run(number, record("t", number + 1)))
+        state.tidy({"t": live})
+        files = files_under(folder)
+        sizes.append((len(files), sum(file.stat().st_size for file in files)))
+    most_files, most_bytes = map(max, zip(*sizes, strict=True))
+    assert most_files < 200
+    # After half of the runs the state holds all it ever will but for the records of the runs.
+    assert most_bytes < 3 * max(size for _, size in sizes[:30])
+    assert len(state.partial_index("t").singles) == 3 + 64
+    assert len(state.runs(100)) == 60
+
+
+def test_compaction_keeps_every_partial(folder: Path) -> None:
+    state = open_state(str(folder))
+    for number in range(40):
+        state.add_partials("t", [stored(number, x=number)])
+        state.tidy({"t": frozenset(map(fingerprint, range(50)))})
+    assert len(list(partials_dataset(folder).glob("data/*.lance"))) > 40
+    dataset = lance.dataset(partials_dataset(folder))
+    assert len(dataset.get_fragments()) <= 17
+    found = sorted(read_all(open_state(str(folder))), key=lambda entry: entry.partials["x"].rows)
+    assert found == [stored(number, x=number) for number in range(40)]
+
+
+def test_tidy_commits_nothing_when_nothing_has_to_be_done(filled: Path) -> None:
+    before = files_under(filled)
+    open_state(str(filled)).tidy({"t": frozenset(map(fingerprint, range(50)))})
+    assert files_under(filled) == before
+
+
+def test_a_reader_of_the_previous_version_can_still_read(filled: Path) -> None:
+    reader = open_state(str(filled))
+    assert len(reader.partial_index("t").singles) == 50
+    stream = reader.partials("t", {(fingerprint(number),): X for number in range(50)})
+    first = next(stream)
+    writer = open_state(str(filled))
+    for number in range(20):
+        writer.add_partials("t", [stored(f"new {number}", x=1)])
+    writer.tidy({"t": frozenset()})
+    writer.tidy({"t": frozenset()})
+    assert len([first, *stream]) == 50
+    assert len(reader.partial_index("t").singles) == 50
+
+
+def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(filled: Path) -> None:
+    reader = open_state(str(filled))
+    assert len(reader.partial_index("t").singles) == 50
+    writer = open_state(str(filled), retention=AT_ONCE)
+    for number in range(20):
+        writer.add_partials("t", [stored(number, x=number), stored(f"new {number}", x=1)])
+        writer.tidy({"t": frozenset(map(fingerprint, range(50)))})
+    assert set(map(fingerprint, range(50))) <= reader.partial_index("t").singles.keys()
+    assert not partials_dataset(filled, 2).exists()
+
+
+def test_runs_long_past_go_but_for_the_newest_record_of_every_table(folder: Path) -> None:
+    state = open_state(str(folder))
+    state.add_run(run(0, record("seldom", 1)))
+    for number in range(1, 260):
+        state.add_run(run(number, record("t", number)))
+    state.tidy({})
+    kept = [found.run_id for found in state.runs(1000)]
+    assert kept == [f"run-{number}" for number in range(259, 259 - RUNS_KEPT, -1)] + ["run-0"]
+    assert {name: found.version for name, found in state.records().items()} == {
+        "seldom": 1,
+        "t": 259,
+    }
+
+
+def test_threads_share_a_state(folder: Path) -> None:
+    state = open_state(str(folder))
+
+    def work(thread: int) -> int:
+        for number in range(5):
+            state.add_partials(f"t{thread}", [stored((thread, number), x=number)])
+            state.partial_index(f"t{thread}")
+        state.add_run(run(thread, record(f"t{thread}", 1)))
+        return len(state.partial_index(f"t{thread}").groups)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [5] * 8
+    assert len(state.records()) == 8
+    assert len(list((folder / "v1").iterdir())) == 2
+
+
+def test_a_long_stream_commits_once(folder: Path) -> None:
+    def source() -> Iterator[StoredPartials]:
+        for number in range(3000):
+            yield stored(number, x=number)
+
+    state = open_state(str(folder))
+    state.add_partials("t", source())
+    dataset = lance.dataset(partials_dataset(folder))
+    assert dataset.version == 2
+    assert dataset.count_rows() == 3000
+    several = {(fingerprint(number),): X for number in range(0, 3000, 7)}
+    found = {entry.fingerprints: entry.partials for entry in state.partials("t", several)}
+    assert found.keys() == several.keys()
+    assert found[(fingerprint(700),)] == {"x": partial(700)}
+
+
+def test_many_wanted_fingerprints_are_found_too(folder: Path) -> None:
+    state = open_state(str(folder))
+    state.add_partials("t", [stored(number, x=1) for number in range(5000)])
+    wanted = {(fingerprint(number),): X for number in range(100, 5100)}
+    assert len({entry.fingerprints for entry in state.partials("t", wanted)}) == 4900
+
+
+def test_equal_field_sets_of_the_index_are_one_object(folder: Path) -> None:
+    state = open_state(str(folder))
+    for number in range(4):
+        state.add_partials("t", [stored(number, x=1, y=2)])
+    state.add_partials("t", [stored(9, x=1)])
+    state.add_partials("t", [stored(9, y=1)])
+    assert len({id(fields) for fields in state.partial_index("t").singles.values()}) == 1
+
+
+def test_places_sort_by_generation(folder: Path) -> None:
+    state = open_state(str(folder))
+    for generation in (2, 10, 9):
+        partials_dataset(folder, generation).mkdir(parents=True)
+    (folder / "v1" / "partials-x.lance").mkdir()
+    (folder / "v1" / "notes").mkdir()
+    assert state.folder.places() == [Place(1, Kind.PARTIALS, number) for number in (2, 9, 10)]
