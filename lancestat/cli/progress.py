@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -26,11 +27,12 @@ def progress_display(*, quiet: bool) -> Iterator[Progress]:
         yield Silent()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
     columns = (
-        TextColumn("{task.description}"),
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.fields[counts]}", style="dim"),
         TimeElapsedColumn(),
@@ -40,60 +42,74 @@ def progress_display(*, quiet: bool) -> Iterator[Progress]:
 
 
 class TerminalProgress:
-    """Fragments and bytes read, per table and in all."""
+    """Fragments and bytes read: a line for all tables, then one for each that is being read."""
 
     def __init__(self, display: bars.Progress) -> None:
         self._display = display
+        self._lock = threading.Lock()
         self._tables: dict[str, TableProgress] = {}
         self._tasks: dict[str, bars.TaskID] = {}
-        self._bytes_done: dict[str, int] = {}
-        self._total: bars.TaskID | None = None
+        self._read: dict[str, tuple[int, int]] = {}
+        self._all: bars.TaskID | None = None
 
     def started(self, tables: Sequence[TableProgress]) -> None:
-        """Show a bar per table that is read."""
+        """Show that Spark is being started, if it has anything to read."""
+        if not tables:
+            return
         self._tables = {table.node: table for table in tables}
-        if len(tables) > 1:
-            name = f"{count(len(tables), 'table')}"
-            everything = sum(table.size_bytes for table in tables)
-            self._total = self._display.add_task(name, total=everything or None, counts="")
-        for index, table in enumerate(tables):
+        self._all = self._display.add_task("starting Spark", total=None, counts="")
+        for table in tables:
             self._tasks[table.node] = self._display.add_task(
-                table.node,
-                total=table.size_bytes or None,
-                visible=index < _BARS_SHOWN,
-                counts=_counts(table, 0, 0),
+                table.node, total=table.size_bytes or None, visible=False, start=False, counts=""
             )
 
     def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
         """Move a table's bar."""
         table = self._tables.get(node)
-        if table is None:
-            return
-        counts = _counts(table, fragments_done, bytes_done)
-        self._display.update(self._tasks[node], completed=bytes_done, counts=counts)
-        self._bytes_done[node] = bytes_done
-        self._advance_total()
+        with self._lock:
+            if table is None or node not in self._tasks:
+                return
+            task = self._tasks[node]
+            if node not in self._read:
+                self._display.start_task(task)
+            self._read[node] = (fragments_done, bytes_done)
+            counts = _counts(table, fragments_done, bytes_done)
+            self._display.update(task, completed=bytes_done, counts=counts)
+            self._show()
 
     def finished(self, result: NodeResult) -> None:
         """Take a table's bar away and let the next one be seen."""
         table = self._tables.get(result.name)
-        if table is None:
-            return
-        self._display.update(self._tasks.pop(result.name), visible=False)
-        self._bytes_done[result.name] = table.size_bytes
-        self._advance_total()
-        for task in list(self._tasks.values())[:_BARS_SHOWN]:
-            self._display.update(task, visible=True)
+        with self._lock:
+            task = self._tasks.pop(result.name, None)
+            if table is not None and task is not None:
+                self._display.update(task, visible=False)
+                self._read[result.name] = (table.fragments, table.size_bytes)
+                self._show()
         if result.status is Status.ERROR:
-            self._display.console.print(f"! {result.name} failed", style="red", markup=False)
+            text = f"! {result.name} failed, the others go on"
+            self._display.console.print(text, style="red", markup=False, highlight=False)
 
-    def _advance_total(self) -> None:
-        if self._total is None:
+    def _show(self) -> None:
+        """Move the line for all tables; show bars of the tables that are being read."""
+        busy = [node for node in self._tasks if node in self._read]
+        for index, node in enumerate(busy):
+            self._display.update(self._tasks[node], visible=index < _BARS_SHOWN)
+        if self._all is None:
             return
-        done = sum(self._bytes_done.values())
-        everything = sum(table.size_bytes for table in self._tables.values())
-        counts = f"{size(done)} of {size(everything)}"
-        self._display.update(self._total, completed=done, counts=counts)
+        everything = TableProgress(
+            count(len(self._tables), "table"),
+            sum(table.fragments for table in self._tables.values()),
+            sum(table.size_bytes for table in self._tables.values()),
+        )
+        fragments, size_bytes = (sum(done) for done in zip(*self._read.values(), strict=True))
+        self._display.update(
+            self._all,
+            description=everything.node,
+            total=everything.size_bytes or None,
+            completed=size_bytes,
+            counts=_counts(everything, fragments, size_bytes),
+        )
 
 
 def _counts(table: TableProgress, fragments_done: int, bytes_done: int) -> str:

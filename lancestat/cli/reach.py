@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from lancestat.cli.check import Check
 from lancestat.errors import InvalidProject, LancestatError
-from lancestat.plan.format import count
+from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.uri import local_path
+from lancestat.plan.format import count, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,9 +60,6 @@ def _check_table(table: Table, target: Target) -> Check:
 
 def check_state(project: Project) -> Check:
     """Whether the state can be read and, where this machine can tell, written."""
-    from lancestat.lake.clean import clean
-    from lancestat.lake.uri import local_path
-
     uri = project.spec.target.state
     try:
         project.state.records()
@@ -75,6 +75,44 @@ def check_state(project: Project) -> Check:
             "allow it, or name another state in the target",
         )
     return Check("state", True, clean(uri))
+
+
+def check_spark(target: Target) -> Check:
+    """Whether Spark starts and its Python workers find the same libraries as this process."""
+    from lancestat.spark.session import running_session, start_session
+
+    begun = time.monotonic()
+    running = None
+    session = None
+    try:
+        running = running_session()
+        session = running or start_session(target, "lancestat debug")
+        context = session.sparkContext
+        place = f"{context.version} at {context.master}"
+        versions = set(context.parallelize([0], 1).map(_versions).collect())
+    except LancestatError as error:
+        return Check("Spark", False, error.message, error.hint or "look at the target's spark")
+    except Exception as error:
+        text = clean(str(error), secret_values(target.storage_options))
+        return Check("Spark", False, text, "look at the target's spark")
+    finally:
+        if session is not None and running is None:
+            session.stop()
+    here = _versions(0)
+    if versions != {here}:
+        found = f"workers have {', '.join(sorted(versions))}, this process has {here}"
+        return Check("Spark", False, found, "give workers the same environment")
+    elapsed = duration(time.monotonic() - begun)
+    return Check("Spark", True, f"{place}, up in {elapsed}")
+
+
+def _versions(_: int) -> str:
+    import platform
+    from importlib.metadata import version
+
+    names = ("lancestat", "pylance", "pyarrow", "polars")
+    libraries = ", ".join(f"{name} {version(name)}" for name in names)
+    return f"Python {platform.python_version()}, {libraries}"
 
 
 def _is_writable(folder: Path) -> bool:

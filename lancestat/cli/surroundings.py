@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module, metadata
 from pathlib import Path
 
 from lancestat.cli.check import Check
+from lancestat.errors import LancestatError
 
 PYTHON_NEEDED = (3, 10)
-JAVA_NEEDED = 17
-_JAVA_ADVICE = "install Java 17 (Debian: openjdk-17-jre-headless), or let JAVA_HOME name it"
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_.\-]+)>=([0-9.]+)$")
 # Modules whose native code a wrong build of the machine or of a neighbour would break.
 _NATIVE = {
@@ -32,7 +29,7 @@ def check_surroundings(environment: Mapping[str, str] | None = None) -> Iterator
     """Check Python, Java and every library, each on a line of its own."""
     known = os.environ if environment is None else environment
     yield check_python()
-    yield check_java(known)
+    yield check_java()
     yield from check_libraries()
     yield from check_spark_home(known)
 
@@ -45,34 +42,15 @@ def check_python() -> Check:
     return Check("Python", False, found, "use Python 3.10 or newer")
 
 
-def check_java(environment: Mapping[str, str]) -> Check:
+def check_java() -> Check:
     """Whether the Java that Spark would start is there and new enough."""
-    home = environment.get("JAVA_HOME")
-    path = environment.get("PATH")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=path)
-    if java is None:
-        return Check("Java", False, "not found on PATH, and JAVA_HOME is not set", _JAVA_ADVICE)
+    from lancestat.spark.java import find_java
+
     try:
-        ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        reason = getattr(error, "strerror", None) or "does not answer"
-        return Check("Java", False, f"{java}: {reason}", _JAVA_ADVICE)
-    version = java_version(ran.stderr + ran.stdout)
-    if version is None:
-        return Check("Java", False, f"{java} does not tell its version", _JAVA_ADVICE)
-    found = f"{version[0]} at {java}"
-    if version[1] >= JAVA_NEEDED:
-        return Check("Java", True, found)
-    return Check("Java", False, f"{found}, Spark needs {JAVA_NEEDED} or newer", _JAVA_ADVICE)
-
-
-def java_version(text: str) -> tuple[str, int] | None:
-    """The version that `java -version` prints, and its feature number: 8 for 1.8."""
-    found = re.search(r'version "([0-9]+)(?:\.([0-9]+))?[^"]*"', text)
-    if found is None:
-        return None
-    feature = int(found[2]) if found[1] == "1" and found[2] else int(found[1])
-    return found[0].split('"')[1], feature
+        java = find_java()
+    except LancestatError as error:
+        return Check("Java", False, error.message, error.hint or "install Java 17")
+    return Check("Java", True, f"{java.version} at {java.path}")
 
 
 def check_libraries() -> Iterator[Check]:

@@ -12,15 +12,19 @@ from lancestat.cli.failure import ExitCode
 @click.pass_context
 def debug(context: click.Context, invocation: Invocation) -> None:
     """Print what is as it should be, and what to do about the rest."""
-    from lancestat.cli.reach import check_project, check_state, check_tables
+    from lancestat.cli.reach import check_project, check_spark, check_state, check_tables
     from lancestat.cli.surroundings import check_surroundings
 
+    invocation.say("looking around; starting Spark takes a few seconds")
     checks = list(check_surroundings())
+    can_start = all(check.passed for check in checks)
     verdict, project = check_project(invocation.project)
     checks.append(verdict)
     if project is not None:
         checks += check_tables(project.spec)
         checks.append(check_state(project))
+        if can_start:
+            checks.append(check_spark(project.spec.target))
     invocation.printer().checked(checks)
     if not all(check.passed for check in checks):
         context.exit(ExitCode.FAILURE)
