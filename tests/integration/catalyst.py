@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from lancestat.stats.column_type import ColumnType
 from lancestat.stats.partial import ColumnStatistics
@@ -18,20 +16,6 @@ if TYPE_CHECKING:
 
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 def entries_of(name: str, type: ColumnType, statistics: ColumnStatistics) -> dict[str, str]:

@@ -11,7 +11,6 @@ import pytest
 from lancestat.stats.column_type import ColumnType, Kind
 from lancestat.stats.partial import ColumnStatistics
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
-from tests.integration.catalyst import spark as spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,6 @@ from lancestat.stats.column_type import ColumnType, Kind
 from lancestat.stats.partial import ColumnStatistics
 from lancestat.stats.values import format_bound, parse_bound
 from tests.integration.catalyst import Catalyst, entries_of
-from tests.integration.catalyst import spark as spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
