@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 
-from lancestat.errors import StateError
+from lancestat.errors import LancestatError, StateError
 from lancestat.lake.clean import clean, secret_values
 from lancestat.state.identity import canonical_uri
 
@@ -62,7 +62,8 @@ def is_lance_failure(error: BaseException) -> bool:
 
 def told(error: BaseException, options: Mapping[str, str]) -> str:
     """The message of `error` without source places and secrets."""
-    return clean(str(error), secret_values(options))
+    message = error.message if isinstance(error, LancestatError) else str(error)
+    return clean(message, secret_values(options))
 
 
 def unreachable(uri: str, error: BaseException, options: Mapping[str, str]) -> StateError:

@@ -11,7 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.lake.uri import local_path
+from lancestat.errors import LakeError
+from lancestat.lake.open import probe, store_options
+from lancestat.lake.uri import local_path, store_of
 from lancestat.state.failure import Failure, failure_of, is_lance_failure, unreachable
 from lancestat.state.identity import canonical_uri
 
@@ -98,6 +100,11 @@ class StateFolder:
             raise self._error(error) from None
 
     @cached_property
+    def lance_options(self) -> dict[str, str] | None:
+        """What Lance is told about the store; may hold secrets."""
+        return store_options(self.uri, self.options)
+
+    @cached_property
     def _root(self) -> str:
         return str(self._local_root or self.uri.rstrip("/"))
 
@@ -110,7 +117,13 @@ class StateFolder:
     def _session(self) -> LanceFileSession:
         from lance.file import LanceFileSession
 
-        return LanceFileSession(self._root, storage_options=dict(self.options) or None)
+        store = store_of(self.uri)
+        if store:
+            try:
+                probe(store, self.options)
+            except LakeError as error:
+                raise unreachable(self.uri, error, self.options) from None
+        return LanceFileSession(self._root, storage_options=self.lance_options)
 
     def _children(self, path: str) -> list[str]:
         try:

@@ -109,7 +109,7 @@ class StoredTable:
                     dataset.uri,
                     LanceOperation.Append(fragments),
                     read_version=version,
-                    storage_options=self._options,
+                    storage_options=self._folder.lance_options,
                 )
             except BaseException as error:
                 self._after_failed_commit(error, attempt)
@@ -147,10 +147,6 @@ class StoredTable:
             )
         )
 
-    @property
-    def _options(self) -> dict[str, str] | None:
-        return dict(self._folder.options) or None
-
     def _open(self, latest: bool) -> tuple[Place, LanceDataset] | None:
         with self._lock:
             if self._opened and not latest:
@@ -165,7 +161,9 @@ class StoredTable:
         import lance
 
         try:
-            dataset = lance.dataset(self._folder.dataset_uri(place), storage_options=self._options)
+            dataset = lance.dataset(
+                self._folder.dataset_uri(place), storage_options=self._folder.lance_options
+            )
             found = dataset.schema
         except BaseException as error:
             if not is_lance_failure(error):
@@ -198,7 +196,7 @@ class StoredTable:
                     uri,
                     schema=self.schema,
                     mode="create",
-                    storage_options=self._options,
+                    storage_options=self._folder.lance_options,
                 )
             except BaseException as error:
                 # Another run may have created it first; then it opens.
@@ -231,7 +229,7 @@ class StoredTable:
                 schema=self.schema,
                 mode="append",
                 max_rows_per_file=self.rows_per_file,
-                storage_options=self._options,
+                storage_options=self._folder.lance_options,
             )
         except BaseException as error:
             if source.error:

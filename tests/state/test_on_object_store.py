@@ -1,0 +1,122 @@
+"""The state on a real S3 server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import StateError
+from lancestat.state.store import LanceState, open_state
+from lancestat.state.sweep import SweepReport, sweep
+from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
+from tests.state.conftest import fingerprint, record, run, stored
+
+__all__ = ["object_store"]
+
+pytestmark = pytest.mark.s3
+
+ROOT = Path(__file__).parents[2]
+X = frozenset({"x"})
+
+
+@pytest.fixture
+def uri(object_store: ObjectStore) -> str:
+    return object_store.fresh_uri("some/state")
+
+
+@pytest.fixture
+def state(object_store: ObjectStore, uri: str) -> LanceState:
+    return open_state(uri, object_store.storage_options, retention=timedelta(0))
+
+
+def objects(object_store: ObjectStore, uri: str) -> list[str]:
+    from pyarrow.fs import FileSelector
+
+    selector = FileSelector(uri.removeprefix("s3://"), recursive=True, allow_not_found=True)
+    found = object_store.filesystem().get_file_info(selector)
+    return [each.path for each in found if each.is_file]
+
+
+def test_partials_and_runs_come_back(
+    object_store: ObjectStore, uri: str, state: LanceState
+) -> None:
+    assert state.records() == {}
+    assert objects(object_store, uri) == []
+    state.add_partials("t", [stored("a", x=1), stored(("b", "c"), x=2)])
+    state.add_run(run(1, record("t", 1)))
+    again = open_state(uri, object_store.storage_options)
+    assert again.records() == {"t": record("t", 1)}
+    assert again.runs(5) == [run(1, record("t", 1))]
+    assert set(again.partial_index("t").singles) == {fingerprint("a")}
+    assert list(again.partials("t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
+
+
+def test_it_does_not_grow_with_the_number_of_runs(
+    object_store: ObjectStore, uri: str, state: LanceState
+) -> None:
+    live = frozenset({fingerprint("a")})
+    for number in range(40):
+        state.add_partials("t", [stored("a", x=1)])
+        state.add_run(run(number, record("t", number)))
+        state.tidy({"t": live})
+    assert len(objects(object_store, uri)) < 150
+    assert list(state.partials("t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
+    assert state.records()["t"].version == 39
+
+
+def test_damage_is_set_aside_and_swept(
+    object_store: ObjectStore, uri: str, state: LanceState, caplog: pytest.LogCaptureFixture
+) -> None:
+    state.add_partials("t", [stored("a", x=1)])
+    [data] = [path for path in objects(object_store, uri) if "/data/" in path]
+    with object_store.filesystem().open_output_stream(data) as stream:
+        stream.write(b"cut")
+    again = open_state(uri, object_store.storage_options)
+    assert dict(again.partial_index("t").singles) == {}
+    assert "v1/partials-1.lance is set aside" in caplog.text
+    again.add_partials("t", [stored("b", x=1)])
+    assert set(state.partial_index("t").singles) == {fingerprint("b")}
+    assert sweep(again, frozenset({"t"}), dry_run=False) == SweepReport(0, 0, 1, 0)
+    assert all("partials-2" in path for path in objects(object_store, uri))
+
+
+def test_runs_at_once_lose_nothing(object_store: ObjectStore, uri: str, state: LanceState) -> None:
+    names = ["w0", "w1"]
+    credentials = {key.upper(): value for key, value in object_store.storage_options.items()}
+    writers = [
+        subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/state/writer.py"), uri, name, "6", "900"],
+            env={**os.environ, **credentials, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    for writer in writers:
+        _, errors = writer.communicate(timeout=300)
+        assert writer.returncode == 0, errors
+    assert len(state.partial_index("shared").singles) == 2 * 6 * 3
+    assert {name: found.version for name, found in state.records().items()} == {"w0": 6, "w1": 6}
+    assert [place.generation for place in state.folder.places()] == [1, 1]
+
+
+@pytest.mark.parametrize("change", [{"aws_secret_access_key": "wrong"}, {"bucket": "no-such"}])
+def test_no_access_is_an_error_and_no_damage(
+    object_store: ObjectStore, uri: str, state: LanceState, change: dict[str, str]
+) -> None:
+    state.add_run(run(1, record("t", 1)))
+    options = {**object_store.storage_options, **change}
+    elsewhere = uri.replace(f"//{object_store.bucket}/", f"//{options.pop('bucket', 'lake')}/")
+    refused = open_state(elsewhere, options)
+    for action in (refused.records, lambda: refused.add_run(run(2, record("t", 2)))):
+        with pytest.raises(StateError) as caught:
+            action()
+        assert caught.value.code == "LS301"
+        assert SECRET_KEY not in repr(caught.value)
+        assert "wrong" not in repr(caught.value)
+    assert state.records()["t"].version == 1
