@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lancestat.stats.bounds import lower_bound, upper_bound
 from lancestat.stats.hash import hash_bytes
 from lancestat.stats.partial import ColumnPartial
-from lancestat.stats.reducer import Reducer
+from lancestat.stats.reducer import Counts, Integers, Reducer
 
 # Finding the distinct values of an array first pays when its head shows that most of them repeat.
 _HEAD_ROWS = 1024
@@ -39,7 +39,8 @@ class BytesReducer(Reducer):
         self._maximum: bytes | None = None
         self._familiar: set[bytes] = set()
 
-    def finish(self) -> ColumnPartial:  # noqa: D102
+    def finish(self) -> ColumnPartial:
+        """The partial of all rows so far."""
         minimum, maximum = self._minimum, self._maximum
         return ColumnPartial(
             rows=self._rows,
@@ -54,10 +55,10 @@ class BytesReducer(Reducer):
             max_characters=self._max_characters,
         )
 
-    def _reduce(self, values: pa.Array) -> None:
+    def _reduce(self, values: pa.Array, counts: Counts | None) -> None:
         if pa.types.is_fixed_size_binary(values.type):
             values = values.cast(pa.binary())
-        self._measure(values)
+        self._measure(values, counts)
         values = _distinct(values.cast(pa.large_binary() if _is_large(values) else pa.binary()))
         values = self._unfamiliar(values)
         if not len(values):
@@ -77,18 +78,16 @@ class BytesReducer(Reducer):
         self._familiar.update(fresh)
         return pa.array(fresh, values.type)
 
-    def _measure(self, values: pa.Array) -> None:
+    def _measure(self, values: pa.Array, counts: Counts | None) -> None:
         offsets = _offsets(values)
-        total = int(offsets[-1]) - int(offsets[0])
-        longest = int((offsets[1:] - offsets[:-1]).max())
+        total, longest = _sum_and_max(offsets[1:] - offsets[:-1], counts)
         self._total_bytes += total
         self._max_bytes = max(self._max_bytes, longest)
         if not self._is_text:
             return
         # A byte of more than one character's bytes is negative as a signed one.
-        if total and _content(values, np.int8).min() < 0:
-            lengths = pc.utf8_length(values)
-            total, longest = pc.sum(lengths).as_py(), pc.max(lengths).as_py()
+        if longest and _content(values, np.int8).min() < 0:
+            total, longest = _sum_and_max(pc.utf8_length(values).to_numpy(), counts)
         self._total_characters += total
         self._max_characters = max(self._max_characters, longest)
 
@@ -109,6 +108,11 @@ class BytesReducer(Reducer):
             self._minimum = low
         if self._maximum is None or high > self._maximum:
             self._maximum = high
+
+
+def _sum_and_max(lengths: Integers, counts: Counts | None) -> tuple[int, int]:
+    total = lengths.sum(dtype=np.int64) if counts is None else counts @ lengths
+    return int(total), int(lengths.max())
 
 
 def _distinct(values: pa.Array) -> pa.Array:

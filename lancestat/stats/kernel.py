@@ -53,7 +53,6 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     return array
 
 
-_INTEGER_WIDTHS = {"date32[day]": "i4", "date64[ms]": "i8"}
 _MILLISECONDS_PER_DAY = 86_400_000
 # Divisor and factor to microseconds. Flooring is what an instant before 1970 needs too.
 _TO_MICROSECONDS = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (1_000, 1)}

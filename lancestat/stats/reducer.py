@@ -17,6 +17,7 @@ from lancestat.stats.sketch_builder import SketchBuilder
 from lancestat.stats.window import Window
 
 Integers = npt.NDArray[np.integer[Any]]
+Counts = npt.NDArray[np.int64]
 
 
 class Reducer(ABC):
@@ -30,28 +31,46 @@ class Reducer(ABC):
     def update(self, array: pa.Array) -> None:
         """Add the rows of `array`, whose type is the column's for every call."""
         self._rows += len(array)
-        array = plain(array)
-        nulls = array.null_count
-        if nulls:
-            self._nulls += nulls
-            array = array.drop_null()
-        if len(array):
-            self._reduce(array)
+        if pa.types.is_dictionary(array.type):
+            values, counts = _used_entries(array)
+            self._nulls += len(array) - int(counts.sum())
+        else:
+            values, counts = _present(array), None
+            self._nulls += len(array) - len(values)
+        if len(values):
+            self._reduce(values, counts)
 
     @abstractmethod
-    def _reduce(self, values: pa.Array) -> None:
-        """Add values: at least one, no nulls, no dictionary."""
+    def _reduce(self, values: pa.Array, counts: Counts | None) -> None:
+        """Add values: at least one, no nulls, neither dictionary nor views.
+
+        `counts` says how many rows hold each value; without it, each is one row's.
+        """
 
     @abstractmethod
     def finish(self) -> ColumnPartial:
         """The partial of all rows so far."""
 
 
-def plain(array: pa.Array) -> pa.Array:
-    """The same values with neither a dictionary nor views, which few kernels take."""
-    if pa.types.is_dictionary(array.type):
-        dictionary = plain(array.dictionary)
-        array = pa.DictionaryArray.from_arrays(array.indices, dictionary).dictionary_decode()
+def _used_entries(array: pa.DictionaryArray) -> tuple[pa.Array, Counts]:
+    """The entries of a dictionary that rows refer to, and how many rows do.
+
+    Decoding it instead could take far more memory than the batch does.
+    """
+    dictionary = _without_views(array.dictionary)
+    codes = _present(array.indices).to_numpy()
+    counts = np.bincount(codes.astype(np.int64, copy=False), minlength=len(dictionary))
+    used = (counts > 0) & dictionary.is_valid().to_numpy(zero_copy_only=False)
+    return dictionary.filter(pa.array(used)), counts[used]
+
+
+def _present(array: pa.Array) -> pa.Array:
+    array = _without_views(array)
+    return array.drop_null() if array.null_count else array
+
+
+def _without_views(array: pa.Array) -> pa.Array:
+    """The same values without views, which few of Arrow's functions take."""
     if pa.types.is_string_view(array.type):
         return array.cast(pa.large_string())
     if pa.types.is_binary_view(array.type):
@@ -68,7 +87,8 @@ class FixedWidthReducer(Reducer):
         self._minimum: Bound | None = None
         self._maximum: Bound | None = None
 
-    def finish(self) -> ColumnPartial:  # noqa: D102
+    def finish(self) -> ColumnPartial:
+        """The partial of all rows so far."""
         return ColumnPartial(
             rows=self._rows,
             nulls=self._nulls,
@@ -90,7 +110,7 @@ class FixedWidthReducer(Reducer):
 class BooleanReducer(FixedWidthReducer):
     """Booleans, as the integers 0 and 1."""
 
-    def _reduce(self, values: pa.Array) -> None:
+    def _reduce(self, values: pa.Array, counts: Counts | None) -> None:
         true_count = values.true_count
         low, high = int(true_count == len(values)), int(true_count > 0)
         self._widen(low, high)
@@ -111,11 +131,12 @@ class IntegerReducer(FixedWidthReducer):
         self._factor = factor
         self._window = Window()
 
-    def finish(self) -> ColumnPartial:  # noqa: D102
+    def finish(self) -> ColumnPartial:
+        """The partial of all rows so far."""
         self._count(self._window.drain())
         return super().finish()
 
-    def _reduce(self, values: pa.Array) -> None:
+    def _reduce(self, values: pa.Array, counts: Counts | None) -> None:
         self._reduce_integers(stored(values, self._dtype))
 
     def _reduce_integers(self, integers: Integers) -> None:
@@ -142,9 +163,9 @@ class DecimalReducer(IntegerReducer):
         super().__init__(np.int64 if bit_width == 128 else f"i{bit_width // 8}")
         self._is_wide = bit_width == 128
 
-    def _reduce(self, values: pa.Array) -> None:
+    def _reduce(self, values: pa.Array, counts: Counts | None) -> None:
         if not self._is_wide:
-            super()._reduce(values)
+            super()._reduce(values, counts)
             return
         halves = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
         low, high = halves[values.offset : values.offset + len(values)].T
@@ -165,16 +186,15 @@ class FloatReducer(FixedWidthReducer):
         self._dtype = np.dtype(dtype)
 
     @np.errstate(invalid="ignore")  # signalling NaN are valid input
-    def _reduce(self, values: pa.Array) -> None:
+    def _reduce(self, values: pa.Array, counts: Counts | None) -> None:
         floats = stored(values, self._dtype).astype(np.float64, copy=False)
         self._sketch.update(hash_floats(floats))
         is_nan = np.isnan(floats)
-        nans = int(np.count_nonzero(is_nan))
-        self._nans += nans
-        if nans == len(floats):
-            return
-        if nans:
+        if is_nan.any():
+            self._nans += int(is_nan.sum() if counts is None else counts[is_nan].sum())
             floats = floats[~is_nan]
+        if not len(floats):
+            return
         low, high = float(floats.min()), float(floats.max())
         # Zero bounds cover both zeros, as Lance's own file statistics do.
         self._widen(low if low else -0.0, high if high else 0.0)
