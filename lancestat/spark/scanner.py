@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lancestat.errors import RunError
@@ -26,9 +25,8 @@ class SparkScanner:
 
     A session that was there before is used as it is and left running. Call `scan` from one thread
     per table: Spark's FIFO scheduler gives free cores to the oldest job first, so tables that come
-    early are through early, and a table that is being published leaves its cores to the others. As
-    a context manager of the main thread, it cancels its jobs on SIGINT, since threads that wait for
-    Spark return only when their jobs end.
+    early are through early, and a table that is being published leaves its cores to the others.
+    Threads that wait for Spark return only when their jobs end, or after `cancel`.
 
     Args:
         target: Where Spark runs.
@@ -45,13 +43,8 @@ class SparkScanner:
         self._is_own_session = False
         self._groups: set[str] = set()
         self._is_cancelled = False
-        self._previous: Callable[[int, FrameType | None], object] | None = None
 
     def __enter__(self) -> SparkScanner:
-        previous = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is threading.main_thread() and callable(previous):
-            self._previous = previous
-            signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(
@@ -60,8 +53,6 @@ class SparkScanner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
         if kind is not None:
             self.cancel()
         if self._session is not None and self._is_own_session:
@@ -115,11 +106,6 @@ class SparkScanner:
                 self._session = running or start_session(self._target, APP_NAME)
                 self._is_own_session = running is None
             return self._session
-
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self.cancel()
-        if self._previous is not None:
-            self._previous(number, frame)
 
     def _refuse_when_cancelled(self, work: TableWork) -> None:
         if self._is_cancelled:

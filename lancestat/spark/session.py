@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -116,7 +117,9 @@ def _start_jvm(target: Target, quiet: bool) -> None:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return
     find_java()
-    with tempfile.TemporaryFile() as log, _submit_arguments(target):
+    with tempfile.TemporaryFile() as log, _submit_arguments(target), warnings.catch_warnings():
+        # Lance warns of every fork; this one becomes another program at once.
+        warnings.filterwarnings("ignore", message=".*fork", category=UserWarning)
         try:
             output = {"stdout": log, "stderr": subprocess.STDOUT} if quiet else None
             gateway = launch_gateway(popen_kwargs=output)

@@ -1,0 +1,32 @@
+"""Real Spark, shared by the tests of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lancestat.spark.session import start_session
+from lancestat.spec.model import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    target = Target(
+        name="test",
+        state=str(tmp_path_factory.mktemp("state")),
+        spark_master="local[2]",
+        spark_conf={
+            "spark.sql.warehouse.dir": str(warehouse),
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "2",
+        },
+    )
+    session = start_session(target, "lancestat tests")
+    yield session
+    session.stop()

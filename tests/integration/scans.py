@@ -1,0 +1,125 @@
+"""Tables as the planner would have them scanned, and their statistics after a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import lance
+import pyarrow as pa
+
+from lancestat.lake.fingerprint import column_groups, content_digest, field_key
+from lancestat.lake.observe import snapshot
+from lancestat.lake.schema_hash import schema_hash
+from lancestat.lake.width import estimated_bytes
+from lancestat.plan.actions import Scan, TableWork
+from lancestat.plan.coverage import Coverage
+from lancestat.spark.scanner import SparkScanner
+from lancestat.spec.model import Target
+from lancestat.stats.column_type import ColumnType, column_type
+from lancestat.stats.partial import EMPTY_PARTIAL, ColumnPartial, ColumnStatistics, merge, summarize
+
+TARGET = Target(name="test", state="state")
+
+
+def whole_table(
+    uri: str, version: int | None = None, columns: Collection[str] | None = None
+) -> TableWork:
+    """Everything that can be analyzed in a table at one version."""
+    seen = snapshot(lance.dataset(uri, version=version), uri)
+    fields = tuple(
+        field
+        for field in seen.fields
+        if column_type(field.type) and (columns is None or field.name in columns)
+    )
+    fragments = {fragment.id: fragment for fragment in seen.fragments}
+    groups = column_groups(seen, fields)
+    scans = tuple(
+        Scan(
+            group.fragment_id,
+            group.fingerprint,
+            group.fields,
+            fragments[group.fragment_id].rows,
+            estimated_bytes(fragments[group.fragment_id], group.fields, seen.fields),
+        )
+        for group in groups
+    )
+    return TableWork(
+        uri=uri,
+        table=uri,
+        version=seen.version,
+        committed_at=seen.committed_at,
+        config=seen.config,
+        fields=fields,
+        schema_hash=schema_hash(seen.fields),
+        content_digest=content_digest(groups),
+        rows=seen.rows,
+        fragments=len(seen.fragments),
+        live=frozenset(group.fingerprint for group in groups),
+        scans=scans,
+        coverage=Coverage((), (), ()),
+        publish=False,
+    )
+
+
+def scanned(
+    work: TableWork, scanner: SparkScanner | None = None
+) -> list[tuple[Scan, dict[str, ColumnPartial]]]:
+    """What one scan of a table yields."""
+    scanner = scanner or SparkScanner(TARGET)
+    return [(scan, dict(partials)) for scan, partials in scanner.scan("table", work)]
+
+
+def merged(
+    work: TableWork, results: Sequence[tuple[Scan, dict[str, ColumnPartial]]]
+) -> dict[str, ColumnPartial]:
+    """Partials of whole columns by column name."""
+    return {
+        field.name: merge(
+            [
+                EMPTY_PARTIAL,
+                *(
+                    partials[key]
+                    for _, partials in results
+                    if (key := field_key(field)) in partials
+                ),
+            ]
+        )
+        for field in work.fields
+    }
+
+
+def statistics(work: TableWork) -> dict[str, tuple[ColumnType, ColumnStatistics]]:
+    """The statistics of whole columns by column name, from one scan on Spark."""
+    partials = merged(work, scanned(work))
+    found = {}
+    for field in work.fields:
+        type = column_type(field.type)
+        assert type is not None
+        found[field.name] = (type, summarize(partials[field.name], type))
+    return found
+
+
+def as_spark_reads(table: pa.Table) -> pa.Table:
+    """The rows with the types that Spark gives their columns."""
+    renamed = {
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.uint64(): pa.int64(),
+        pa.float16(): pa.float32(),
+        pa.date64(): pa.date32(),
+    }
+
+    def type_of(field: pa.Field) -> pa.DataType:
+        type = field.type
+        if pa.types.is_dictionary(type):
+            type = type.value_type
+        if pa.types.is_fixed_size_binary(type):
+            return pa.binary()
+        if pa.types.is_timestamp(type):
+            return pa.timestamp("us", type.tz)
+        if pa.types.is_decimal(type):
+            return pa.decimal128(type.precision, type.scale)
+        return renamed.get(type, type)
+
+    return table.cast(pa.schema([pa.field(f.name, type_of(f), f.nullable) for f in table.schema]))
