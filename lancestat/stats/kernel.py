@@ -27,8 +27,8 @@ def analyze(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> dict[str, C
     """Reduce batches to one partial for every column of `schema`.
 
     Args:
-        batches: any number, none included; read once, one held at a time. Columns are found by
-            name, and those that `schema` does not name are ignored.
+        batches: any number, none included; each is let go before the one after the next is read.
+            Columns are found by name, and those that `schema` does not name are ignored.
         schema: the columns to analyze with their types, which every batch must have.
 
     Raises:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -179,6 +180,21 @@ def test_a_dictionary_of_large_values_is_not_decoded() -> None:
     assert (found.rows, found.nulls) == (50_002, 2)
     assert (found.minimum, found.maximum) == (b"a" * 256, b"b")
     assert (found.total_bytes, found.max_bytes) == (250_000_025_000, 10_000_000)
+
+
+def test_memory_follows_the_batch_and_not_the_rows() -> None:
+    schema = pa.schema([pa.field("v", pa.string())])
+    held: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(100):
+            held.append(pa.total_allocated_bytes())
+            texts = pa.array([f"{number}-{row}" * 100 for row in range(1000)])
+            yield pa.record_batch([texts], schema=schema)
+
+    found = analyze(batches(), schema)["v"]
+
+    assert max(held) - held[0] < 3 * found.total_bytes / 100
 
 
 def test_only_the_asked_columns_are_looked_at() -> None:
