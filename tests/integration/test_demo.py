@@ -1,0 +1,164 @@
+"""The demo, at a scale of its own, does and says what `make demo` promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "project"
+MADE = shutil.ignore_patterns("warehouse", ".lancestat", "__pycache__")
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What the demo printed, by step: the text below each heading."""
+
+    folder: Path
+    stderr: str
+    steps: list[str]
+
+    def line(self, step: int, table: str) -> str:
+        """The one line of lancestat's about a table, its spaces made single."""
+        pattern = rf"^  [+~=.!] \w+ +{table}\b.*"
+        [found] = re.findall(pattern, self.steps[step], flags=re.MULTILINE)
+        return " ".join(found.split())
+
+
+def script(
+    folder: Path, name: str, scale: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(folder / name), "--scale", scale],
+        cwd=folder,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the example project, since the demo writes into its folder."""
+    folder = tmp_path_factory.mktemp("demo") / "project"
+    shutil.copytree(EXAMPLE, folder, ignore=MADE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def walk(example: Path) -> Walk:
+    # Neither what an earlier demo left behind nor a person's own settings may matter.
+    script(example, "load.py", "0.002").check_returncode()
+    (example / ".lancestat" / "state" / "v1" / "runs.0.lance").mkdir(parents=True)
+    ended = script(example, "demo.py", "0.01", LANCESTAT_TARGET="prod", LANCESTAT_OUTPUT="json")
+    assert ended.returncode == 0, ended.stderr
+    return Walk(example, ended.stderr, re.split(r"^── .* ─+$", ended.stdout, flags=re.MULTILINE))
+
+
+def test_the_page_has_every_step_and_nothing_on_stderr(walk: Walk) -> None:
+    assert len(walk.steps) == 1 + 8 + 1
+    assert walk.stderr == ""
+
+
+def test_output_that_is_piped_is_plain_text_without_trailing_spaces(walk: Walk) -> None:
+    lines = "".join(walk.steps).splitlines()
+    assert "\x1b" not in "".join(lines)
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_every_table_is_loaded_in_several_fragments(walk: Walk) -> None:
+    rows = re.findall(r"^  (\w+) +([\d,]+) +(\d+) +[\d.]+ MB$", walk.steps[1], flags=re.MULTILINE)
+    assert [name for name, _, _ in rows] == [
+        *("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
+    ]
+    assert all(int(fragments) > 1 for _, _, fragments in rows)
+
+
+def test_loading_again_keeps_the_tables_that_are_there(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    shutil.copytree(EXAMPLE, folder, ignore=MADE)
+    first = script(folder, "load.py", "0.002")
+    shutil.rmtree(folder / "warehouse" / "nation.lance")
+    second = script(folder, "load.py", "0.002")
+    assert first.stdout.count("written") == 8
+    assert re.findall(r"^(\w+) .* written$", second.stdout, flags=re.MULTILINE) == ["nation"]
+    assert second.stdout.count("was there") == 7
+
+
+def test_the_first_run_reads_and_publishes_everything(walk: Walk) -> None:
+    assert "$ lancestat plan" in walk.steps[2]
+    assert "8 analyze" in walk.steps[2]
+    assert "12 of 12 fragments, 60,175 rows" in walk.line(3, "lineitem")
+    assert "version 1 -> 2" in walk.line(3, "lineitem")
+    assert "8 tables brought up to date" in walk.steps[3]
+
+
+def test_a_table_that_belongs_to_others_gets_no_commit(walk: Walk) -> None:
+    assert "->" not in walk.line(3, "supplier")
+    assert "->" not in walk.line(7, "supplier")
+
+
+def test_a_reader_is_told_to_use_what_was_published(walk: Walk) -> None:
+    assert "used: current" in walk.steps[4]
+
+
+@pytest.mark.parametrize(
+    ("table", "planned"),
+    [
+        ("lineitem", "~ refresh lineitem 1 of 13 fragments, "),
+        ("orders", "~ refresh orders 1 of 6 fragments, "),
+        ("supplier", "~ refresh supplier 2 of 2 fragments (1 of 7 columns), 100 rows"),
+        ("partsupp", "= restamp partsupp nothing to read"),
+        ("customer", "= restamp customer nothing to read"),
+        ("part", ". skip part policy accepts"),
+        ("nation", ". skip nation unchanged"),
+        ("region", ". skip region unchanged"),
+    ],
+)
+def test_the_plan_after_the_changes_names_only_what_is_new(
+    walk: Walk, table: str, planned: str
+) -> None:
+    assert walk.line(6, table).startswith(planned)
+
+
+def test_the_second_run_reads_what_its_plan_said(walk: Walk) -> None:
+    planned, ran = (
+        re.search(r"^Reads? (\d+) .*?([\d,]+) rows", walk.steps[step], flags=re.MULTILINE)
+        for step in (6, 7)
+    )
+    assert planned is not None
+    assert ran is not None
+    assert planned[1] == ran[1] == "4"
+    assert planned[2] == ran[2]
+    assert "5 tables brought up to date, 3 unchanged" in walk.steps[7]
+
+
+def test_nothing_is_left_at_the_end(walk: Walk) -> None:
+    assert "$ lancestat plan --check" in walk.steps[8]
+    assert "Nothing to do" in walk.steps[8]
+
+
+def test_the_summary_sets_both_runs_side_by_side(walk: Walk) -> None:
+    assert re.search(r"rows read +86,[\d,]+ of 86,[\d,]+ +3,[\d,]+ of", walk.steps[9])
+    assert re.search(r"fragments read +39 of 39 +4 of 34", walk.steps[9])
+
+
+def test_a_machine_without_java_is_told_so_in_one_line_before_anything_is_done(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "project"
+    shutil.copytree(EXAMPLE, folder, ignore=MADE)
+    ended = script(folder, "demo.py", "0.01", JAVA_HOME=str(tmp_path / "nowhere"))
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "JAVA_HOME" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (folder / "warehouse").exists()
