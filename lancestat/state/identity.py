@@ -15,7 +15,7 @@ _CONTAINER_BEFORE_HOST = {"abfs", "abfss", "wasb", "wasbs"}
 
 def table_identity(uri: str) -> str:
     """24 hex digits that stand for the dataset at `uri`, however its URI is written."""
-    return sha256(canonical_uri(uri).encode(errors="surrogateescape")).hexdigest()[:24]
+    return sha256(canonical_uri(uri).encode(errors="surrogatepass")).hexdigest()[:24]
 
 
 def canonical_uri(uri: str) -> str:

@@ -93,13 +93,16 @@ def _is_loose(dataset: LanceDataset, rows_per_file: int) -> bool:
 
 
 def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
+    import pyarrow as pa
+
     few = len(live) <= _NAMED_TABLES
     rows = dataset.to_table(
         columns=["id", "table", "fingerprints", "written_at"],
         filter=" OR ".join(map(table_filter, live)) if few else None,
     )
-    # Stable, so that of rows written together the later in place counts as newer.
-    rows = rows.take(list(reversed(range(rows.num_rows)))).sort_by([("written_at", "descending")])
+    # Of rows written together the later in place counts as newer.
+    rows = rows.append_column("position", pa.array(range(rows.num_rows), pa.int64()))
+    rows = rows.sort_by([("written_at", "descending"), ("position", "descending")])
     by_table: dict[str, list[StoredRow]] = {}
     for row, table, fingerprints in zip(
         rows.column("id").to_pylist(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from hashlib import blake2b
 from pathlib import Path
@@ -85,12 +85,16 @@ def lance_state(folder: Path) -> LanceState:
 
 
 @pytest.fixture(params=["lance", "memory"])
-def make_state(request: pytest.FixtureRequest, folder: Path) -> Callable[[], StateWriter]:
-    """Opens the one state of the test, again and again where it lasts."""
+def make_state(
+    request: pytest.FixtureRequest, folder: Path, caplog: pytest.LogCaptureFixture
+) -> Iterator[Callable[[], StateWriter]]:
+    """Opens the one state of the test, again and again where it lasts; it must stay sound."""
     if request.param == "lance":
-        return lambda: open_state(str(folder))
-    memory = MemoryState()
-    return lambda: memory
+        yield lambda: open_state(str(folder))
+    else:
+        memory = MemoryState()
+        yield lambda: memory
+    assert not [entry for entry in caplog.get_records("call") if entry.name == "lancestat.state"]
 
 
 @pytest.fixture

@@ -131,6 +131,15 @@ def test_records_are_the_newest_of_every_table(make_state: MakeState) -> None:
     }
 
 
+def test_runs_without_records_give_none(state: StateWriter) -> None:
+    failed = NodeRun("orders", "table", "t", {"status": "error"}, None)
+    state.add_run(run(1))
+    state.add_run(run(2, nodes=(failed,)))
+    assert dict(state.records()) == {}
+    state.tidy({"t": frozenset(), "u": frozenset()})
+    assert state.runs(5) == [run(2, nodes=(failed,)), run(1)]
+
+
 def test_of_runs_that_ended_together_the_later_in_place_counts(state: StateWriter) -> None:
     state.add_run(run(1, record("t", 1)))
     state.add_run(run(1, record("t", 2)))
