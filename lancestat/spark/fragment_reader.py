@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import lance
+import pyarrow as pa
 
 from lancestat.errors import LakeError
 from lancestat.lake.clean import clean, secret_values
@@ -14,11 +14,8 @@ from lancestat.lake.refusal import Refusal, refuse
 from lancestat.spark.work import Slice
 from lancestat.stats.kernel import BATCH_ROWS
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 BATCH_BYTES = 16 << 20
-PROBE_ROWS = 1_024
+PROBE_ROWS = 256
 READAHEAD_BATCHES = 2
 IO_BUFFER_BYTES = 64 << 20
 METADATA_CACHE_BYTES = 64 << 20
@@ -52,13 +49,18 @@ def read_slice(
     """The schema of the columns, and the live rows of a slice.
 
     Raises:
-        LakeError: the fragment is gone or its files cannot be read; names the fragment.
+        LakeError: a column's name, the fragment or its files cannot be read; says which.
     """
+    unreadable = [name for name in columns if not name or "`" in name]
+    if unreadable:
+        what = f"column {unreadable[0]!r} of {dataset.uri} has a name that Lance cannot read"
+        hint = "exclude it under columns, or rename it"
+        raise LakeError(Refusal.UNSUPPORTED.value, what, hint=hint)
     fragment = dataset.get_fragment(slice.fragment_id)
     if fragment is None:
         missing = f"{dataset.uri} has no fragment {slice.fragment_id} at version {dataset.version}"
         raise LakeError(Refusal.CORRUPT.value, missing)
-    schema = _scanner(fragment, columns, BATCH_ROWS, 0, None).projected_schema
+    schema = pa.schema([dataset.schema.field(name) for name in columns])
     batches = _named(_sized(fragment, slice, columns), dataset, slice, storage_options)
     return schema, batches
 
@@ -70,8 +72,8 @@ def _sized(
     # little about sizes in memory. So a short probe tells how many rows to ask for, and a surprise
     # on the way makes the scan go on from there with fewer.
     position, left = slice.offset, slice.count
-    rows: int = PROBE_ROWS
-    limit: int | None = PROBE_ROWS
+    rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, slice.row_bytes)))
+    limit: int | None = rows
     while left is None or left > 0:
         asked = limit if left is None else min(limit, left) if limit else left
         got = 0

@@ -35,13 +35,15 @@ class Slice:
     """A range of live rows of one scan.
 
     `scan` is an index into the scans that were split, `count` None reads to the end of the
-    fragment, and `parts` is the number of slices that the scan was cut into.
+    fragment, `row_bytes` estimates the bytes on disk of a row, and `parts` is the number of slices
+    that the scan was cut into.
     """
 
     scan: int
     fragment_id: int
     offset: int
     count: int | None
+    row_bytes: int
     parts: int
 
 
@@ -89,7 +91,7 @@ def split(
         if group and group_weight + weight > limit:
             items.append(WorkItem(tuple(group), group_weight))
             group, group_weight = [], 0
-        group.append(Slice(index, scan.fragment_id, 0, None, 1))
+        group.append(_slice(index, scan, 0, None, 1))
         group_weight += weight
     if group:
         items.append(WorkItem(tuple(group), group_weight))
@@ -117,4 +119,8 @@ def _cut(index: int, scan: Scan, parts: int) -> Iterator[WorkItem]:
         start, end = scan.rows * part // parts, scan.rows * (part + 1) // parts
         count = None if part == parts - 1 else end - start
         share = weight * (end - start) // scan.rows
-        yield WorkItem((Slice(index, scan.fragment_id, start, count, parts),), share)
+        yield WorkItem((_slice(index, scan, start, count, parts),), share)
+
+
+def _slice(index: int, scan: Scan, offset: int, count: int | None, parts: int) -> Slice:
+    return Slice(index, scan.fragment_id, offset, count, scan.size_bytes // (scan.rows or 1), parts)

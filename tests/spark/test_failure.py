@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.errors import LakeError, LancestatError, PublishError, RunError, StateError
+from lancestat.plan.actions import TableWork
+from lancestat.plan.coverage import Coverage
+from lancestat.spark.failure import explain
+from lancestat.spark.work import TableScan
+from lancestat.spark.worker_error import WorkerError, carried_error
+
+TABLE = TableScan(
+    "orders",
+    TableWork(
+        uri="s3://bucket/orders.lance",
+        table="orders",
+        version=3,
+        committed_at=None,
+        config={},
+        fields=(),
+        schema_hash="",
+        content_digest="",
+        rows=0,
+        fragments=0,
+        live=frozenset(),
+        scans=(),
+        coverage=Coverage((), (), ()),
+        publish=True,
+    ),
+)
+
+ABORTED = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed "
+    "4 times, most recent failure: Lost task 0.3 in stage 4.0 (TID 9) (10.0.0.7 executor 2): {}\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:593)\n"
+)
+
+
+@given(
+    st.sampled_from([LakeError, RunError, StateError, PublishError, LancestatError]),
+    st.text(),
+    st.none() | st.text(),
+)
+def test_what_a_worker_raised_comes_back_as_it_was(
+    kind: type[LancestatError], message: str, hint: str | None
+) -> None:
+    raised = kind("LS204", message, hint=hint)
+    wrapped = ABORTED.format(f"Traceback:\n  {WorkerError.carrying(raised)}\n\n\tat x")
+    found = carried_error(wrapped)
+
+    assert type(found) is kind
+    assert found is not None
+    assert (found.code, found.message, found.hint) == ("LS204", message, hint)
+
+
+@pytest.mark.parametrize("text", ["", "a plain error", "lancestat-error:", "lancestat-error:{cut"])
+def test_other_texts_carry_no_error(text: str) -> None:
+    assert carried_error(text) is None
+
+
+def test_a_crash_names_the_last_cause_without_the_jvms_stack() -> None:
+    text = ABORTED.format("org.apache.spark.SparkException: Python worker exited unexpectedly")
+    found = explain(RuntimeError(text), TABLE, {})
+
+    assert found.code == "LS511"
+    assert found.message == (
+        "the Spark job over s3://bucket/orders.lance failed: "
+        "org.apache.spark.SparkException: Python worker exited unexpectedly"
+    )
+    assert found.hint is not None
+    assert "memory" in found.hint
+
+
+def test_a_cancelled_job_is_no_failure_of_the_table() -> None:
+    text = "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled part of group"
+    assert explain(RuntimeError(text), TABLE, {}).code == "LS512"
+
+
+def test_any_other_error_is_cut_to_its_first_line_and_shows_no_secret() -> None:
+    error = RuntimeError("cannot sign with hunter2hunter2\n  at line 1")
+    found = explain(error, TABLE, {"aws_secret_access_key": "hunter2hunter2"})
+
+    assert found.code == "LS511"
+    assert found.message.endswith("RuntimeError: cannot sign with ***")

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lancestat.errors import LakeError
+from lancestat.spark import fragment_reader
+from lancestat.spark.fragment_reader import BATCH_BYTES, open_pinned, read_slice
+from lancestat.spark.work import Slice
+
+MIB = 1 << 20
+
+
+def ids(dataset: lance.LanceDataset, slice: Slice) -> list[int]:
+    _, batches = read_slice(dataset, slice, ("id",), {})
+    return [id for batch in batches for id in batch["id"].to_pylist()]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
+    uri = tmp_path_factory.mktemp("reader") / "t.lance"
+    made = lance.write_dataset(pa.table({"id": range(3_000), "s": ["x"] * 3_000}), uri)
+    made.delete("id % 5 = 0")
+    return open_pinned(str(uri), made.version, {})
+
+
+LIVE = [id for id in range(3_000) if id % 5]
+
+
+@given(st.lists(st.integers(0, 2_400), max_size=6), st.integers(0, 100_000_000))
+@settings(deadline=None)
+def test_slices_of_a_fragment_are_its_live_rows_in_order(
+    dataset: lance.LanceDataset, cuts: list[int], row_bytes: int
+) -> None:
+    edges = [0, *sorted(set(cuts) - {0}), None]
+    found: list[int] = []
+    for start, end in pairwise(edges):
+        assert start is not None
+        count = None if end is None else end - start
+        found += ids(dataset, Slice(0, 0, start, count, row_bytes, len(edges) - 1))
+    assert found == LIVE
+
+
+def test_batches_stay_small_however_wide_the_values(tmp_path: Path) -> None:
+    wide = pa.array([bytes([i]) * MIB for i in range(40)] * 2, pa.large_binary())
+    lance.write_dataset(pa.table({"b": wide}), tmp_path)
+    dataset = open_pinned(str(tmp_path), 1, {})
+    schema, batches = read_slice(dataset, Slice(0, 0, 0, None, MIB, 1), ("b",), {})
+    sizes = [(batch.num_rows, batch.nbytes) for batch in batches]
+
+    assert schema == pa.schema([("b", pa.large_binary())])
+    assert sum(rows for rows, _ in sizes) == 80
+    assert max(nbytes for _, nbytes in sizes) <= BATCH_BYTES + MIB
+
+
+def test_values_that_grow_on_the_way_make_batches_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fragment_reader, "BATCH_BYTES", 100_000)
+    widths = [10] * 20_000 + [4_000] * 2_000
+    rows = pa.table({"id": range(22_000), "s": ["y" * width for width in widths]})
+    lance.write_dataset(rows, tmp_path)
+    dataset = open_pinned(str(tmp_path), 1, {})
+    _, batches = read_slice(dataset, Slice(0, 0, 0, None, 10, 1), ("id", "s"), {})
+    found = list(batches)
+
+    assert [id for batch in found for id in batch["id"].to_pylist()] == list(range(22_000))
+    too_large = [batch for batch in found if batch.nbytes > 4 * 100_000]
+    assert len(too_large) <= 1, "one surprise, and then none"
+
+
+@pytest.mark.parametrize("name", ["select", "a b", "Ünï", 'quo"te', "UPPER", "1x", "*"])
+def test_odd_column_names_can_be_read(tmp_path: Path, name: str) -> None:
+    lance.write_dataset(pa.table({name: [1, 2], "other": [3, 4]}), tmp_path)
+    schema, batches = read_slice(
+        open_pinned(str(tmp_path), 1, {}), Slice(0, 0, 0, None, 0, 1), (name,), {}
+    )
+    assert schema.names == [name]
+    assert [batch[name].to_pylist() for batch in batches] == [[1, 2]]
+
+
+@pytest.mark.parametrize("name", ["back`tick", ""])
+def test_a_name_that_lance_cannot_read_is_refused(tmp_path: Path, name: str) -> None:
+    lance.write_dataset(pa.table({name: [1, 2], "other": [3, 4]}), tmp_path)
+    dataset = open_pinned(str(tmp_path), 1, {})
+    with pytest.raises(ValueError, match="No field named"):
+        dataset.to_table(columns=[name])
+
+    with pytest.raises(LakeError, match="has a name that Lance cannot read") as bad:
+        read_slice(dataset, Slice(0, 0, 0, None, 0, 1), ("other", name), {})
+    assert bad.value.code == "LS203"
+
+
+def test_a_damaged_file_names_its_fragment(tmp_path: Path) -> None:
+    made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50)
+    broken = tmp_path / "data" / made.get_fragments()[1].metadata.files[0].path
+    broken.write_bytes(b"\0" * broken.stat().st_size)
+    dataset = open_pinned(str(tmp_path), 1, {})
+
+    assert ids(dataset, Slice(0, 0, 0, None, 8, 1)) == list(range(50))
+    with pytest.raises(LakeError, match="fragment 1 at version 1") as bad:
+        ids(dataset, Slice(1, 1, 0, None, 8, 1))
+    assert bad.value.code == "LS204"
+
+
+def test_a_missing_file_and_a_missing_fragment_are_told_apart(tmp_path: Path) -> None:
+    made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path)
+    (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).unlink()
+    dataset = open_pinned(str(tmp_path), 1, {})
+
+    with pytest.raises(LakeError, match=r"fragment 0 at version 1: a data file of .* is missing"):
+        ids(dataset, Slice(0, 0, 0, None, 8, 1))
+    with pytest.raises(LakeError, match="has no fragment 7 at version 1"):
+        ids(dataset, Slice(0, 7, 0, None, 8, 1))
+
+
+def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"id": [1]}), tmp_path)
+    with pytest.raises(LakeError) as bad:
+        open_pinned(str(tmp_path), 9, {})
+    assert bad.value.code == "LS206"

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import RunError
+from lancestat.spark.java import Java, find_java
+from lancestat.spark.session import defaults, start_session, with_attempts
+from lancestat.spec.model import Target
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[3,1]", "local[3,1]"),
+        ("local[*, 2]", "local[*, 2]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("yarn", "yarn"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("k8s://https://host:6443", "k8s://https://host:6443"),
+    ],
+)
+def test_local_masters_retry_as_clusters_do(given: str, expected: str) -> None:
+    assert with_attempts(given) == expected
+
+
+def test_the_number_of_attempts_is_the_users_when_given() -> None:
+    assert with_attempts("local[2]", "7") == "local[2,7]"
+
+
+def test_workers_get_as_many_threads_as_their_tasks_have_cores() -> None:
+    one, three = defaults("local[2]", {}), defaults("yarn", {"spark.task.cpus": "3"})
+    for name in ("POLARS_MAX_THREADS", "LANCE_CPU_THREADS", "OMP_NUM_THREADS"):
+        assert one[f"spark.executorEnv.{name}"] == "1"
+        assert three[f"spark.executorEnv.{name}"] == "3"
+
+
+def test_only_local_sessions_lose_their_user_interface() -> None:
+    assert defaults("local[2]", {})["spark.ui.enabled"] == "false"
+    assert "spark.ui.enabled" not in defaults("yarn", {})
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "21" 2023-09-19', 21)],
+)
+def test_java_is_found_with_its_version(java_home: Path, said: str, version: int) -> None:
+    path = executable(java_home / "bin" / "java", f"echo '{said}' >&2")
+    assert find_java() == Java(path, version)
+
+
+def test_an_old_java_is_refused(java_home: Path) -> None:
+    executable(java_home / "bin" / "java", "echo 'openjdk version \"1.8.0_392\"' >&2")
+    with pytest.raises(RunError, match=r"needs Java 17 or newer, and .*bin/java is Java 8") as bad:
+        find_java()
+    assert bad.value.code == "LS521"
+    assert bad.value.hint is not None
+
+
+@pytest.mark.parametrize("script", ["exit 3", "echo strange >&2"])
+def test_a_java_that_does_not_answer_is_refused(java_home: Path, script: str) -> None:
+    executable(java_home / "bin" / "java", script)
+    with pytest.raises(RunError) as bad:
+        find_java()
+    assert bad.value.code == "LS520"
+
+
+def test_a_java_home_without_java_is_named(java_home: Path) -> None:
+    with pytest.raises(RunError, match=f"JAVA_HOME is {java_home}, which holds no bin/java") as bad:
+        find_java()
+    assert bad.value.code == "LS520"
+
+
+def test_no_java_at_all_stops_before_spark_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    # A session of another test may run in this process; a new one is what is asked for here.
+    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    with pytest.raises(RunError, match="no java is on the PATH") as bad:
+        start_session(Target("dev", "state"), "test")
+    assert bad.value.code == "LS520"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_jvm_that_does_not_start_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    executable(
+        tmp_path / "bin" / "java",
+        'if [ "$1" = -version ]; then echo \'openjdk version "17.0.1"\' >&2; exit 0; fi\n'
+        'echo "Error: Could not create the Java Virtual Machine" >&2; exit 1',
+    )
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    with pytest.raises(RunError, match="Could not create the Java Virtual Machine") as bad:
+        start_session(Target("dev", "state", spark_conf={"spark.x": "1"}), "test")
+
+    # PySpark leaves the pipe to the dead process to the collector, which warns of it.
+    code = bad.value.code
+    del bad
+    gc.collect()
+    assert code == "LS522"
+    assert "PYSPARK_SUBMIT_ARGS" not in os.environ
+    assert capfd.readouterr().err == ""
