@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+import re
+from importlib import metadata
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.cli import reach, surroundings
+from lancestat.cli.check import Check
+from lancestat.errors import InvalidProject, LakeError, Location, SpecError
+from lancestat.project import Project
+from tests.cli.conftest import Lancestat
+
+PROJECT = """
+name: shop
+targets: {dev: {state: STATE}}
+default-target: dev
+"""
+TABLES = """
+tables:
+  - {name: orders, uri: orders.lance}
+  - {name: gone, uri: order.lance}
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(PROJECT.replace("STATE", "state"))
+    (tmp_path / "specs" / "shop.yml").write_text(TABLES)
+    lance.write_dataset(pa.table({"a": [1]}), str(tmp_path / "orders.lance"))
+    return tmp_path
+
+
+def test_every_line_passes_or_says_what_to_do(
+    shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "check_spark", lambda target: Check("Spark", True, "starts"))
+    result = lancestat("debug", "--output", "json", "--quiet")
+    assert (result.exit_code, result.stderr) == (1, "")
+    checks = {check["subject"]: check for check in json.loads(result.stdout)["checks"]}
+    assert {"Python", "Java", "pylance", "pyspark", "project", "state", "Spark"} <= checks.keys()
+    failed = {name: check for name, check in checks.items() if not check["passed"]}
+    assert list(failed) == ["table gone"]
+    assert failed["table gone"]["advice"] == "did you mean 'orders.lance'?"
+    assert checks["table orders"]["finding"] == "version 1"
+
+
+def test_for_people_it_is_a_line_each_with_advice_below(
+    shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "check_spark", lambda target: Check("Spark", False, "no", "wait"))
+    lines = lancestat("debug").stdout.splitlines()
+    assert re.fullmatch(r"ok  Python +3\.\d+\.\d+", lines[0])
+    assert [line.split("-> ")[1] for line in lines if "-> " in line] == [
+        "did you mean 'orders.lance'?",
+        "wait",
+    ]
+
+
+def test_outside_a_project_the_machine_is_looked_at_all_the_same(lancestat: Lancestat) -> None:
+    result = lancestat("debug")
+    assert result.exit_code == 1
+    assert "no  project" in result.stdout
+    assert "lancestat init" in result.stdout
+
+
+def test_without_java_spark_is_not_started(
+    shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(shop))
+    result = lancestat("debug")
+    assert result.exit_code == 1
+    assert "holds no bin/java" in result.stdout
+    assert "Spark  " not in result.stdout
+
+
+def test_a_project_with_many_errors_shows_the_first_and_their_number() -> None:
+    errors = [
+        SpecError("LS103", "unknown key 'a'", location=Location("specs/x.yml", 2, 1), hint="b?"),
+        SpecError("LS103", "unknown key 'c'"),
+    ]
+
+    def load() -> Project:
+        raise InvalidProject(errors)
+
+    check, project = reach.check_project(load)
+    assert project is None
+    assert check == Check(
+        "project", False, "specs/x.yml:2:1  unknown key 'a' (and 1 more)", "lancestat validate"
+    )
+
+
+def test_a_target_that_does_not_exist_fails_the_project() -> None:
+    def load() -> Project:
+        raise LakeError("LS403", "unknown target 'x'", hint="targets: dev")
+
+    assert reach.check_project(load) == (
+        Check("project", False, "unknown target 'x'", "targets: dev"),
+        None,
+    )
+
+
+def test_a_state_that_is_no_folder_fails(shop: Path) -> None:
+    (shop / "state").write_text("a file")
+    check = reach.check_state(Project.load(shop))
+    assert not check.passed
+    assert check.advice
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "finding"),
+    [
+        ("click", "99.1", "lancestat needs 99.1 or newer"),
+        ("no-such-distribution", "1", "not installed"),
+    ],
+)
+def test_a_library_that_is_missing_or_old_says_how_to_get_it(
+    name: str, needed: str, finding: str
+) -> None:
+    check = surroundings.check_library(name, needed)
+    assert not check.passed
+    assert finding in check.finding
+    assert check.advice == f"pip install '{name}>={needed}'"
+
+
+def test_a_library_that_does_not_load_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise ImportError("undefined\nsymbol")
+
+    monkeypatch.setattr(surroundings, "import_module", fail)
+    check = surroundings.check_library("pylance", "1")
+    assert not check.passed
+    assert check.finding.endswith("does not load: undefined symbol")
+
+
+def test_all_requirements_are_looked_at() -> None:
+    subjects = {check.subject for check in surroundings.check_libraries()}
+    required = {re.split(r"[<>=!~; ]", line)[0] for line in metadata.requires("lancestat") or ()}
+    assert subjects == required
+
+
+@pytest.mark.parametrize(
+    ("found", "needed", "enough"),
+    [("14", "14.0.0", True), ("4.10", "4.9", True), ("4.2rc1", "4.2", True), ("3.9.9", "4", False)],
+)
+def test_versions_are_compared_as_numbers(
+    found: str, needed: str, enough: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "version", lambda name: found)
+    assert surroundings.check_library("click", needed).passed is enough
+
+
+def test_spark_home_must_agree_with_pyspark(tmp_path: Path) -> None:
+    (tmp_path / "RELEASE").write_text("Spark 3.1.2 built for Hadoop\n")
+    (check,) = surroundings.check_spark_home({"SPARK_HOME": str(tmp_path)})
+    assert not check.passed
+    assert "is Spark 3.1.2, the pyspark library" in check.finding
+    (check,) = surroundings.check_spark_home({"SPARK_HOME": str(tmp_path / "none")})
+    assert not check.passed
+    assert list(surroundings.check_spark_home({})) == []

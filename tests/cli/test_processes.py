@@ -1,0 +1,117 @@
+"""The command line in processes of its own, with real tables and real Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+PROJECT = """
+name: shop
+default-target: dev
+targets:
+  dev:
+    spark: {master: "local[1]"}
+    state: state
+spec-paths: [specs]
+"""
+TABLES = """
+tables:
+  - {name: orders, uri: orders.lance}
+  - {name: part, uri: part.lance, publish: none}
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
+    (tmp_path / "specs" / "shop.yml").write_text(TABLES)
+    lance.write_dataset(pa.table({"o_id": range(1000)}), str(tmp_path / "orders.lance"))
+    lance.write_dataset(pa.table({"p_id": range(10)}), str(tmp_path / "part.lance"))
+    return tmp_path
+
+
+def lancestat(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lancestat", *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def programs_of_group(group: int) -> set[str]:
+    shown = subprocess.run(
+        ["ps", "-A", "-o", "pgid=,comm="], capture_output=True, text=True, check=True
+    )
+    lines = (line.split(maxsplit=1) for line in shown.stdout.splitlines())
+    return {Path(program).name for number, program in lines if int(number) == group}
+
+
+@pytest.mark.spark
+def test_stdout_is_payload_and_nothing_else_while_tables_change(shop: Path) -> None:
+    assert lancestat(shop, "plan", "--check").returncode == 3
+    first = lancestat(shop, "run", "--output", "json")
+    assert (first.returncode, first.stderr) == (0, "")
+    nodes = {node["name"]: node for node in json.loads(first.stdout)["nodes"]}
+    assert nodes["orders"]["action"] == "analyze"
+    assert nodes["orders"]["version_published"] == 2
+    assert nodes["part"]["version_published"] is None
+
+    rested = lancestat(shop, "plan", "--check")
+    assert rested.returncode == 0
+    assert rested.stdout.endswith("Nothing to do: all statistics are up to date.\n")
+
+    lance.write_dataset(
+        pa.table({"o_id": range(1000, 1100)}), str(shop / "orders.lance"), mode="append"
+    )
+    planned = lancestat(shop, "plan", "--check", "--output", "json")
+    assert planned.returncode == 3
+    (grown,) = [n for n in json.loads(planned.stdout)["nodes"] if n["action"] != "skip"]
+    assert (grown["reasons"], grown["rows_scanned"]) == (["rows_appended"], 100)
+
+    second = lancestat(shop, "run")
+    assert (second.returncode, second.stderr) == (0, "")
+    assert second.stdout.endswith(
+        "1 table brought up to date, 1 unchanged.\nRead 1 fragment, 100 rows.\n"
+    )
+
+    shown = json.loads(lancestat(shop, "show", "orders", "--output", "json").stdout)
+    assert (shown["verdict"], shown["reason"], shown["numRows"]) == ("use", "current", 1100)
+    assert shown["columns"]["o_id"]["max"] == "1099"
+    assert lancestat(shop, "gc", "--dry-run").stdout == "Nothing to sweep.\n"
+
+
+@pytest.mark.spark
+def test_debug_starts_spark_and_asks_its_workers(shop: Path) -> None:
+    looked = lancestat(shop, "debug")
+    assert looked.returncode == 0, looked.stdout
+    assert looked.stdout.splitlines()[-1].startswith("ok  Spark")
+
+
+@pytest.mark.spark
+@pytest.mark.fault
+def test_an_interrupted_run_says_so_and_the_next_one_finishes(shop: Path) -> None:
+    command = [sys.executable, "-m", "lancestat", "run"]
+    run = subprocess.Popen(
+        command,
+        cwd=shop,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while "java" not in programs_of_group(run.pid):
+        assert run.poll() is None
+        time.sleep(0.02)
+    os.killpg(run.pid, signal.SIGINT)
+    stdout, stderr = run.communicate(timeout=120)
+    assert (run.returncode, stdout) == (130, "")
+    assert stderr == "interrupted\n"
+    again = lancestat(shop, "run")
+    assert again.returncode == 0, again.stdout

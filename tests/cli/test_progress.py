@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import io
+import re
+
+from rich.console import Console
+from rich.progress import Progress as Bars
+from rich.progress import TextColumn
+
+from lancestat.cli.progress import TerminalProgress, progress_display
+from lancestat.run.progress import Silent, TableProgress
+from lancestat.run.result import NodeResult, Status
+
+
+class Terminal:
+    """A display whose lines can be read at any time."""
+
+    def __init__(self) -> None:
+        self.printed = io.StringIO()
+        console = Console(file=self.printed, width=100)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[counts]}"),
+        )
+        self.display = Bars(*columns, console=console, auto_refresh=False)
+        self.progress = TerminalProgress(self.display)
+
+    @property
+    def lines(self) -> list[str]:
+        console = Console(file=io.StringIO(), width=100)
+        with console.capture() as capture:
+            console.print(self.display.get_renderable())
+        lines = (re.sub(r"\s+", " ", line).strip() for line in capture.get().splitlines())
+        return [line for line in lines if line]
+
+
+def ended(name: str, status: Status = Status.SUCCESS) -> NodeResult:
+    return NodeResult(name, "table", "analyze", ("new",), status)
+
+
+TABLES = [TableProgress("a", 4, 4_000), TableProgress("b", 6, 6_000), TableProgress("[red]", 1, 1)]
+
+
+def test_until_something_is_read_spark_is_being_started() -> None:
+    terminal = Terminal()
+    terminal.progress.started(TABLES)
+    assert terminal.lines == ["starting Spark"]
+
+
+def test_tables_appear_as_they_are_read_below_a_line_for_all() -> None:
+    terminal = Terminal()
+    terminal.progress.started(TABLES)
+    terminal.progress.advanced("b", 3, 3_000)
+    assert terminal.lines == [
+        "3 tables 3 of 11 fragments, 3.0 kB of 10 kB",
+        "b 3 of 6 fragments, 3.0 kB of 6.0 kB",
+    ]
+    terminal.progress.advanced("[red]", 0, 0)
+    assert terminal.lines[-1] == "[red] 0 of 1 fragment, 0 B of 1 B"
+
+
+def test_a_table_that_ended_counts_in_full_and_makes_room() -> None:
+    terminal = Terminal()
+    terminal.progress.started(TABLES)
+    terminal.progress.advanced("a", 1, 1_000)
+    terminal.progress.finished(ended("a"))
+    terminal.progress.advanced("a", 2, 2_000)
+    assert terminal.lines == ["3 tables 4 of 11 fragments, 4.0 kB of 10 kB"]
+
+
+def test_a_failure_is_told_at_once() -> None:
+    terminal = Terminal()
+    terminal.progress.started(TABLES)
+    terminal.progress.finished(ended("gone", Status.ERROR))
+    assert terminal.printed.getvalue().strip() == "! gone failed, the others go on"
+
+
+def test_no_more_than_ten_bars_are_shown_at_once() -> None:
+    terminal = Terminal()
+    tables = [TableProgress(f"t{i:02}", 1, 100) for i in range(12)]
+    terminal.progress.started(tables)
+    for table in tables:
+        terminal.progress.advanced(table.node, 0, 50)
+    assert len(terminal.lines) == 11
+    terminal.progress.finished(ended("t00"))
+    assert terminal.lines[-1].startswith("t10 ")
+
+
+def test_with_nothing_to_read_nothing_is_shown() -> None:
+    terminal = Terminal()
+    terminal.progress.started([])
+    terminal.progress.finished(ended("a"))
+    assert terminal.lines == []
+
+
+def test_without_a_terminal_nobody_is_told() -> None:
+    with progress_display(quiet=False) as progress:
+        assert isinstance(progress, Silent)
