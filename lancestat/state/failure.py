@@ -28,17 +28,20 @@ _LIBRARIES = {"lance", "pyarrow"}
 _ABSENT = re.compile(r"dataset at path .* was not found")
 _DAMAGED = re.compile(r"\b416\b|range not satisfiable|os error 2\)")
 _UNREACHABLE = re.compile(
-    r"os error \d+|permission|access.?denied|forbidden|unauthori[sz]ed|credential|signature"
-    r"|generic (s3|gcs|microsoftazure|http|hf|oss|tos|cos)\b|accesskey|nosuchbucket|bucket"
-    r"|error sending request|timed? ?out|connect|dns error|no object store provider"
-    r"|after \d+ retries|too many open files|no space left|out of memory"
+    r"os error \d+|permission denied|not permitted|access ?denied|forbidden|unauthori[sz]ed"
+    r"|credential|signaturedoesnotmatch|invalidaccesskeyid|expiredtoken|nosuchbucket"
+    r"|generic (s3|gcs|microsoftazure|http|hf|oss|tos|cos) error|error sending request"
+    r"|timed? ?out|connection|error trying to connect|dns error|after \d+ retries"
+    r"|no object store provider|too many open files|no space left|out of memory"
     r"|unsupported url|invalid url|relative url"
 )
+# Words in the names of folders and buckets say nothing about the failure.
+_PATH = re.compile(r"[^\s<>]*/[^\s<>]*")
 
 
 def failure_of(error: BaseException) -> Failure:
     """Classify an exception of Lance; what nothing else explains is damage to the dataset."""
-    text = str(error).lower()
+    text = _PATH.sub(" ", str(error).lower())
     if isinstance(error, (PermissionError, ConnectionError, TimeoutError, MemoryError)):
         return Failure.UNREACHABLE
     if type(error).__name__ == "CommitConflictError" or _CONFLICT.search(text):

@@ -70,6 +70,7 @@ def test_an_unknown_scheme_is_no_damage() -> None:
         "LanceError(IO): Generic MicrosoftAzure error: after 3 retries",
         "LanceError(IO): No space left on device (os error 28)",
         "LanceError(IO): the credential provider was not enabled",
+        "Error performing GET https://h/b in 1s: <Error><Code>AccessDenied</Code></Error>",
     ],
 )
 def test_denied_and_unreachable_places_are_no_damage(text: str) -> None:
@@ -84,6 +85,7 @@ def test_denied_and_unreachable_places_are_no_damage(text: str) -> None:
         "External error: Generic N/A error: Not found: /s/v1/partials-1.lance/data/01.lance",
         "Generic S3 error: 416 Range Not Satisfiable: InvalidRange",
         "No such file or directory (os error 2)",
+        "LanceError(IO): file size is too small: s3://forbidden/timeout/connection/1.lance",
     ],
 )
 def test_damage_is_damage(text: str) -> None:
