@@ -1,0 +1,98 @@
+"""What the benchmarks of plans measure with: clocks, peaks, processes of their own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Measures = Mapping[str, float]
+# A part prints as it goes; a case is measured in a process of its own.
+Part = Callable[[Path, bool], Iterator[tuple[str, float]]]
+Case = Callable[[Path, bool], Measures]
+
+# The virtual environment's own, as a user would start it.
+LANCESTAT = str(Path(sys.executable).with_name("lancestat"))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that ended well."""
+
+    seconds: float
+    peak_megabytes: float
+    stdout: str
+
+
+def process(command: Sequence[str], folder: Path) -> Ended:
+    """Run a command in a folder and wait for it."""
+    with tempfile.TemporaryFile("w+") as out:
+        began = time.perf_counter()
+        started = subprocess.Popen(command, cwd=folder, stdout=out)
+        _, status, usage = os.wait4(started.pid, 0)
+        seconds = time.perf_counter() - began
+        started.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        stdout = out.read()
+    if started.returncode:
+        sys.exit(f"{' '.join(command)} gave exit code {started.returncode}\n{stdout}")
+    return Ended(seconds, usage.ru_maxrss / 1024, stdout)
+
+
+def median_seconds(command: Sequence[str], folder: Path, runs: int) -> float:
+    """The median of several runs, after one that warms the caches."""
+    process(command, folder)
+    return statistics.median(process(command, folder).seconds for _ in range(runs))
+
+
+def timed(action: Callable[[], T]) -> tuple[float, T]:
+    """Seconds on the wall clock, and the result."""
+    began = time.perf_counter()
+    result = action()
+    return time.perf_counter() - began, result
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def run_case(name: str, folder: Path, tiny: bool) -> Measures:
+    """Run a case of this benchmark in a process of its own."""
+    command = [sys.executable, sys.argv[0], "--case", name, "--folder", str(folder)]
+    found: Measures = json.loads(process([*command, *["--tiny"] * tiny], Path.cwd()).stdout)
+    return found
+
+
+def run(doc: str, parts: Mapping[str, Part], cases: Mapping[str, Case]) -> None:
+    """Run the parts that the command line asks for, or the case that `run_case` does."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help="all by default")
+    parser.add_argument("--tiny", action="store_true", help="sizes that only show that it runs")
+    parser.add_argument("--case", choices=cases, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if unknown := set(given.parts) - parts.keys():
+        parser.error(f"there is no part {min(unknown)}: there are {', '.join(parts)}")
+    if given.case:
+        print(json.dumps(cases[given.case](given.folder, given.tiny)))
+        return
+    for part in given.parts or parts:
+        with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
+            for name, value in parts[part](Path(folder), given.tiny):
+                print(f"{name:<68} {value:>10,.3f}", flush=True)
+        print()

@@ -1,0 +1,186 @@
+"""What a command costs when there is nothing to do.
+
+    python benchmarks/plan.py [--tiny] [PART ...]
+
+help    `lancestat --help`
+many    `lancestat plan` over 1,000 published tables that did not change, and where the time goes
+
+Commands run as processes; their times are medians after a first run that is not counted. The steps
+are those of one more process, which takes them one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_case, timed
+
+if TYPE_CHECKING:
+    from lancestat.plan.actions import Action, Scan, TableWork
+    from lancestat.project import Project
+    from lancestat.stats.partial import ColumnPartial
+
+
+def help_page(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """The help page, which imports next to nothing."""
+    runs = 3 if tiny else 21
+    yield "lancestat --help, s", median_seconds([LANCESTAT, "--help"], folder, runs)
+    yield "  of which python itself, s", median_seconds([sys.executable, "-c", ""], folder, runs)
+
+
+def many(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """Many tables of which nothing changed."""
+    tables = 20 if tiny else 1_000
+    write_project(folder, tables)
+    run_case("publish", folder, tiny)
+    assert "Nothing to do" in process([LANCESTAT, "plan"], folder).stdout
+    seconds = median_seconds([LANCESTAT, "plan"], folder, 2 if tiny else 5)
+    yield f"lancestat plan, {tables:,} tables, nothing changed, s", seconds
+    for step, value in run_case("steps", folder, tiny).items():
+        yield f"  {step}", value
+
+
+def write_project(folder: Path, tables: int) -> None:
+    """Tiny tables of four fragments, declared in files of fifty."""
+    import lance
+    import pyarrow as pa
+
+    (folder / "specs").mkdir()
+    (folder / "lancestat_project.yml").write_text(
+        "name: many\nvars: {warehouse: ./warehouse}\ndefault-target: dev\n"
+        "targets: {dev: {state: .lancestat/state}}\n"
+    )
+    names = [f"table_{number:04}" for number in range(tables)]
+    for start in range(0, tables, 50):
+        declared = ["tables:\n"]
+        for name in names[start : start + 50]:
+            declared.append(
+                f"  - name: {name}\n"
+                f"    uri: \"{{{{ var('warehouse') }}}}/{name}.lance\"\n"
+                "    description: One row per event.\n"
+                "    tags: [nightly]\n"
+                "    columns: all\n"
+            )
+        (folder / "specs" / f"tables_{start:04}.yml").write_text("".join(declared))
+    for number, name in enumerate(names):
+        rows = pa.table(
+            {
+                "id": pa.array(range(number, number + 40), pa.int64()),
+                "customer_id": pa.array(range(40), pa.int32()),
+                "name": ["a name"] * 40,
+                "price": [number / 7] * 40,
+                "sold_at": pa.array([number] * 40, pa.date32()),
+            }
+        )
+        lance.write_dataset(rows, folder / "warehouse" / f"{name}.lance", max_rows_per_file=10)
+
+
+def publish(folder: Path, tiny: bool) -> Measures:
+    """Run the project, its fragments read in this process instead of on Spark."""
+    import lancestat.spark.scanner
+
+    setattr(lancestat.spark.scanner, "SparkScanner", Scanner)  # noqa: B010
+    result = load(folder).run()
+    assert result.status.value == "success"
+    return {}
+
+
+class Scanner:
+    """Reads fragments as a `SparkScanner` does, but in this process."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def __enter__(self) -> Scanner:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def cancel(self) -> None:
+        """There is nothing to stop."""
+
+    def scan(
+        self, node: str, work: TableWork
+    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+        """The partials of a table's scans."""
+        import lance
+        import pyarrow as pa
+
+        from lancestat.lake.fingerprint import field_key
+        from lancestat.stats.kernel import analyze
+
+        dataset = lance.dataset(work.uri, version=work.version)
+        names = {field_key(field): field.name for field in work.fields}
+        for each in work.scans:
+            columns = [names[key] for key in each.fields]
+            schema = pa.schema([dataset.schema.field(name) for name in columns])
+            batches = dataset.get_fragment(each.fragment_id).to_batches(columns=columns)
+            partials = analyze(batches, schema)
+            yield each, {key: partials[names[key]] for key in each.fields}
+
+
+class Steps:
+    """Takes the steps of a plan and remembers the seconds of each."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def take(self, name: str, action: Callable[[], T]) -> T:
+        """Do one step."""
+        self.seconds[f"{name}, s"], result = timed(action)
+        return result
+
+
+def steps(folder: Path, tiny: bool) -> Measures:
+    """The steps of a plan one after the other."""
+    step = Steps()
+
+    def command_line() -> object:
+        import lancestat.cli.commands.plan
+        import lancestat.cli.main
+
+        return lancestat.cli.main
+
+    def libraries() -> object:
+        import lance
+
+        return lance
+
+    step.take("import the command line", command_line)
+    project = step.take("load the YAML", lambda: load(folder))
+    step.take("import lance and pyarrow", libraries)
+    step.take("import what plans", lambda: import_module("lancestat.plan.observe"))
+    from lancestat.cli.output import make_output
+    from lancestat.lake.observe import observe_snapshots
+    from lancestat.plan.actions import Plan
+
+    spec, observer = project.spec, project._observer
+    requests = [(table.name, table.uri) for table in spec.tables]
+    snapshots = step.take("open the tables", lambda: observe_snapshots(requests))
+    records = step.take("open the state and read its records", project.state.records)
+
+    def judge() -> tuple[Action, ...]:
+        found = ((table, snapshots[table.name]) for table in spec.tables)
+        return tuple(observer._plan_table(*each, records, False) for each in found)
+
+    actions = step.take("judge the tables, in one thread", judge)
+    plan = Plan(spec.name, spec.target.name, actions)
+    with contextlib.redirect_stdout(io.StringIO()):
+        step.take("print the plan", lambda: make_output("text").planned(plan, spec.policies))
+    return step.seconds
+
+
+def load(folder: Path) -> Project:
+    """The project, with the imports that this takes."""
+    from lancestat.project import Project
+
+    return Project.load(folder)
+
+
+if __name__ == "__main__":
+    run(__doc__, {"help": help_page, "many": many}, {"publish": publish, "steps": steps})
