@@ -46,8 +46,8 @@ golden: install ## Rewrite tests/golden; read the difference before you commit i
 
 .PHONY: bench
 bench: install ## List the benchmarks and how to run them
-	@for file in benchmarks/bench_*.py; do \
-	    if [ -e "$$file" ]; then echo "  $(BIN)/python $$file"; sed -n '1s/^"""/      /;1s/"""$$//;1p' "$$file"; fi; \
+	@for file in $$(grep -l __main__ benchmarks/*.py); do \
+	    echo "  $(BIN)/python $$file"; sed -n '1s/^"""/      /p' "$$file"; \
 	done
 
 .PHONY: lock

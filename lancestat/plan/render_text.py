@@ -67,8 +67,7 @@ class _Columns:
             return [f"  {paint(f'{head} {action.node}', word)}"]
         name, why = f"{action.node:<{self.name}}", _why(action)
         if isinstance(action, Skip):
-            gap = "" if self.is_narrow else " " * (self.reads + 2)
-            return ["  " + paint(f"{head} {name}  {gap}{why}", word)]
+            return ["  " + paint(f"{head} {name}  {why}", word)]
         line = f"  {paint(head, word)} {name}  "
         if self.is_narrow:
             return [f"{line}{reads(action)}", f"{_INDENT}{paint(why, 'note')}"]
