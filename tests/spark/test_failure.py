@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, LancestatError, PublishError, RunError, StateError
@@ -43,6 +43,7 @@ ABORTED = (
     st.text(),
     st.none() | st.text(),
 )
+@settings(deadline=None)
 def test_what_a_worker_raised_comes_back_as_it_was(
     kind: type[LancestatError], message: str, hint: str | None
 ) -> None:

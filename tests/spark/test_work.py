@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.plan.actions import Scan
@@ -36,6 +36,7 @@ def slices(items: Sequence[WorkItem]) -> list[Slice]:
 
 
 @given(scan_lists(), st.integers(0, 64))
+@settings(deadline=None)
 def test_every_row_of_every_scan_is_read_exactly_once(scans: list[Scan], cores: int) -> None:
     by_scan: dict[int, list[Slice]] = defaultdict(list)
     for slice in slices(split(scans, cores)):
@@ -55,6 +56,7 @@ def test_every_row_of_every_scan_is_read_exactly_once(scans: list[Scan], cores: 
 
 
 @given(scan_lists(), st.integers(1, 64))
+@settings(deadline=None)
 def test_no_item_is_heavier_than_its_share(scans: list[Scan], cores: int) -> None:
     lightest, heaviest = MIB, 64 * MIB
     items = split(scans, cores, lightest=lightest, heaviest=heaviest)
@@ -67,6 +69,7 @@ def test_no_item_is_heavier_than_its_share(scans: list[Scan], cores: int) -> Non
 
 
 @given(scan_lists(), st.integers(1, 64))
+@settings(deadline=None)
 def test_idle_cores_taking_the_next_item_end_close_to_the_ideal(
     scans: list[Scan], cores: int
 ) -> None:
@@ -81,6 +84,7 @@ def test_idle_cores_taking_the_next_item_end_close_to_the_ideal(
 
 
 @given(scan_lists(), st.integers(1, 8))
+@settings(deadline=None)
 def test_light_scans_share_items(scans: list[Scan], cores: int) -> None:
     light = [each for each in scans if weigh(each) < 4 * MIB]
     items = split(light, cores)
@@ -105,6 +109,7 @@ def test_a_thousand_tiny_fragments_are_not_a_thousand_tasks() -> None:
 
 
 @given(scan_lists(), st.integers(1, 500))
+@settings(deadline=None)
 def test_jobs_hold_all_scans_in_order_and_a_bounded_number_of_partials(
     scans: list[Scan], limit: int
 ) -> None:

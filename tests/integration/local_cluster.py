@@ -1,0 +1,70 @@
+"""Scans a sound and a damaged table with real executor processes and prints what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from lancestat.errors import LancestatError
+from lancestat.spark.scanner import SparkScanner
+from lancestat.spark.session import start_session
+from lancestat.spec.model import Target
+from tests.integration.scans import merged, scanned, whole_table
+from tests.integration.test_partials_job import hash_of
+
+
+def main(table: str, bad: str, events: str) -> None:
+    secret = os.environ["SECRET"]
+    target = Target(
+        name="cluster",
+        state="state",
+        spark_master="local-cluster[2,1,1024]",
+        spark_conf={
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": Path(events).as_uri(),
+            "spark.executor.memory": "512m",
+            "spark.hadoop.fs.s3a.secret.key": secret,
+        },
+        storage_options={"aws_secret_access_key": secret},
+    )
+    spark = start_session(target, "test")
+    scanner = SparkScanner(target)
+    work = whole_table(table)
+    columns = merged(work, [(scan, dict(found)) for scan, found in scanner.scan("orders", work)])
+    try:
+        scanned(whole_table(bad), scanner)
+        error = None
+    except LancestatError as raised:
+        error = [type(raised).__name__, raised.code, raised.message]
+    context = spark.sparkContext._jsc.sc()
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(id) for id in range(2)]
+    told = {
+        "executors": context.getExecutorMemoryStatus().size() - 1,
+        "columns": {
+            name: [each.rows, each.nulls, str(each.minimum), str(each.maximum), hash_of(each)]
+            for name, each in columns.items()
+        },
+        "error": error,
+        "failed_tasks": max(stage.numFailedTasks for stage in stages if stage),
+        "command_lines_with_secret": [line for line in command_lines() if secret in line],
+    }
+    spark.stop()
+    print(json.dumps(told))  # noqa: T201
+
+
+def command_lines() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
