@@ -175,7 +175,8 @@ def run_of(number: int, tables: int) -> RunRecord:
             values=values,
             bounds={},
         )
-        nodes.append(NodeRun(record.node, "table", record.table, {"name": record.node}, record))
+        result = {"name": record.node}
+        nodes.append(NodeRun(record.node, "table", "digest", record.table, result, record))
     return RunRecord(f"run-{number}", "run", "dev", at, at, "success", tuple(nodes))
 
 

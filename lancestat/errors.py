@@ -84,7 +84,7 @@ class PublishError(LancestatError):
     """LS6xx: statistics could not be committed to a table."""
 
 
-class InvalidProject(LancestatError):
+class InvalidProject(LancestatError):  # noqa: N818 - a state of the project, not one error
     """All that is wrong with a project at once; `errors` is in file order and never empty."""
 
     def __init__(self, errors: Sequence[LancestatError]) -> None:

@@ -75,7 +75,7 @@ class Project:
         """
         from lancestat.spec.selection import select as select_nodes
 
-        nodes = select_nodes(self.spec, select, exclude, states=None)
+        nodes = select_nodes(self.spec, select, exclude, states=self._node_states)
         return self._observer.plan(nodes, full_refresh=full_refresh)
 
     def run(
@@ -117,6 +117,7 @@ class Project:
                 self.state,
                 shown,
                 self._clock,
+                self._digests,
                 scanner.cancel,
                 threads or THREADS,
                 fail_fast,
@@ -142,6 +143,19 @@ class Project:
 
         declared = frozenset(table_identity(table.uri) for table in self.spec.tables)
         return sweep(self.state, declared, dry_run)
+
+    @property
+    def _digests(self) -> dict[str, str]:
+        from lancestat.spec.digest import node_digest
+
+        return {node.name: node_digest(node) for node in self.spec.nodes}
+
+    def _node_states(self) -> dict[str, str]:
+        known = self.state.digests()
+        return {
+            name: "new" if name not in known else "same" if known[name] == digest else "modified"
+            for name, digest in self._digests.items()
+        }
 
     @property
     def _observer(self) -> Observer:

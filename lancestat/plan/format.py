@@ -28,7 +28,7 @@ def size(size_bytes: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`20 ms`, `1.2 s`, `12 s`, `2 min 5 s`, `3 h 4 min`, `2 d 1 h`: the two largest units that matter."""
+    """`20 ms`, `1.2 s`, `2 min 5 s`, `3 h 4 min`, `2 d 1 h`: the two largest units that matter."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:

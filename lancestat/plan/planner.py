@@ -51,8 +51,8 @@ def table_digest(groups: Sequence[ColumnGroup], fields: Sequence[Field]) -> str:
 def settle(appraisal: Appraisal) -> Skip | None:
     """The answer where the manifest alone shows that there is nothing to do.
 
-    Statistics under `publish: none` are never settled this way: a version number proves nothing about
-    a dataset that may have been made anew, so their content has to be compared.
+    Statistics under `publish: none` are never settled this way: a version number proves nothing
+    about a dataset that may have been made anew, so their content has to be compared.
     """
     current = appraisal.verdict.reason is GuardReason.CURRENT
     if appraisal.spec.publish is Publish.NONE or not current or not _is_intact(appraisal):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,12 +23,16 @@ _log = logging.getLogger("lancestat.run")
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Runs the actions of a plan, `threads` tables at once; `cancel` stops all reading."""
+    """Runs the actions of a plan, `threads` tables at once.
+
+    `digests` are those of the nodes' meanings, to be remembered; `cancel` stops all reading.
+    """
 
     runner: TableRunner
     state: StateWriter
     progress: Progress
     clock: Callable[[], datetime]
+    digests: Mapping[str, str]
     cancel: Callable[[], None]
     threads: int = THREADS
     fail_fast: bool = False
@@ -77,7 +81,7 @@ class Executor:
         self, plan: Plan, ended: Sequence[_Ended], started_at: datetime, result: RunResult
     ) -> None:
         """Write the run's record and tidy the state; the tables are published already."""
-        if all(isinstance(each.action, Skip) for each in ended):
+        if self._is_idle(ended):
             return
         run = RunRecord(
             run_id=self.runner.run_id,
@@ -86,7 +90,7 @@ class Executor:
             started_at=started_at,
             finished_at=self.clock(),
             status=result.status.value,
-            nodes=tuple(each.remembered() for each in ended),
+            nodes=tuple(each.remembered(self.digests) for each in ended),
         )
         live = {
             each.outcome.record.table: each.outcome.live
@@ -100,6 +104,14 @@ class Executor:
             # The statistics are published: without its record the next run is slower, not wrong.
             _log.warning("the run is not recorded: %s", error)
 
+    def _is_idle(self, ended: Sequence[_Ended]) -> bool:
+        """Whether there is nothing to remember: most runs of a scheduler find nothing to do."""
+        if not all(isinstance(each.action, Skip) for each in ended):
+            return False
+        known = self.state.digests()
+        names = (each.action.node for each in ended)
+        return all(known.get(name) == self.digests[name] for name in names)
+
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
@@ -107,11 +119,12 @@ class _Ended:
     result: NodeResult
     outcome: Outcome | None
 
-    def remembered(self) -> NodeRun:
+    def remembered(self, digests: Mapping[str, str]) -> NodeRun:
         record = self.outcome.record if self.outcome else None
         return NodeRun(
             node=self.action.node,
             kind=self.action.kind,
+            digest=digests[self.action.node],
             table=record.table if record else None,
             result=self.result.to_json(),
             record=record,
@@ -133,7 +146,7 @@ def _size(action: Action) -> TableProgress:
 
 
 def _known(error: Exception) -> LancestatError:
-    """The error as users may see it; what is not ours is a defect, told with its traceback in the log."""
+    """The error as users may see it; what is not ours is a defect, traced in the log."""
     if isinstance(error, LancestatError):
         return error
     _log.debug("internal error", exc_info=error)

@@ -32,6 +32,10 @@ class MemoryState:
             if node.record
         }
 
+    def digests(self) -> Mapping[str, str]:
+        """By node, the digest of its meaning in the newest run that took it up."""
+        return {node.node: node.digest for run in reversed(self._newest()) for node in run.nodes}
+
     def runs(self, limit: int) -> list[RunRecord]:
         """The newest runs, newest first."""
         return self._newest()[:limit]

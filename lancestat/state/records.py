@@ -10,6 +10,7 @@ from lancestat.state.values import RunRecord, TableRecord
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from lance import LanceDataset
     from numpy.typing import NDArray
 
@@ -49,19 +50,33 @@ def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
     return [run for _, run in runs]
 
 
+def read_digests(dataset: LanceDataset) -> dict[str, str]:
+    """The digest of every node's meaning in its newest row."""
+    import pyarrow.compute as pc
+
+    rows = dataset.to_table(columns=["node", "digest", "finished_at"])
+    found = rows.take(_newest(rows, "node", pc.is_valid(rows.column("digest"))))
+    return dict(zip(found["node"].to_pylist(), found["digest"].to_pylist(), strict=True))
+
+
 def newest_record_positions(dataset: LanceDataset) -> NDArray[np.int64]:
     """Positions of the rows that hold the newest record of a table, ascending."""
+    rows = dataset.to_table(columns=["table", "record", "finished_at"])
+    return _newest(rows, "table", rows.column("record"))
+
+
+def _newest(rows: pa.Table, key: str, eligible: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Positions of the newest eligible row for each value of a column, ascending."""
     import numpy as np
 
-    rows = dataset.to_table(columns=["table", "record", "finished_at"])
-    positions = np.flatnonzero(rows.column("record").to_numpy() == True)  # noqa: E712
-    encoded = rows.column("table").take(positions).combine_chunks().dictionary_encode()
-    tables = encoded.indices.to_numpy(zero_copy_only=False)
+    positions = np.flatnonzero(eligible.to_numpy() == True)  # noqa: E712
+    encoded = rows.column(key).take(positions).combine_chunks().dictionary_encode()
+    keys = encoded.indices.to_numpy(zero_copy_only=False)
     finished = rows.column("finished_at").take(positions).cast("int64").to_numpy()
     newest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
     # Of equal indices the last assignment stays: the latest in time, then in place.
     order = np.lexsort((positions, finished))
-    newest[tables[order]] = positions[order]
+    newest[keys[order]] = positions[order]
     return np.sort(newest)
 
 

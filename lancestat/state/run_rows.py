@@ -30,6 +30,7 @@ def run_schema() -> pa.Schema:
             pa.field("status", pa.string()),
             pa.field("node", pa.string()),
             pa.field("kind", pa.string()),
+            pa.field("digest", pa.string()),
             pa.field("table", pa.string()),
             pa.field("record", pa.bool_()),
             pa.field("result_json", pa.string()),
@@ -59,6 +60,7 @@ def _node_row(node: NodeRun) -> dict[str, object]:
     return {
         "node": node.node,
         "kind": node.kind,
+        "digest": node.digest,
         "table": record.table if record else node.table,
         "record": record is not None,
         "result_json": json.dumps(dict(node.result), default=str),
@@ -115,6 +117,7 @@ def _node(row: Mapping[str, object]) -> NodeRun | None:
     return NodeRun(
         node=_text(row["node"]),
         kind=_text(row["kind"]),
+        digest=_text(row["digest"]),
         table=None if table is None else _text(table),
         result=result,
         record=None if stored is None else decode_record(_text(stored)),

@@ -12,7 +12,7 @@ from lancestat.state.layout import LAYOUT, Kind, StateFolder
 from lancestat.state.partial_index import read_index
 from lancestat.state.partial_rows import partial_batches, partial_schema
 from lancestat.state.partial_stream import stream_partials
-from lancestat.state.records import read_records, read_runs
+from lancestat.state.records import read_digests, read_records, read_runs
 from lancestat.state.run_rows import run_batch, run_schema
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.tidy import tidy_partials, tidy_runs
@@ -67,6 +67,12 @@ class LanceState:
         self.run_table.dataset(latest=True)
         nothing: dict[str, TableRecord] = {}
         return self.run_table.read(read_records, nothing)
+
+    def digests(self) -> Mapping[str, str]:
+        """By node, the digest of its meaning in the newest run that took it up."""
+        nothing: dict[str, str] = {}
+        self.run_table.dataset(latest=True)
+        return self.run_table.read(read_digests, nothing)
 
     def runs(self, limit: int) -> list[RunRecord]:
         """The newest runs, newest first."""

@@ -13,10 +13,10 @@ from lancestat.stats.partial import ColumnPartial
 
 @dataclass(frozen=True, slots=True)
 class PartialKey:
-    """What a stored row of partials covers: one fragment's fingerprint, or those of several fragments together.
+    """What a stored row covers: one fragment's fingerprint, or those of several together.
 
-    Several occur when a compaction rewrote old fragments into more than one new fragment: their sum is known, the
-    parts are not. `fields` holds field keys (`lake.fingerprint.field_key`).
+    Several occur when a compaction rewrote old fragments into more than one new fragment: their sum
+    is known, the parts are not. `fields` holds field keys (`lake.fingerprint.field_key`).
     """
 
     fingerprints: tuple[Fingerprint, ...]
@@ -43,10 +43,11 @@ class PartialIndex:
 class TableRecord:
     """The last statistics that a run made for a table.
 
-    `table` is the identity of the dataset (`state.identity`), `node` its name in the project. `version` is the
-    manifest version that the statistics describe: the published one, or the one read under `publish: none`.
-    `content_digest` is `lake.fingerprint.content_digest` over the analyzed columns, `values` the `lance.stats.*`
-    entries as published, `bounds` the string and binary bounds that the manifest cannot hold (hex).
+    `table` is the identity of the dataset (`state.identity`), `node` its name in the project.
+    `version` is the manifest version that the statistics describe: the published one, or the one
+    read under `publish: none`. `content_digest` is `plan.planner.table_digest` of the analyzed
+    columns, `values` the `lance.stats.*` entries as published, `bounds` the string and binary
+    bounds that the manifest cannot hold (hex).
     """
 
     table: str
@@ -65,10 +66,15 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """One node's outcome in one run; `result` is its object in the JSON of `lancestat run`."""
+    """One node's outcome in one run.
+
+    `digest` is that of the node's meaning (`spec.digest.node_digest`), `result` its object in the
+    JSON of `lancestat run`.
+    """
 
     node: str
     kind: str
+    digest: str
     table: str | None
     result: Mapping[str, object]
     record: TableRecord | None
@@ -94,6 +100,10 @@ class StateReader(Protocol):
         """The newest record of every table, by identity."""
         ...
 
+    def digests(self) -> Mapping[str, str]:
+        """By node, the digest of its meaning in the newest run that took it up."""
+        ...
+
     def partial_index(self, table: str) -> PartialIndex:
         """Which partials of one table are stored, without reading them."""
         ...
@@ -109,7 +119,7 @@ class StateWriter(StateReader, Protocol):
     def partials(
         self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
     ) -> Iterator[StoredPartials]:
-        """Stream the wanted partials. What is no longer there, or does not decode, is not yielded."""
+        """Stream the wanted partials; what is gone, or does not decode, is not yielded."""
         ...
 
     def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
@@ -121,5 +131,5 @@ class StateWriter(StateReader, Protocol):
         ...
 
     def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-        """Drop what no table needs any more, then compact; `live` names the current fingerprints of the run's tables."""
+        """Drop what the tables in `live` no longer need (their current fingerprints), compact."""
         ...

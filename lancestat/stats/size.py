@@ -11,7 +11,7 @@ from lancestat.stats.column_type import column_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Spark's `UnsafeRow` spends 8 bytes on each row before its columns; see `EstimationUtils.getSizePerRow`.
+# What Spark adds per row, whatever its columns (`EstimationUtils.getSizePerRow`).
 ROW_OVERHEAD = 8
 _UNKNOWN_WIDTH = 20
 
@@ -22,7 +22,8 @@ def decoded_size(rows: int, fields: Iterable[Field], average_lengths: Mapping[st
     Args:
         rows: Live rows.
         fields: The columns that are read.
-        average_lengths: Known average lengths in bytes by column name; others get their type's default size.
+        average_lengths: Known average lengths in bytes by column name; a column without one
+            counts with its type's default size.
     """
     width = sum(average_lengths.get(field.name, _default_width(field.type)) for field in fields)
     return rows * (ROW_OVERHEAD + width)
@@ -39,6 +40,6 @@ def _default_width(type: pa.DataType) -> int:
     if pa.types.is_struct(type):
         return sum(_default_width(type.field(i).type) for i in range(type.num_fields))
     try:
-        return -(-type.bit_width // 8)
+        return -(-int(type.bit_width) // 8)
     except ValueError:
         return _UNKNOWN_WIDTH

@@ -1,4 +1,4 @@
-"""Writers, other runs and SIGKILL in the middle of a run: no reader ever accepts what is not true."""
+"""Writers, other runs and SIGKILL amid a run: no reader ever accepts what is not true."""
 
 from __future__ import annotations
 

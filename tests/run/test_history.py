@@ -77,7 +77,7 @@ def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]
 
 
 class History(RuleBasedStateMachine):
-    """`known` holds the content that some run has seen; `joint` what a compaction made of known content."""
+    """`known` is content that some run has seen, `joint` what compactions made of such content."""
 
     def __init__(self) -> None:
         super().__init__()

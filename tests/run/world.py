@@ -18,6 +18,7 @@ from lancestat.run.executor import Executor
 from lancestat.run.progress import Silent
 from lancestat.run.result import RunResult
 from lancestat.run.table_run import TableRunner
+from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
 from lancestat.state.memory import MemoryState
 from lancestat.state.values import StateWriter
@@ -45,6 +46,7 @@ class World:
     """One table at `path`, its state, and a log of every (version, fragment id, columns) read."""
 
     path: Path
+    name: str = "orders"
     state: StateWriter = field(default_factory=MemoryState)
     clock: Clock = field(default_factory=Clock)
     columns: ColumnSelection = field(default_factory=ColumnSelection)
@@ -55,7 +57,7 @@ class World:
     @property
     def table(self) -> Table:
         return Table(
-            name="orders",
+            name=self.name,
             uri=str(self.path),
             location=PLACE,
             columns=self.columns,
@@ -92,7 +94,9 @@ class World:
             run_id="test",
             clock=self.clock,
         )
-        return Executor(runner, self.state, Silent(), self.clock, cancel=lambda: None).execute(plan)
+        digests = {self.table.name: node_digest(self.table)}
+        executor = Executor(runner, self.state, Silent(), self.clock, digests, cancel=lambda: None)
+        return executor.execute(plan)
 
     def scan(
         self, node: str, work: TableWork

@@ -56,7 +56,7 @@ def record(table: str, version: int) -> TableRecord:
 
 def run(number: int, *records: TableRecord, nodes: tuple[NodeRun, ...] = ()) -> RunRecord:
     made = tuple(
-        NodeRun(found.node, "table", found.table, {"name": found.node, "rows": number}, found)
+        NodeRun(found.node, "table", "d1", found.table, {"name": found.node, "rows": number}, found)
         for found in records
     )
     return RunRecord(

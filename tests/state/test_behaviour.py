@@ -132,7 +132,7 @@ def test_records_are_the_newest_of_every_table(make_state: MakeState) -> None:
 
 
 def test_runs_without_records_give_none(state: StateWriter) -> None:
-    failed = NodeRun("orders", "table", "t", {"status": "error"}, None)
+    failed = NodeRun("orders", "table", "d1", "t", {"status": "error"}, None)
     state.add_run(run(1))
     state.add_run(run(2, nodes=(failed,)))
     assert dict(state.records()) == {}
@@ -147,7 +147,9 @@ def test_of_runs_that_ended_together_the_later_in_place_counts(state: StateWrite
 
 
 def test_runs_come_back_newest_first(make_state: MakeState) -> None:
-    failed = NodeRun("knn", "knn_join", None, {"status": "error", "elapsed_seconds": 1.5}, None)
+    failed = NodeRun(
+        "knn", "knn_join", "d1", None, {"status": "error", "elapsed_seconds": 1.5}, None
+    )
     runs = [run(1, record("t", 1)), run(2, record("t", 2), nodes=(failed,)), run(3)]
     for number in (1, 0, 2):
         make_state().add_run(runs[number])
@@ -198,3 +200,13 @@ def test_tidy_loses_no_field_when_it_drops_duplicates(state: StateWriter) -> Non
         (fingerprint("a"),): {"w": partial(5), "x": partial(1), "y": partial(2)},
         (fingerprint("b"),): {"x": partial(1), "z": partial(4)},
     }
+
+
+def test_digests_are_those_of_the_newest_run_of_every_node(make_state: MakeState) -> None:
+    state = make_state()
+    assert dict(state.digests()) == {}
+    for number, digest in ((2, "new"), (1, "old")):
+        node = NodeRun("orders", "table", digest, None, {}, None)
+        state.add_run(run(number, nodes=(node,)))
+    state.add_run(run(3, nodes=(NodeRun("parts", "table", "d", None, {}, None),)))
+    assert dict(make_state().digests()) == {"orders": "new", "parts": "d"}

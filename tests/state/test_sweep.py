@@ -19,7 +19,7 @@ def state(folder: Path) -> LanceState:
     state = open_state(str(folder))
     state.add_partials("kept", [stored(number, x=1) for number in range(10)])
     state.add_partials("gone", [stored(number, x=1) for number in range(30)])
-    join = NodeRun("join", "knn_join", None, {}, None)
+    join = NodeRun("join", "knn_join", "d1", None, {}, None)
     state.add_run(run(1, record("kept", 1), record("gone", 1), nodes=(join,)))
     return state
 

@@ -1,0 +1,113 @@
+"""A whole project on S3: tables, state and run, with credentials that show nowhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pytest
+from pyarrow.fs import FileSelector, FileType
+
+from tests.integration.object_store import (
+    ACCESS_KEY,
+    SECRET_KEY,
+    ObjectStore,
+    object_store,
+)
+from tests.run.world import orders
+
+__all__ = ["object_store"]
+
+pytestmark = [pytest.mark.s3, pytest.mark.spark]
+
+PROJECT = """
+name: shop
+default-target: test
+targets:
+  test:
+    state: {root}/state
+    spark:
+      master: "local[2]"
+      conf:
+        spark.eventLog.enabled: true
+        spark.eventLog.compress: false
+        spark.eventLog.dir: "{events}"
+    storage-options:
+      aws_endpoint: "{endpoint}"
+      aws_region: us-east-1
+      allow_http: true
+      aws_access_key_id: "{{{{ env_var('KEY_ID') }}}}"
+      aws_secret_access_key: "{{{{ env_var('SECRET') }}}}"
+"""
+TABLES = """
+tables:
+  - name: orders
+    uri: {root}/orders.lance
+  - name: absent
+    uri: {root}/absent.lance
+"""
+
+
+def cli(project: Path, *words: str, secret: str = SECRET_KEY) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lancestat", "--project-dir", str(project), *words],
+        env={**os.environ, "KEY_ID": ACCESS_KEY, "SECRET": secret},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def state_bytes(store: ObjectStore, root: str) -> bytes:
+    files = store.filesystem()
+    selector = FileSelector(f"{root.removeprefix('s3://')}/state", recursive=True)
+    content = io.BytesIO()
+    for found in files.get_file_info(selector):
+        if found.type is FileType.File:
+            with files.open_input_stream(found.path) as stream:
+                content.write(stream.read())
+    return content.getvalue()
+
+
+def test_a_run_on_s3_shows_no_credentials(object_store: ObjectStore, tmp_path: Path) -> None:
+    root = object_store.fresh_uri("lake")
+    options = dict(object_store.storage_options)
+    uri = f"{root}/orders.lance"
+    lance.write_dataset(orders(0, 100), uri, max_rows_per_file=25, storage_options=options)
+    events = tmp_path / "events"
+    events.mkdir()
+    project = tmp_path / "project"
+    (project / "specs").mkdir(parents=True)
+    text = PROJECT.format(root=root, events=events, endpoint=object_store.endpoint)
+    (project / "lancestat_project.yml").write_text(text)
+    (project / "specs" / "shop.yml").write_text(TABLES.format(root=root))
+
+    first = cli(project, "--verbose", "run")
+    assert first.returncode == 1, "one table is absent"
+    assert "LS201" in first.stdout
+    again = cli(project, "plan", "--select", "orders", "--check")
+    assert again.returncode == 0, again.stdout + again.stderr
+    lance.write_dataset(orders(100, 5), uri, mode="append", storage_options=options)
+    second = cli(project, "run", "--select", "orders", "--output", "json")
+    assert second.returncode == 0, second.stderr
+    assert '"rows_scanned": 5' in second.stdout
+    shown = cli(project, "show", "orders", "--output", "json")
+    assert '"verdict": "use"' in shown.stdout
+    refused = cli(project, "run", "--select", "orders", secret="wrong" + SECRET_KEY)
+    assert refused.returncode == 1
+    debug = cli(project, "debug")
+
+    config = lance.dataset(uri, storage_options=options).config()
+    logs = "".join(path.read_text() for path in events.rglob("*") if path.is_file())
+    assert "lancestat" in logs, "the event log holds what Spark's user interface shows"
+    stored = state_bytes(object_store, root)
+    assert b"orders" in stored
+    said = [run.stdout + run.stderr for run in (first, again, second, shown, refused, debug)]
+    for place in (*said, logs, str(config), stored.decode("latin-1")):
+        assert SECRET_KEY not in place
+        assert ACCESS_KEY not in place
