@@ -11,8 +11,10 @@ import pytest
 
 from lancestat.cli import reach, surroundings
 from lancestat.cli.check import Check
-from lancestat.errors import InvalidProject, LakeError, Location, SpecError
+from lancestat.errors import InvalidProject, LakeError, Location, RunError, SpecError
 from lancestat.project import Project
+from lancestat.spark import session
+from lancestat.spec.model import Target
 from tests.cli.conftest import Lancestat
 
 PROJECT = """
@@ -163,3 +165,22 @@ def test_spark_home_must_agree_with_pyspark(tmp_path: Path) -> None:
     (check,) = surroundings.check_spark_home({"SPARK_HOME": str(tmp_path / "none")})
     assert not check.passed
     assert list(surroundings.check_spark_home({})) == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "finding", "advice"),
+    [
+        (RunError("LS522", "Spark did not start", hint="wait"), "Spark did not start", "wait"),
+        (RuntimeError("refused: k3y-of-the-lake"), "refused: ***", "look at the target's spark"),
+    ],
+)
+def test_spark_that_does_not_start_fails_without_telling_secrets(
+    raised: Exception, finding: str, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(target: Target, app_name: str) -> None:
+        raise raised
+
+    monkeypatch.setattr(session, "running_session", lambda: None)
+    monkeypatch.setattr(session, "start_session", fail)
+    target = Target("dev", "state", storage_options={"aws_secret_access_key": "k3y-of-the-lake"})
+    assert reach.check_spark(target) == Check("Spark", False, finding, advice)

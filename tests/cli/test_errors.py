@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -127,19 +128,17 @@ def test_no_project_here(lancestat: Lancestat) -> None:
     assert "lancestat init" in result.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
-    for command in ("init .", "list"):
+def test_a_reader_that_went_away_is_no_error(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
         ran = subprocess.run(
-            [
-                "bash",
-                "-c",
-                f"{sys.executable} -m lancestat {command} | true; echo ${{PIPESTATUS[0]}}",
-            ],
+            [sys.executable, "-m", "lancestat", "init"],
             cwd=tmp_path,
-            capture_output=True,
+            stdout=writer,
+            stderr=subprocess.PIPE,
             text=True,
-            check=True,
         )
-        # The writer may be done before the reader has gone.
-        assert ran.stdout.strip() in ("141", "0")
-        assert ran.stderr == ""
+    finally:
+        os.close(writer)
+    assert (ran.returncode, ran.stderr) == (141, "")
