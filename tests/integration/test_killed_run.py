@@ -1,0 +1,56 @@
+"""`lancestat run` on Spark, killed: what is left is readable and true, and the next run converges."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat import Project
+from lancestat.plan.actions import Skip
+from tests.run.test_faults import check_no_reader_is_misled
+from tests.run.world import orders
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark]
+
+PROJECT = """
+name: shop
+default-target: dev
+targets: {dev: {state: state, spark: {master: "local[2]"}}}
+"""
+TABLES = """
+tables:
+  - {name: orders, uri: orders.lance}
+  - {name: returns, uri: returns.lance}
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_run_leaves_nothing_untrue(tmp_path: Path, seed: int) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
+    (tmp_path / "specs" / "shop.yml").write_text(TABLES)
+    paths = [tmp_path / "orders.lance", tmp_path / "returns.lance"]
+    for path in paths:
+        lance.write_dataset(orders(0, 20_000), str(path), max_rows_per_file=1_000)
+    command = [sys.executable, "-m", "lancestat", "--project-dir", str(tmp_path), "run"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    ) as run:
+        # From the start of Spark until after the end of the run.
+        time.sleep(random.Random(seed).uniform(2, 9))
+        os.killpg(run.pid, signal.SIGKILL)
+    for path in paths:
+        check_no_reader_is_misled(path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for path in paths:
+        assert check_no_reader_is_misled(path)
+    assert all(isinstance(action, Skip) for action in Project.load(tmp_path).plan().actions)
