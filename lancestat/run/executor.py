@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -50,29 +51,31 @@ class Executor:
 
     def _run_all(self, actions: Sequence[Action]) -> dict[str, _Ended]:
         ended: dict[str, _Ended] = {}
+        stop = threading.Event()
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
             # Light ones first: they are published while heavy ones keep all cores busy to the end.
-            futures = {
-                pool.submit(self._run_one, action): action for action in sorted(actions, key=_bytes)
-            }
+            ordered = sorted(actions, key=_bytes)
+            futures = [pool.submit(self._run_one, action, stop) for action in ordered]
             try:
                 for future in as_completed(futures):
-                    action = futures[future]
-                    ended[action.node] = _skipped(action) if future.cancelled() else future.result()
-                    self.progress.finished(ended[action.node].result)
-                    if self.fail_fast and ended[action.node].result.status is Status.ERROR:
-                        _cancel(futures)
+                    done = future.result()
+                    ended[done.action.node] = done
+                    self.progress.finished(done.result)
             except BaseException:
-                _cancel(futures)
+                stop.set()
                 self.cancel()
                 raise
         return ended
 
-    def _run_one(self, action: Action) -> _Ended:
+    def _run_one(self, action: Action, stop: threading.Event) -> _Ended:
+        if stop.is_set():
+            return _skipped(action)
         started = time.monotonic()
         try:
             outcome = self.runner.run(action)
         except Exception as error:
+            if self.fail_fast:
+                stop.set()
             elapsed = time.monotonic() - started
             return _Ended(action, _failed(action, _known(error), elapsed), None)
         return _Ended(action, _succeeded(action, outcome, time.monotonic() - started), outcome)
@@ -129,11 +132,6 @@ class _Ended:
             result=self.result.to_json(),
             record=record,
         )
-
-
-def _cancel(futures: dict[Future[_Ended], Action]) -> None:
-    for future in futures:
-        future.cancel()
 
 
 def _bytes(action: Action) -> int:
