@@ -87,7 +87,8 @@ def publish(folder: Path, tiny: bool) -> Measures:
 
     setattr(lancestat.spark.scanner, "SparkScanner", Scanner)  # noqa: B010
     result = load(folder).run()
-    assert result.status.value == "success"
+    failed = [node for node in result.nodes if node.message]
+    assert not failed, failed[0].message
     return {}
 
 

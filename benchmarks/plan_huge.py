@@ -314,7 +314,9 @@ def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> No
         values=entries,
         bounds={},
     )
-    node = NodeRun("huge", "table", record.table, {}, record)
+    node = NodeRun(
+        node="huge", kind="table", digest="", table=record.table, result={}, record=record
+    )
     project.state.add_run(RunRecord("1", "run", "dev", NOW, NOW, "success", (node,)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from changes import change
 from load import FRAGMENTS, SCALE, WAREHOUSE, empty, generator, load
-from page import Page, lancestat, typed
+from page import Page, lancestat, typed, way_in
 from readings import readings
 
 FOLDER = Path(__file__).resolve().parent
@@ -195,14 +195,13 @@ def sum_up(page: Page, first_seconds: float, second_seconds: float) -> None:
         """
     )
     page.say("The tables are yours now. Change one, and ask for a plan again:")
-    command = typed(lancestat(), FOLDER)
     page.grid(
         [
-            [f"cd {typed(FOLDER, Path.cwd())}", ""],
-            [f"{command} show part", "behind its table, and used: the policy's doing"],
-            [f"{command} plan --full-refresh", "what reading everything would take"],
-            [f"{command} plan --output markdown", "a plan for a pull request"],
-            [f"{command} --help", ""],
+            *([line, ""] for line in way_in(FOLDER)),
+            ["lancestat show part", "behind its table, and used: its policy says so"],
+            ["lancestat plan --full-refresh", "what reading everything would take"],
+            ["lancestat plan --output markdown", "a plan for a pull request"],
+            ["lancestat --help", "and all else"],
         ]
     )
 

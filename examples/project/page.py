@@ -82,6 +82,15 @@ def lancestat() -> str:
     return found
 
 
+def way_in(folder: Path) -> list[str]:
+    """What to type from here so that `lancestat` is found and sees the project in a folder."""
+    lines = [] if Path.cwd() == folder else [f"cd {typed(folder, Path.cwd())}"]
+    activate = Path(lancestat()).with_name("activate")
+    if shutil.which("lancestat") != lancestat() and activate.exists():
+        lines.append(f"source {typed(activate, folder)}")
+    return lines
+
+
 def typed(path: str | Path, folder: Path) -> str:
     """A path as one would type it in a folder."""
     return os.path.relpath(path, folder)
