@@ -135,7 +135,7 @@ def test_fail_fast_starts_nothing_new(folder: Path, scanning: Callable[[Before],
 def test_what_a_failed_table_read_is_remembered(
     folder: Path, scanning: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partials reach the state while a table is read, so that a second try starts where it ended."""
+    """Partials reach the state while a table is read: a second try starts where it ended."""
     monkeypatch.setattr("lancestat.run.table_run.PARTIALS_PER_COMMIT", 3)
     seen = threading.Semaphore(6)
 
