@@ -1,0 +1,238 @@
+"""A full analysis on Spark, against Spark's own and against reading alone.
+
+    python benchmarks/analyze.py                # TPC-H lineitem at scale 1, local[2]
+    python benchmarks/analyze.py --tiny         # a smoke run at scale 0.01
+    python benchmarks/analyze.py --data FOLDER  # with a lineitem.parquet at hand
+
+Three sides take turns over the same rows and all their columns, after a first turn of each that is
+not counted: lancestat's job over Lance, from the plan's scans to merged statistics; Spark's
+`CommandUtils.computeColumnStats` over Parquet; and pylance, reading the Lance table with a thread
+per core and doing nothing with it. Medians are printed, of the clock and of the processor time of
+all processes together, which tells more where other programs run. The peak is the largest resident
+set that a Python worker of Spark has had at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+from measure import timed
+
+import lancestat
+from lancestat.plan.actions import Analyze
+from lancestat.spark.scanner import SparkScanner
+from lancestat.spark.session import start_session
+from lancestat.spec.model import Target
+from lancestat.stats.column_type import column_type
+from lancestat.stats.partial import merge, summarize
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lancestat.plan.actions import TableWork
+
+FRAGMENTS = 16
+PROJECT = """
+name: benchmark
+default-target: dev
+targets: {dev: {state: .lancestat/state}}
+"""
+TABLE = "tables: [{name: lineitem, uri: lineitem.lance}]"
+
+
+class Cost(NamedTuple):
+    """Seconds that a side took: on the clock, and of all processors together."""
+
+    clock: float
+    cpu: float
+
+
+class Process(NamedTuple):
+    """A running process."""
+
+    cpu_seconds: float
+    peak_megabytes: float
+    is_worker: bool
+
+
+def main() -> None:
+    """Prepare the data, let the three sides take turns, print."""
+    given = parse_arguments()
+    with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
+        project = Path(folder)
+        parquet = given.data or generate("0.01" if given.tiny else given.scale, project)
+        work = declare(parquet / "lineitem.parquet", project)
+        target = Target("dev", "state", spark_master=f"local[{given.cores}]")
+        spark = start_session(target, "benchmark")
+        scanner = SparkScanner(target)
+        sides: dict[str, Callable[[], int]] = {
+            "lancestat": lambda: analyze(scanner, work),
+            "spark": lambda: compute_column_stats(spark, parquet / "lineitem.parquet"),
+            "pylance": lambda: read(work.uri, given.cores),
+        }
+        print(f"lineitem: {work.rows:,} rows, {len(work.fields)} columns, {given.cores} cores")
+        show(take_turns(sides, 1 if given.tiny else given.runs))
+        peak = max(each.peak_megabytes for each in processes() if each.is_worker)
+        print(f"{'peak of a Python worker, MB':<40} {peak:8.0f}")
+        spark.stop()
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", default="1", help="TPC-H scale factor")
+    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
+    parser.add_argument("--data", type=Path, help="a folder that holds lineitem.parquet")
+    parser.add_argument("--runs", type=int, default=3, help="counted runs of each side")
+    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
+    return parser.parse_args()
+
+
+def generate(scale: str, folder: Path) -> Path:
+    """TPC-H lineitem as Parquet."""
+    beside = Path(sys.executable).with_name("tpchgen-cli")
+    command = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
+    if command is None:
+        sys.exit("tpchgen-cli is not installed: pip install tpchgen-cli, or give --data")
+    options = ["-s", scale, "--tables", "lineitem", "--output-dir", str(folder)]
+    subprocess.run([command, "parquet", *options], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def declare(parquet: Path, folder: Path) -> TableWork:
+    """Write the rows as a Lance table of a new project; returns what its plan would scan."""
+    file = pq.ParquetFile(parquet)
+    schema = pa.schema(
+        field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
+        for field in file.schema_arrow.remove_metadata()
+    )
+    lance.write_dataset(
+        (batch.cast(schema) for batch in file.iter_batches()),
+        folder / "lineitem.lance",
+        schema=schema,
+        max_rows_per_file=-(-file.metadata.num_rows // FRAGMENTS),
+    )
+    (folder / "lancestat_project.yml").write_text(PROJECT)
+    (folder / "specs").mkdir()
+    (folder / "specs" / "tables.yml").write_text(TABLE)
+    (action,) = lancestat.Project.load(folder).plan().actions
+    assert isinstance(action, Analyze)
+    return action.work
+
+
+def analyze(scanner: SparkScanner, work: TableWork) -> int:
+    """Lancestat's side; returns the number of columns with statistics."""
+    results = [partials for _, partials in scanner.scan("lineitem", work)]
+    made = 0
+    for key in sorted(set().union(*results)):
+        merged = merge(partials[key] for partials in results)
+        field = next(field for field in work.fields if key.startswith(f"{field.id}:"))
+        type = column_type(field.type)
+        assert type is not None
+        assert summarize(merged, type).rows == work.rows
+        made += 1
+    return made
+
+
+def compute_column_stats(spark: SparkSession, parquet: Path) -> int:
+    """Spark's side; returns the number of columns with statistics."""
+    command = spark._jvm.org.apache.spark.sql.execution.command
+    plan = spark.read.parquet(str(parquet))._jdf.queryExecution().analyzed()
+    utils = getattr(getattr(command, "CommandUtils$"), "MODULE$")
+    found = utils.computeColumnStats(spark._jsparkSession, plan, plan.output())
+    return int(found._2().size())
+
+
+def read(uri: str, threads: int) -> int:
+    """Pylance's side; returns the number of columns read."""
+    fragments = lance.dataset(uri).get_fragments()
+
+    def rows(fragment: lance.LanceFragment) -> int:
+        return sum(batch.num_rows for batch in fragment.to_batches(batch_size=65_536))
+
+    with ThreadPoolExecutor(threads) as pool:
+        assert sum(pool.map(rows, fragments)) == lance.dataset(uri).count_rows()
+    return len(fragments[0].schema)
+
+
+def take_turns(sides: dict[str, Callable[[], int]], runs: int) -> dict[str, Cost]:
+    """Median costs of each side; all must have dealt with as many columns."""
+    costs: dict[str, list[Cost]] = {name: [] for name in sides}
+    for _ in range(runs + 1):
+        columns = set()
+        for name, side in sides.items():
+            before = sum(process.cpu_seconds for process in processes())
+            elapsed, count = timed(side)
+            cpu = sum(process.cpu_seconds for process in processes()) - before
+            costs[name].append(Cost(elapsed, cpu))
+            columns.add(count)
+        assert len(columns) == 1, columns
+    return {name: middle(each[1:]) for name, each in costs.items()}
+
+
+def middle(costs: list[Cost]) -> Cost:
+    """The medians."""
+    return Cost(*(statistics.median(each) for each in zip(*costs, strict=True)))
+
+
+def show(costs: dict[str, Cost]) -> None:
+    """Print times and ratios."""
+    ours, theirs, reading = (costs[name] for name in ("lancestat", "spark", "pylance"))
+    print(f"{'':<40} {'clock':>8} {'CPU':>8}")
+    for text, clock, cpu in (
+        ("lancestat over Lance, s", *ours),
+        ("Spark's computeColumnStats, s", *theirs),
+        ("pylance, reading alone, s", *reading),
+        ("Spark / lancestat", theirs.clock / ours.clock, theirs.cpu / ours.cpu),
+        ("lancestat / reading alone", ours.clock / reading.clock, ours.cpu / reading.cpu),
+    ):
+        print(f"{text:<40} {clock:8.2f} {cpu:8.2f}")
+
+
+def processes() -> list[Process]:
+    """This process, Spark's JVM and its Python processes."""
+    parents: dict[int, int] = {}
+    found: dict[int, Process] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (folder / "status").read_text(encoding="ascii", errors="replace")
+            # The name, in parentheses, may hold spaces.
+            times = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            is_worker = b"pyspark.daemon" in (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        fields = {line.split(":")[0]: line.split()[1:] for line in status.splitlines()}
+        parents[int(folder.name)] = int(fields["PPid"][0])
+        ticks = int(times[11]) + int(times[12])
+        found[int(folder.name)] = Process(
+            ticks / os.sysconf("SC_CLK_TCK"),
+            int(fields.get("VmHWM", ["0"])[0]) / 1024,
+            is_worker,
+        )
+    return [process for pid, process in found.items() if descends(pid, parents)]
+
+
+def descends(pid: int, parents: dict[int, int]) -> bool:
+    """Whether a process is this one or descends from it."""
+    while pid in parents and pid != os.getpid():
+        pid = parents[pid]
+    return pid == os.getpid()
+
+
+if __name__ == "__main__":
+    main()
