@@ -45,12 +45,13 @@ def lancestat(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
-def programs_of_group(group: int) -> set[str]:
+def spark_is_starting(group: int) -> bool:
+    """Whether a process of the group has become Spark's JVM."""
     shown = subprocess.run(
-        ["ps", "-A", "-o", "pgid=,comm="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-ww", "-o", "pgid=,args="], capture_output=True, text=True, check=True
     )
     lines = (line.split(maxsplit=1) for line in shown.stdout.splitlines())
-    return {Path(program).name for number, program in lines if int(number) == group}
+    return any(int(line[0]) == group and "SparkSubmit" in line[-1] for line in lines)
 
 
 @pytest.mark.spark
@@ -106,7 +107,7 @@ def test_an_interrupted_run_says_so_and_the_next_one_finishes(shop: Path) -> Non
         text=True,
         start_new_session=True,
     )
-    while "java" not in programs_of_group(run.pid):
+    while not spark_is_starting(run.pid):
         assert run.poll() is None
         time.sleep(0.02)
     os.killpg(run.pid, signal.SIGINT)
