@@ -18,16 +18,19 @@ BATCH_BYTES = 16 << 20
 PROBE_ROWS = 256
 READAHEAD_BATCHES = 2
 IO_BUFFER_BYTES = 64 << 20
-METADATA_CACHE_BYTES = 64 << 20
+METADATA_CACHE_BYTES = 32 << 20
+# Jobs over several tables take turns on a worker.
+OPEN_DATASETS = 4
 
 _opened: dict[tuple[str, int, tuple[tuple[str, str], ...]], lance.LanceDataset] = {}
 
 
 def open_pinned(uri: str, version: int, storage_options: Mapping[str, str]) -> lance.LanceDataset:
-    """The dataset at that version, kept open for the worker's next item of the same table."""
+    """The dataset at that version, kept open for the worker's next items of the same table."""
     key = (uri, version, tuple(sorted(storage_options.items())))
     if key not in _opened:
-        _opened.clear()
+        while len(_opened) >= OPEN_DATASETS:
+            del _opened[next(iter(_opened))]
         with readable(uri, version=version, storage_options=storage_options):
             _opened[key] = lance.dataset(
                 uri,

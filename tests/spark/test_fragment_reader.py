@@ -59,6 +59,29 @@ def test_batches_stay_small_however_wide_the_values(tmp_path: Path) -> None:
     assert max(nbytes for _, nbytes in sizes) <= BATCH_BYTES + MIB
 
 
+@pytest.mark.parametrize("storage_version", ["2.0", "2.1"])
+def test_blobs_are_read_as_their_bytes(tmp_path: Path, storage_version: str) -> None:
+    field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    blobs = [b"", b"x" * 100_000, None, b"yy"]
+    rows = pa.table([blobs], schema=pa.schema([field]))
+    lance.write_dataset(rows, tmp_path, data_storage_version=storage_version)
+    dataset = open_pinned(str(tmp_path), 1, {})
+    schema, batches = read_slice(dataset, Slice(0, 0, 0, None, 25_000, 1), ("b",), {})
+    read = [value for batch in batches for value in batch["b"].to_pylist()]
+
+    assert schema.field("b").type == pa.large_binary()
+    assert read == blobs
+
+
+def test_few_datasets_stay_open(tmp_path: Path) -> None:
+    for number in range(fragment_reader.OPEN_DATASETS + 2):
+        uri = str(tmp_path / f"{number}.lance")
+        lance.write_dataset(pa.table({"id": [number]}), uri)
+        dataset = open_pinned(uri, 1, {})
+        assert open_pinned(uri, 1, {}) is dataset
+    assert len(fragment_reader._opened) == fragment_reader.OPEN_DATASETS
+
+
 def test_values_that_grow_on_the_way_make_batches_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
