@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.spec.load import load_project
-from lancestat.spec.model import ProjectSpec, Table
+from lancestat.spec.model import Node, ProjectSpec, Table
 
 if TYPE_CHECKING:
     from lancestat.plan.actions import Action, Plan
@@ -60,6 +60,21 @@ class Project:
 
         return open_state(self.spec.target.state, self.spec.target.storage_options)
 
+    def nodes(
+        self,
+        select: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+    ) -> tuple[Node, ...]:
+        """The selected nodes in the order of the project, all when nothing is selected.
+
+        Raises:
+            UsageError: a selector is wrong or matches nothing.
+            StateError: a selector asks for the state, which cannot be reached.
+        """
+        from lancestat.spec.selection import select as select_nodes
+
+        return select_nodes(self.spec, select, exclude, states=self._node_states)
+
     def plan(
         self,
         select: str | Sequence[str] | None = None,
@@ -73,10 +88,7 @@ class Project:
             UsageError: a selector is wrong or matches nothing.
             StateError: the state cannot be reached.
         """
-        from lancestat.spec.selection import select as select_nodes
-
-        nodes = select_nodes(self.spec, select, exclude, states=self._node_states)
-        return self._observer.plan(nodes, full_refresh=full_refresh)
+        return self._observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
 
     def run(
         self,

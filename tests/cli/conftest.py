@@ -15,7 +15,8 @@ from lancestat.plan.shown import Shown
 from lancestat.project import Project
 from lancestat.run.progress import Progress
 from lancestat.run.result import RunResult
-from lancestat.spec.model import Policy, ProjectSpec, Table, Target
+from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
+from lancestat.spec.selection import select as select_nodes
 from lancestat.state.sweep import SweepReport
 from tests.plan.plans import plan as make_plan
 
@@ -63,6 +64,11 @@ class FakeProject:
     failure: BaseException | None = None
     loaded: dict[str, object] = field(default_factory=dict)
     asked: dict[str, object] = field(default_factory=dict)
+
+    def nodes(
+        self, select: Sequence[str] | None = None, exclude: Sequence[str] | None = None
+    ) -> tuple[Node, ...]:
+        return select_nodes(self.spec, select, exclude)
 
     def plan(
         self,

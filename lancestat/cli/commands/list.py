@@ -9,8 +9,6 @@ from lancestat.cli.command import Invocation, any_of, command, selection_options
 @selection_options
 def list_nodes(invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...]) -> None:
     """Print the selected nodes."""
-    from lancestat.spec.selection import select as select_nodes
-
-    spec = invocation.project().spec
-    nodes = select_nodes(spec, any_of(select), any_of(exclude))
-    invocation.printer().listed(spec, nodes)
+    project = invocation.project()
+    nodes = project.nodes(any_of(select), any_of(exclude))
+    invocation.printer().listed(project.spec, nodes)
