@@ -9,7 +9,6 @@ from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.plan.observation import Appraisal
 from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.spec.model import Table
-from lancestat.state.identity import table_identity
 from lancestat.state.values import TableRecord
 from lancestat.stats.column_type import ColumnType, column_type
 from lancestat.stats.guard import judge
@@ -17,9 +16,11 @@ from lancestat.stats.wire import PublishedStatistics, decode_statistics
 
 
 def appraise(
-    spec: Table, snapshot: Snapshot, record: TableRecord | None, now: datetime
+    spec: Table, identity: str, snapshot: Snapshot, record: TableRecord | None, now: datetime
 ) -> Appraisal:
     """Resolve the declared columns and apply the reader rules, no staleness allowed.
+
+    `identity` is the state's name for the dataset.
 
     Raises:
         SpecError: A declared column does not exist or cannot be analyzed.
@@ -27,22 +28,19 @@ def appraise(
     types = analyzable(snapshot)
     resolved = resolve(spec, snapshot, types)
     hashed = schema_hash(snapshot.fields)
-    published = decode_statistics(snapshot.config, types)
+    verdict = judge(
+        snapshot.config, version=snapshot.version, schema_hash=hashed, now=now, types=types
+    )
+    published = verdict.statistics or decode_statistics(snapshot.config, types)
     return Appraisal(
         spec=spec,
-        identity=table_identity(spec.uri),
+        identity=identity,
         snapshot=snapshot,
         wanted=_pick(snapshot, resolved.names),
         types=types,
         skipped=tuple(f"column '{name}' skipped: {why}" for name, why in resolved.skipped),
         schema_hash=hashed,
-        verdict=judge(
-            snapshot.config,
-            version=snapshot.version,
-            schema_hash=hashed,
-            now=now,
-            types=types,
-        ),
+        verdict=verdict,
         published=published if isinstance(published, PublishedStatistics) else None,
         record=record,
     )

@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint
 from lancestat.state.values import PartialIndex
 
 Fingerprints = tuple[Fingerprint, ...]
 NO_FIELDS: frozenset[str] = frozenset()
+
+
+# Fragments of a table mostly have the same columns: remembering the few differences there are keeps
+# 100,000 fragments from holding 100,000 sets.
+@lru_cache(maxsize=1024)
+def _without(fields: frozenset[str], others: frozenset[str]) -> frozenset[str]:
+    return fields - others
+
+
+@lru_cache(maxsize=1024)
+def _common(fields: frozenset[str], others: frozenset[str]) -> frozenset[str]:
+    return fields & others
+
+
+@lru_cache(maxsize=1024)
+def _either(fields: frozenset[str], others: frozenset[str]) -> frozenset[str]:
+    return fields | others
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +84,11 @@ def cover(
     missing: dict[Fingerprint, frozenset[str]] = {}
     for (fingerprint, fields), count in _contents(groups).items():
         stored = index.singles.get(fingerprint, NO_FIELDS)
-        rest = fields - stored
+        rest = _without(fields, stored)
         if rest:
-            missing[fingerprint] = missing.get(fingerprint, NO_FIELDS) | rest
+            missing[fingerprint] = _either(rest, missing.get(fingerprint, NO_FIELDS))
         if len(rest) < len(fields):
-            reuse.append(Reuse((fingerprint,), fields - rest, count))
+            reuse.append(Reuse((fingerprint,), _common(fields, stored), count))
     carries: list[Carry] = []
     if missing:
         claim = _Claims(missing, times)
@@ -82,12 +100,11 @@ def cover(
             fields = claim.take(carry.new, carry.fields)
             if fields:
                 carries.append(Carry(carry.sources, carry.new, fields))
-    left = tuple(
-        (group, missing[group.fingerprint] & group.fields)
+    left = (
+        (group, _common(group.fields, missing.get(group.fingerprint, NO_FIELDS)))
         for group in groups
-        if missing.get(group.fingerprint, NO_FIELDS) & group.fields
     )
-    return Coverage(tuple(reuse), tuple(carries), left)
+    return Coverage(tuple(reuse), tuple(carries), tuple(pair for pair in left if pair[1]))
 
 
 def _contents(groups: Iterable[ColumnGroup]) -> Counter[tuple[Fingerprint, frozenset[str]]]:
@@ -104,11 +121,11 @@ class _Claims:
 
     def take(self, members: Fingerprints, fields: frozenset[str]) -> frozenset[str]:
         for member in members:
-            fields &= self.missing.get(member, NO_FIELDS)
+            fields = _common(fields, self.missing.get(member, NO_FIELDS))
             if not fields or self.times[member] != 1:
                 return NO_FIELDS
         for member in members:
-            rest = self.missing[member] - fields
+            rest = _without(self.missing[member], fields)
             if rest:
                 self.missing[member] = rest
             else:
@@ -196,12 +213,13 @@ class _Known:
     def _single(
         self, fingerprint: Fingerprint, fields: frozenset[str]
     ) -> tuple[tuple[Fingerprints, ...], frozenset[str]] | None:
-        stored = self.index.singles.get(fingerprint, NO_FIELDS) & fields
+        stored = _common(fields, self.index.singles.get(fingerprint, NO_FIELDS))
         if stored:
             return ((fingerprint,),), stored
         for carry in self.carried.get(fingerprint, ()):
-            if carry.fields & fields:
-                return carry.sources, carry.fields & fields
+            common = _common(fields, carry.fields)
+            if common:
+                return carry.sources, common
         return None
 
 
@@ -209,8 +227,9 @@ def stored_keys(coverage: Coverage) -> dict[Fingerprints, frozenset[str]]:
     """What the executor has to fetch from the state to make use of a coverage."""
     wanted: dict[Fingerprints, frozenset[str]] = {}
     for item in coverage.reuse:
-        wanted[item.fingerprints] = wanted.get(item.fingerprints, NO_FIELDS) | item.fields
+        known = wanted.get(item.fingerprints, NO_FIELDS)
+        wanted[item.fingerprints] = _either(item.fields, known)
     for carry in coverage.carries:
         for source in carry.sources:
-            wanted[source] = wanted.get(source, NO_FIELDS) | carry.fields
+            wanted[source] = _either(carry.fields, wanted.get(source, NO_FIELDS))
     return wanted

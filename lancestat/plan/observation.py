@@ -42,17 +42,16 @@ class Appraisal:
 class Background:
     """What only a table that moved on is asked for.
 
-    `groups` is the content of the wanted columns now. `base` is the table as the last statistics
-    read it, None when that version is gone; `base_fields` are its columns of the wanted names,
-    `base_groups` their content then. `history` holds the commits since, `rewrites` its compactions
-    as content. `changed_rows` is the share of the current rows that changed since, None when it
-    cannot be found out. `index` is what the state has stored.
+    `groups` is the content of the wanted columns now, `digest` their `table_digest`, `base_digest`
+    that of the columns of the same names as the last statistics read them, None when that version
+    is gone. `history` holds the commits since, `rewrites` its compactions as content.
+    `changed_rows` is the share of the current rows that changed since, None when it cannot be found
+    out. `index` is what the state has stored.
     """
 
     groups: tuple[ColumnGroup, ...]
-    base: Snapshot | None
-    base_fields: tuple[Field, ...]
-    base_groups: tuple[ColumnGroup, ...]
+    digest: str
+    base_digest: str | None
     history: History
     rewrites: tuple[Rewritten, ...]
     changed_rows: float | None

@@ -18,7 +18,7 @@ from lancestat.plan.actions import Action, Blocked, Plan
 from lancestat.plan.appraise import appraise
 from lancestat.plan.coverage import Rewritten
 from lancestat.plan.observation import Appraisal, Background
-from lancestat.plan.planner import NOTHING_STORED, decide, settle
+from lancestat.plan.planner import NOTHING_STORED, decide, settle, table_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, StaleBounds, Table
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StateReader, TableRecord
@@ -74,8 +74,9 @@ class Observer:
         ).values()
         if isinstance(found, LakeError):
             raise found
-        record = self.state.records().get(table_identity(table.uri))
-        appraisal = appraise(table, found, record, self.clock())
+        identity = table_identity(table.uri)
+        record = self.state.records().get(identity)
+        appraisal = appraise(table, identity, found, record, self.clock())
         return appraisal, self._background(appraisal, use_partials=True)
 
     def _plan_table(
@@ -88,10 +89,10 @@ class Observer:
     ) -> Action:
         if isinstance(found, LakeError):
             return Blocked(table.name, table.kind.value, found)
-        record = records.get(table_identity(table.uri))
+        identity = table_identity(table.uri)
         now = self.clock()
         try:
-            appraisal = appraise(table, found, record, now)
+            appraisal = appraise(table, identity, found, records.get(identity), now)
             settled = None if full_refresh else settle(appraisal)
             if settled is not None:
                 return settled
@@ -102,16 +103,14 @@ class Observer:
 
     def _background(self, appraisal: Appraisal, *, use_partials: bool) -> Background:
         now, fields = appraisal.snapshot, appraisal.wanted
-        base_version = described_version(appraisal)
-        base, history = self._base(now, base_version)
-        base_fields = _same_names(base, fields)
+        base, history = self._base(now, described_version(appraisal))
+        groups = tuple(column_groups(now, fields))
         bounds = appraisal.spec.policy.allow_stale
         counts_rows = isinstance(bounds, StaleBounds) and bounds.max_changed_rows is not None
         return Background(
-            groups=tuple(column_groups(now, fields)),
-            base=base,
-            base_fields=base_fields,
-            base_groups=tuple(column_groups(base, base_fields)) if base else (),
+            groups=groups,
+            digest=table_digest(groups, fields),
+            base_digest=_digest_of_same_names(base, fields) if base else None,
             history=history,
             rewrites=_rewrites(now, fields, history),
             changed_rows=(
@@ -127,14 +126,14 @@ class Observer:
         if version == now.version:
             return now, nothing
         options = self.spec.target.storage_options
-        dataset = open_dataset(now.uri, version=now.version, storage_options=options)
-        history = commits_since(dataset, version)
         try:
             older = open_dataset(now.uri, version=version, storage_options=options)
-            return snapshot(older, now.uri, options), history
+            base = snapshot(older, now.uri, options)
         except LakeError:
             # Cleaned up: what the state remembers has to do.
-            return None, history
+            newest = open_dataset(now.uri, version=now.version, storage_options=options)
+            return None, commits_since(newest, version)
+        return base, commits_since(older, version, until=now.version)
 
 
 def described_version(appraisal: Appraisal) -> int | None:
@@ -148,11 +147,10 @@ def described_version(appraisal: Appraisal) -> int | None:
     return appraisal.record.version if appraisal.record is not None else None
 
 
-def _same_names(base: Snapshot | None, fields: Sequence[Field]) -> tuple[Field, ...]:
-    if base is None:
-        return ()
-    found = (base.field(field.name) for field in fields)
-    return tuple(field for field in found if field is not None)
+def _digest_of_same_names(base: Snapshot, fields: Sequence[Field]) -> str:
+    names = {field.name for field in fields}
+    then = tuple(field for field in base.fields if field.name in names)
+    return table_digest(column_groups(base, then), then)
 
 
 def _rewrites(now: Snapshot, fields: Sequence[Field], history: History) -> tuple[Rewritten, ...]:

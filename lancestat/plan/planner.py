@@ -177,14 +177,14 @@ def _standing_values(appraisal: Appraisal, background: Background) -> Mapping[st
 def _rows_stand(appraisal: Appraisal, background: Background) -> bool:
     """Whether what was described is proven to be the same rows, under the same names, as now."""
     record, published = appraisal.record, appraisal.published
-    now = table_digest(background.groups, appraisal.wanted)
+    now = background.digest
     unpublished = appraisal.spec.publish is Publish.NONE
     is_ours = published is not None and record and record.version == published.version_tag
     if record is not None and record.content_digest == now and (unpublished or is_ours):
         return True
-    if background.base is None:
+    then = background.base_digest
+    if then is None:
         return False
-    then = table_digest(background.base_groups, background.base_fields)
     if unpublished and (record is None or record.content_digest != then):
         # A dataset made anew under the same URI counts its versions from 1 again.
         return False
@@ -211,7 +211,7 @@ def _reasons(appraisal: Appraisal, background: Background) -> tuple[Reason, ...]
     found |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
     if Effect.COLUMNS_WRITTEN in effects and Reason.SCHEMA_CHANGED not in found:
         found.add(Reason.ROWS_CHANGED)
-    if background.base is None and not background.history.is_complete:
+    if background.base_digest is None and not background.history.is_complete:
         found.add(Reason.ROWS_CHANGED)
     if not found:
         found.add(Reason.VERSION_MOVED)
@@ -257,7 +257,7 @@ def _work(
         config=appraisal.snapshot.config,
         fields=appraisal.wanted,
         schema_hash=appraisal.schema_hash,
-        content_digest=table_digest(background.groups, appraisal.wanted),
+        content_digest=background.digest,
         rows=appraisal.snapshot.rows,
         fragments=len(appraisal.snapshot.fragments),
         live=frozenset(group.fingerprint for group in background.groups),

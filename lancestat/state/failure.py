@@ -23,6 +23,7 @@ class Failure(Enum):
 
 _CONFLICT = re.compile(
     r"commit conflict|conflicting transaction|incompatible.*transaction|write contention|retryable"
+    r"|too many concurrent writers"
 )
 _LIBRARIES = {"lance", "pyarrow"}
 _ABSENT = re.compile(r"dataset at path .* was not found")

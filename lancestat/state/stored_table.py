@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import time
@@ -21,7 +22,7 @@ from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from lance import LanceDataset
+    from lance import FragmentMetadata, LanceDataset
 
 _log = logging.getLogger("lancestat.state")
 _T = TypeVar("_T")
@@ -49,11 +50,17 @@ class StoredTable:
         self._aside: set[Place] = set()
         self._opened: tuple[Place, LanceDataset] | None = None
         self._lock = threading.RLock()
+        # Lance gives a commit up that loses too often against others: those of one process queue.
+        self._turn = threading.Lock()
 
     def dataset(self, *, latest: bool = False) -> LanceDataset | None:
-        """The dataset as this instance last saw it, or at its latest version, or None."""
+        """The dataset as this instance last saw it, or at its latest version, or None.
+
+        Every caller gets a handle of its own: one that compacts or deletes cannot be used by
+        another thread meanwhile.
+        """
         opened = self._open(latest)
-        return opened[1] if opened else None
+        return copy.copy(opened[1]) if opened else None
 
     def place(self) -> Place | None:
         """Where the sound dataset is that reads and writes now use."""
@@ -96,12 +103,15 @@ class StoredTable:
         Files are written first and committed afterwards on the version that is then the latest,
         because a stream may take long. Rows for a dataset that is damaged meanwhile are dropped.
         """
-        from lance import LanceDataset, LanceOperation
-
         dataset = self._open_or_create()
         fragments = self._write(dataset, batches)
-        if not fragments:
-            return
+        if fragments:
+            with self._turn:
+                self._commit(dataset, fragments)
+
+    def _commit(self, dataset: LanceDataset, fragments: list[FragmentMetadata]) -> None:
+        from lance import LanceDataset, LanceOperation
+
         for attempt in range(_ATTEMPTS):
             try:
                 version = dataset.latest_version
@@ -136,6 +146,7 @@ class StoredTable:
                 if dataset is None:
                     return False
             else:
+                self._advance(dataset)
                 return True
         return False
 
@@ -214,7 +225,9 @@ class StoredTable:
         step = 1 if last in self._aside else 0
         return Place(LAYOUT, self.kind, last.generation + step)
 
-    def _write(self, dataset: LanceDataset, batches: Iterable[pa.RecordBatch]) -> list[object]:
+    def _write(
+        self, dataset: LanceDataset, batches: Iterable[pa.RecordBatch]
+    ) -> list[FragmentMetadata]:
         import pyarrow as pa
         from lance.fragment import write_fragments
 
