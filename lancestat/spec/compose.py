@@ -23,6 +23,7 @@ from lancestat.spec import codes
 
 MAX_DEPTH = 64
 MAX_ALIASED_NODES = 100_000
+_NODE_CHARACTERS = 100
 
 _CORE_TAGS = "tag:yaml.org,2002:"
 
@@ -34,8 +35,8 @@ Mark = tuple[int, int]
 class YamlNode:
     """A scalar (`text`), a sequence (`items`) or a mapping (`pairs`) and where it starts.
 
-    `aliased` counts the nodes below that exist only because aliases repeat them; `height` the
-    levels below.
+    `size` counts the nodes here and below, a long text as several; `aliased` those of them that
+    exist only because aliases repeat them; `height` the levels below.
     """
 
     mark: Mark
@@ -85,7 +86,8 @@ class Composer:
     def _accept(self, event: Event) -> None:
         if isinstance(event, ScalarEvent):
             plain = event.style in (None, "")
-            self._add(event, YamlNode(_mark(event), event.tag, event.value, plain))
+            size = 1 + len(event.value) // _NODE_CHARACTERS
+            self._add(event, YamlNode(_mark(event), event.tag, event.value, plain, size=size))
         elif isinstance(event, MappingStartEvent):
             self._open(event, YamlNode(_mark(event), event.tag, pairs=[], closed=False))
         elif isinstance(event, SequenceStartEvent):

@@ -22,9 +22,7 @@ from lancestat.spec.policy import build_policy
 from lancestat.spec.project_file import Arguments, read_header
 from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_FILE, SPECS_SCHEMA
-from lancestat.spec.rules import shipped_rule
 from lancestat.spec.template import Scope
-from lancestat.spec.wording import to_error
 
 __all__ = ["dependencies", "load_project"]
 
@@ -49,18 +47,7 @@ def load_project(
         UsageError: when `target` does not exist.
     """
     root = project_dir.resolve()
-    path = root / PROJECT_FILE
-    if not path.is_file():
-        raise InvalidProject(
-            [
-                SpecError(
-                    codes.UNREADABLE,
-                    f"there is no {PROJECT_FILE} in {root}",
-                    location=Location(PROJECT_FILE, 1, 1),
-                    hint="run 'lancestat init', or give --project-dir",
-                )
-            ]
-        )
+    path = _project_file(root)
     errors: list[LancestatError] = []
     arguments = Arguments(target, vars or {}, os.environ if environment is None else environment)
     header = read_header(read_file(root, path), root, arguments, errors)
@@ -74,6 +61,19 @@ def load_project(
         raise InvalidProject(_in_order(errors, files))
     policies = {name: policy for name, policy in declarations.policies.values.items() if policy}
     return ProjectSpec(header.name, root, header.target, nodes, policies)
+
+
+def _project_file(root: Path) -> Path:
+    path = root / PROJECT_FILE
+    if path.is_file():
+        return path
+    missing = SpecError(
+        codes.UNREADABLE,
+        f"there is no {PROJECT_FILE} in {root}",
+        location=Location(PROJECT_FILE, 1, 1),
+        hint="run 'lancestat init', or give --project-dir",
+    )
+    raise InvalidProject([missing])
 
 
 def _in_order(errors: Iterable[LancestatError], files: Sequence[str]) -> list[LancestatError]:
@@ -108,10 +108,9 @@ class _Declarations:
         document = document.with_value(rendering.render(document, document.value, (), scope))
         errors.extend(rendering.failures.values())
         broken = {failed[:2] for failed in rendering.failures}
-        for problem in check(shipped_rule(SPECS_SCHEMA), document.value):
-            if problem.path not in rendering.failures:
-                errors.append(to_error(problem, document, rendering.secrets))
-                broken.add(problem.path[:2])
+        for at, error in check(SPECS_SCHEMA, document, rendering):
+            errors.append(error)
+            broken.add(at[:2])
         for kind, item in _items(document, rendering):
             namespace: Namespace[Any] = self._namespace(kind)
             name = item.value.get("name")

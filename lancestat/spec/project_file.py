@@ -16,10 +16,8 @@ from lancestat.spec.model import Target
 from lancestat.spec.quoting import quoted
 from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_SCHEMA
-from lancestat.spec.rules import shipped_rule
 from lancestat.spec.template import Scope
 from lancestat.spec.uri import resolve_uri
-from lancestat.spec.wording import to_error
 
 _DEFAULT_STATE = ".lancestat/state"
 
@@ -52,6 +50,26 @@ def read_header(
         UsageError: for a target that was asked for and does not exist.
     """
     rendering = Rendering()
+    document, target, scope = _render(document, arguments, rendering, errors)
+    value: Any = document.value if isinstance(document.value, dict) else {}
+    found: list[LancestatError] = [*rendering.failures.values()]
+    found += (error for _, error in check(PROJECT_SCHEMA, document, rendering))
+    errors += found
+    if found or target is None:
+        built = Target(target or "", "")
+    else:
+        item = Item(document, ("targets", target), value["targets"][target], {}, set())
+        built = _build_target(item, target, root, errors)
+    return Header(str(value.get("name", "")), built, scope, _folders(document, value))
+
+
+def _render(
+    document: Document, arguments: Arguments, rendering: Rendering, errors: list[LancestatError]
+) -> tuple[Document, str | None, Scope]:
+    """The document rendered, with its target and the scope of that: each may use those before.
+
+    Other targets are left as they are, since what they need may be missing here.
+    """
     value = dict(document.value) if isinstance(document.value, dict) else {}
     early = Scope(arguments.environment)
     if "default-target" in value:
@@ -71,19 +89,7 @@ def read_header(
         value["targets"] = {**targets, target: chosen}
     if isinstance(document.value, dict):
         document = document.with_value(value)
-    errors.extend(rendering.failures.values())
-    problems = [
-        problem
-        for problem in check(shipped_rule(PROJECT_SCHEMA), document.value)
-        if problem.path not in rendering.failures
-    ]
-    errors.extend(to_error(problem, document, rendering.secrets) for problem in problems)
-    if problems or target is None:
-        built = Target(target or "", "")
-    else:
-        item = Item(document, ("targets", target), value["targets"][target], {}, set())
-        built = _build_target(item, target, root, errors)
-    return Header(str(value.get("name", "")), built, scope, _folders(document, value))
+    return document, target, scope
 
 
 def _target_name(
@@ -91,37 +97,30 @@ def _target_name(
 ) -> str | None:
     targets = value.get("targets")
     known = list(targets) if isinstance(targets, dict) else []
-    valid = ", ".join(known) or "none"
     if asked is not None and known:
         if asked not in known:
-            hint = did_you_mean(asked, known)
-            message = f"unknown target {quoted(asked)}; valid targets: {valid}"
+            message, hint = _unknown_target(asked, known)
             raise UsageError(codes.UNKNOWN_TARGET, message, hint=hint)
         return asked
     default = value.get("default-target")
     if isinstance(default, str) and known and default not in known:
-        message = f"unknown target {quoted(default)}; valid targets: {valid}"
-        errors.append(
-            SpecError(
-                codes.UNKNOWN_REFERENCE,
-                message,
-                location=document.at(("default-target",)),
-                hint=did_you_mean(default, known),
-            )
-        )
+        location = document.at(("default-target",))
+        message, hint = _unknown_target(default, known)
+        errors.append(SpecError(codes.UNKNOWN_REFERENCE, message, location=location, hint=hint))
         return None
     if isinstance(default, str):
         return default if known else None
     if len(known) > 1 and "default-target" not in value:
-        errors.append(
-            SpecError(
-                codes.MISSING_KEY,
-                f"no target is chosen; valid targets: {valid}",
-                location=document.key_at(("targets",)),
-                hint="add 'default-target', or give --target",
-            )
-        )
+        location = document.key_at(("targets",))
+        message = f"no target is chosen; valid targets: {', '.join(known)}"
+        hint = "add 'default-target', or give --target"
+        errors.append(SpecError(codes.MISSING_KEY, message, location=location, hint=hint))
     return known[0] if len(known) == 1 else None
+
+
+def _unknown_target(name: str, known: list[str]) -> tuple[str, str | None]:
+    message = f"unknown target {quoted(name)}; valid targets: {', '.join(known)}"
+    return message, did_you_mean(name, known)
 
 
 def _scope(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from lancestat.errors import SpecError
-from lancestat.spec.check import Problem
-from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.document import KeyPath
 from lancestat.spec.quoting import quoted
 
 _OWNERS = {
@@ -20,19 +18,9 @@ _OWNERS = {
 _SECRET_KEYS = frozenset(("storage-options", "conf", "options"))
 
 
-def to_error(problem: Problem, document: Document, secrets: Set[KeyPath]) -> SpecError:
-    """The located error of a schema's problem; values at `secrets` are described but not shown."""
-    value = value_at(document.value, problem.path)
-    is_secret = problem.path in secrets or bool(_SECRET_KEYS.intersection(problem.path))
-    words = subject(problem.path, document.value, secrets)
-    message = problem.message.replace("{subject}", words)
-    message = message.replace("{found}", found(value, is_secret=is_secret))
-    hint = None if is_secret else problem.hint
-    if len(problem.at) > len(problem.path) or not problem.is_leaf:
-        location = document.key_at(problem.at)
-    else:
-        location = document.at(problem.at)
-    return SpecError(problem.code, message, location=location, hint=hint)
+def may_be_secret(path: KeyPath, secrets: Set[KeyPath]) -> bool:
+    """Whether the value at `path` may not be shown."""
+    return path in secrets or bool(_SECRET_KEYS.intersection(path))
 
 
 def subject(path: KeyPath, root: object, secrets: Set[KeyPath] = frozenset()) -> str:

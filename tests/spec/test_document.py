@@ -178,6 +178,11 @@ def test_merged_laughs_are_refused_too() -> None:
     assert "aliases unfold to more than 100,000 values" in fault(f"- &a {{{keys}}}\n{merges}")
 
 
+def test_long_texts_count_as_many_values_when_aliases_repeat_them() -> None:
+    text = "x" * 100_000
+    assert "aliases unfold to more than 100,000 values" in fault(f"- &a {text}\n" + "- *a\n" * 101)
+
+
 def test_nesting_through_aliases_is_bounded() -> None:
     lines = ["- &a0 [x]"] + [f"- &a{n} [*a{n - 1}]" for n in range(1, 100)]
     assert "nested more than 64 levels deep" in fault("\n".join(lines))

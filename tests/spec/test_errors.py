@@ -214,6 +214,7 @@ vars: {a: "{{ var('b') }}", b: "{{ env_var('MISSING') }}"}
 default-target: "{{ target.name }}"
 targets: {dev: {state: "{{ env_var('MISSING') }}"}}
 """,
+    "project_template_for_a_mapping": "name: x\ntargets: {dev: {storage-options: '{{ nope }}'}}\n",
 }
 
 

@@ -15,7 +15,7 @@ from lancestat.spec.document import read_document
 from lancestat.spec.load import load_project
 from lancestat.spec.resources import project_template
 from tests.spec.conftest import PROJECT, write
-from tests.spec.test_rules import VALUES, change
+from tests.spec.test_check import VALUES, change
 
 TEMPLATES = {name: text for name, text in project_template().items() if name.endswith(".yml")}
 SPECS = [name for name in TEMPLATES if name.startswith("specs/")]

@@ -398,10 +398,11 @@ targets:
 """
     text = """
     tables:
-      - {name: "{{ env_var('SECRET') }}", uri: u, publish: "{{ var('secret') }}"}
+      - {name: "{{ env_var('SECRET') }}", uri: u, publish: "{{ var('secret') }}",
+         tags: ["{{ var('secret') }}", "{{ var('secret') }}"]}
     """
     with pytest.raises(InvalidProject) as caught:
         load(text, project=project, environment={"SECRET": "s3 cr3t"})
-    assert len(caught.value.errors) == 5
+    assert len(caught.value.errors) == 8
     for secret in ("s3cr3t", "s3 cr3t"):
         assert secret not in str(caught.value)

@@ -1,0 +1,136 @@
+"""What a keyword of a schema refuses, as errors for the person who wrote the document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lancestat.errors import SpecError, did_you_mean
+from lancestat.spec import codes
+from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.quoting import quoted
+from lancestat.spec.wording import found, may_be_secret, subject
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+_ABOUT_PARTS = frozenset(
+    ("required", "dependentRequired", "additionalProperties", "oneOf", "minProperties", "minItems",
+     "uniqueItems")
+)  # fmt: skip
+
+# Code, message, the key that it is about when it is not the value itself, and hint.
+_Complaint = tuple[str, str, str | int | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A value that does not keep to a keyword; `expected` is what the schema gives the keyword.
+
+    Of one topic at one path one refusal tells all. Keywords about the parts of a mapping or a list
+    are topics of their own; the others share one, since they all say what the value must be.
+    """
+
+    path: KeyPath
+    topic: str
+    keyword: str
+    expected: Any
+    value: Any
+    schema: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, error: ValidationError) -> Refusal:
+        """The refusal that a validator's error stands for."""
+        path, keyword = tuple(error.absolute_path), str(error.validator)
+        topic = keyword if keyword in _ABOUT_PARTS else "value"
+        if "propertyNames" in error.absolute_schema_path:
+            path, topic = (*path, str(error.instance)), "name"
+        schema: Any = error.schema
+        return cls(path, topic, keyword, error.validator_value, error.instance, schema)
+
+    def errors(self, document: Document, secrets: Set[KeyPath]) -> Iterator[SpecError]:
+        """What is wrong, in the document; values at `secrets` are described but not shown."""
+        words = subject(self.path, document.value, secrets)
+        if self.topic == "value":
+            yield self._wrong_value(words, document, may_be_secret(self.path, secrets))
+        for code, message, key, hint in self._complaints(words, secrets):
+            path = self.path if key is None else (*self.path, key)
+            yield SpecError(code, message, location=document.key_at(path), hint=hint)
+
+    def _wrong_value(self, words: str, document: Document, is_secret: bool) -> SpecError:
+        valid = ", ".join(f"'{word}'" for word in self.schema.get("enum", ()))
+        expected = f"one of {valid}" if valid else self.schema["title"]
+        return SpecError(
+            codes.WRONG_TYPE if self.keyword == "type" else codes.WRONG_VALUE,
+            f"{words} must be {expected}, found {found(self.value, is_secret=is_secret)}",
+            location=document.at(self.path),
+            hint=None if is_secret else _value_hint(self.schema, self.value),
+        )
+
+    def _complaints(self, words: str, secrets: Set[KeyPath]) -> Iterator[_Complaint]:
+        match self.topic:
+            case "required":
+                for key in self.expected:
+                    if key not in self.value:
+                        yield codes.MISSING_KEY, f"missing key '{key}' in {words}", None, None
+            case "dependentRequired":
+                for key, others in self.expected.items():
+                    for other in others:
+                        if key in self.value and other not in self.value:
+                            message = f"'{key}' needs '{other}' in {words}"
+                            yield codes.MISSING_KEY, message, key, None
+            case "additionalProperties":
+                yield from self._unknown_keys(words)
+            # To `required`, what is no mapping lacks nothing. Its type is refused anyway.
+            case "oneOf" if isinstance(self.value, dict):
+                yield codes.WRONG_VALUE, f"{words} {self._choice()}", None, None
+            case "minProperties":
+                yield codes.MISSING_KEY, f"{words} must not be empty", None, None
+            case "minItems":
+                yield codes.WRONG_VALUE, f"{words} must not be empty", None, None
+            case "uniqueItems":
+                for index in self._repeated():
+                    is_secret = may_be_secret((*self.path, index), secrets)
+                    item = found(self.value[index], is_secret=is_secret)
+                    yield codes.WRONG_VALUE, f"{words} names {item} twice", index, None
+            case "name":
+                message = f"the name {quoted(self.value)} must be {self.schema['title']}"
+                yield codes.WRONG_VALUE, message, None, None
+
+    def _unknown_keys(self, words: str) -> Iterator[_Complaint]:
+        known = self.schema["properties"]
+        for key in self.value:
+            if key not in known:
+                hint = did_you_mean(key, known) or "known keys: " + ", ".join(known)
+                yield codes.UNKNOWN_KEY, f"unknown key {quoted(key)} in {words}", key, hint
+
+    def _choice(self) -> str:
+        choices = [key for option in self.expected for key in option["required"]]
+        given = " and ".join(f"'{key}'" for key in choices if key in self.value) or "none"
+        valid = ", ".join(f"'{key}'" for key in choices)
+        return f"must have exactly one of {valid}; found {given}"
+
+    def _repeated(self) -> Iterator[int]:
+        seen: set[str] = set()
+        for index, item in enumerate(self.value):
+            if isinstance(item, str):
+                if item in seen:
+                    yield index
+                seen.add(item)
+
+
+def _value_hint(schema: Mapping[str, Any], value: object) -> str | None:
+    types = schema.get("type", ())
+    if value is None:
+        return "write a value, or remove the key"
+    if isinstance(value, str):
+        if "boolean" in types and value.lower() in ("yes", "no", "on", "off", "true", "false"):
+            return "write true or false, without quotes"
+        if "integer" in types and re.fullmatch("[0-9]+", value):
+            return "remove the quotes; a template gives a number with '| int'"
+        return did_you_mean(value, schema.get("enum", schema.get("examples", ())))
+    if isinstance(value, int | float) and types == "string":
+        return None if "enum" in schema or "pattern" in schema else "put quotes around it"
+    return None
