@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, Undefined, nodes
+from jinja2 import StrictUndefined, Template, TemplateError, Undefined, nodes
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import pass_context
@@ -39,6 +39,7 @@ _REFUSED_STATEMENTS = (
     nodes.FromImport, nodes.Extends, nodes.Block, nodes.With, nodes.ScopedEvalContextModifier,
 )  # fmt: skip
 _STEPS = "lancestat steps"
+_RESULT = "result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,14 @@ def evaluate(text: str, names: Names) -> object:
         _STEPS: [0],
     }
     try:
-        tree = _Bounds().visit(environment.parse(text))
-        expression = _only_expression(tree)
-        if expression is None:
-            return _render_text(environment, tree, scope)
-        return _evaluate_expression(environment, expression, scope)
+        pieces = _pieces(text)
+        if pieces is None:
+            tree = _Bounds().visit(environment.parse(text))
+            return _joined(environment.from_string(tree).generate(scope))
+        values = (each.value(scope) if isinstance(each, _Expression) else each for each in pieces)
+        if len(pieces) == 1:
+            return next(values)
+        return _joined(str(scalar_result(value)) for value in values)
     except BadTemplateError:
         raise
     except TemplateError as error:
@@ -93,37 +97,57 @@ def _undefined_hint(message: str, names: Names) -> str | None:
     return did_you_mean(word, functions) or f"a template may use {names.known()}"
 
 
-def _only_expression(tree: nodes.Template) -> nodes.Expr | None:
-    if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
-        return None
-    output = tree.body[0].nodes
-    return output[0] if len(output) == 1 and not isinstance(output[0], nodes.TemplateData) else None
+@dataclass(frozen=True, slots=True)
+class _Expression:
+    """What stands between `{{` and `}}`, compiled as Environment.compile_expression does."""
+
+    template: Template
+
+    def value(self, scope: dict[str, object]) -> object:
+        context = self.template.new_context(scope)
+        for _ in self.template.root_render_func(context):
+            pass
+        result = context.vars[_RESULT]
+        return str(result) if isinstance(result, Undefined) else result
 
 
-def _evaluate_expression(
-    environment: SandboxedEnvironment, expression: nodes.Expr, scope: dict[str, object]
-) -> object:
-    # As Environment.compile_expression does, but from a tree that has already been checked.
-    assign = nodes.Assign(nodes.Name("result", "store"), expression, lineno=1)
-    template = environment.from_string(nodes.Template([assign], lineno=1))
-    context = template.new_context(scope)
-    for _ in template.root_render_func(context):
-        pass
-    result = context.vars["result"]
-    return str(result) if isinstance(result, Undefined) else result
+def _pieces(text: str) -> list[str | _Expression] | None:
+    """The texts and expressions that a template is made of, None when it holds statements."""
+    pieces: list[str | _Expression] = []
+    source: list[str] | None = None
+    for _, kind, token in _environment().lex(text):
+        if kind == "data":
+            pieces.append(token)
+        elif kind == "variable_begin":
+            source = []
+        elif kind == "variable_end" and source is not None:
+            pieces.append(_expression("".join(source)))
+            source = None
+        elif source is not None:
+            source.append(token)
+        elif not kind.startswith("comment"):
+            return None
+    return pieces if source is None else None
 
 
-def _render_text(
-    environment: SandboxedEnvironment, tree: nodes.Template, scope: dict[str, object]
-) -> str:
-    pieces: list[str] = []
+@lru_cache(maxsize=512)
+def _expression(source: str) -> _Expression:
+    # The tables of a project have few expressions in common; compiling costs more than all else.
+    environment = _environment()
+    tree = _Bounds().visit(environment.parse(f"{{{{ {source} }}}}"))
+    assign = nodes.Assign(nodes.Name(_RESULT, "store"), tree.body[0].nodes[0], lineno=1)
+    return _Expression(environment.from_string(nodes.Template([assign], lineno=1)))
+
+
+def _joined(pieces: Iterable[str]) -> str:
+    kept: list[str] = []
     size = 0
-    for piece in environment.from_string(tree).generate(scope):
+    for piece in pieces:
         size += len(piece)
         if size > MAX_CHARACTERS:
             raise BadTemplateError(f"the rendered text has more than {MAX_CHARACTERS:,} characters")
-        pieces.append(piece)
-    return "".join(pieces)
+        kept.append(piece)
+    return "".join(kept)
 
 
 class _Bounds(NodeTransformer):

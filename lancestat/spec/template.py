@@ -7,8 +7,7 @@ number or boolean, so that `k: "{{ var('k') }}"` is a number. Any other scalar i
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lancestat.errors import Location, SpecError, did_you_mean
@@ -19,11 +18,6 @@ MAX_CHARACTERS = 100_000
 MAX_BITS = 256
 
 _MARKERS = ("{{", "{%", "{#")
-_LOOKUP = re.compile(
-    r"\{\{ *(?:(?P<target>target\.name)"
-    r"|(?P<function>var|env_var|ref)\( *(?P<quote>['\"])(?P<name>[^'\"\\{}\r\n]*)(?P=quote) *\)"
-    r") *\}\}"
-)
 _SHAPES = {type(None): "nothing", list: "a list", tuple: "a list", dict: "a mapping"}
 _MISSING = object()
 
@@ -71,12 +65,9 @@ def render(text: str, scope: Scope, location: Location, *, allow_ref: bool = Fal
     try:
         if len(text) > MAX_CHARACTERS:
             raise BadTemplateError(f"a template of more than {MAX_CHARACTERS:,} characters")
-        value = _render_lookups(text, names)
-        if value is _MISSING:
-            from lancestat.spec.sandbox import evaluate
+        from lancestat.spec.sandbox import evaluate
 
-            value = evaluate(text, names)
-        value = scalar_result(value)
+        value = scalar_result(evaluate(text, names))
         if isinstance(value, str) and len(value) > MAX_CHARACTERS:
             raise BadTemplateError(f"the rendered text has more than {MAX_CHARACTERS:,} characters")
     except BadTemplateError as problem:
@@ -166,37 +157,3 @@ class Names:
             str(name)
             raise BadTemplateError(f"{function}() takes a name in quotes")
         return name
-
-
-def _render_lookups(text: str, names: Names) -> object:
-    """Plain lookups need no Jinja, whose import and compiler cost more than all else in a project.
-
-    Gives what Jinja would, or `_MISSING` when the text holds anything else.
-    """
-    source = text.removesuffix("\n")
-    if "\r" in source:
-        return _MISSING
-    pieces: list[object] = []
-    end = 0
-    for match in _LOOKUP.finditer(source):
-        pieces += [source[end : match.start()], match]
-        end = match.end()
-    pieces.append(source[end:])
-    if any("{" in piece for piece in pieces if isinstance(piece, str)):
-        return _MISSING
-    functions: dict[str, Callable[[str], object]] = {
-        "var": names.var,
-        "env_var": names.env_var,
-        "ref": names.ref,
-    }
-    values: list[object] = []
-    for piece in pieces:
-        if not isinstance(piece, re.Match):
-            values.append(piece)
-        elif piece["target"]:
-            values.append(names.target_name())
-        else:
-            values.append(functions[piece["function"]](piece["name"]))
-    if len(values) == 3 and values[0] == values[2] == "":
-        return values[1]
-    return "".join(str(scalar_result(value)) for value in values)

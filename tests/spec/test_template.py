@@ -3,12 +3,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import jinja2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import Location, SpecError
-from lancestat.spec import template
 from lancestat.spec.sandbox import evaluate
 from lancestat.spec.template import BadTemplateError, Names, Scope, is_template, render
 
@@ -219,37 +219,28 @@ def test_the_target_is_unknown_while_it_is_being_chosen() -> None:
             render(text, Scope({}), PLACE)
 
 
-lookups = st.one_of(
-    st.builds(
-        "{}{{{{{}{}({}{}{}{}){}}}}}".format,
-        st.sampled_from(["", "a", "{", "}}", " ", "\n", "'"]),
-        st.sampled_from(["", " ", "  "]),
-        st.sampled_from(["var", "env_var", "ref"]),
-        st.sampled_from(["", " "]),
-        st.sampled_from(["'", '"']),
-        st.sampled_from(["k", "warehouse", "share", "REGION", "nope", "flag", "nothing", ""]),
-        st.sampled_from(["'", '"']),
-        st.sampled_from(["", " "]),
-    ),
-    st.sampled_from(["{{ target.name }}", "{{target.name}}", "x", "\n", "}}", "{{", "{%", "{#"]),
-)
+PIECES = st.sampled_from(
+    ["a", " ", "\n", "'", "}}", "{", "{{ var('k') }}", '{{var("warehouse")}}', "{{", "{%", "{#",
+     "{{- var('flag') }}", "{{ var('share') -}}", "{{ env_var('REGION') | upper }}", "{{ nope }}",
+     "{{ ref('a`b') }}", "{{ -1 }}", "{{-1}}", "{{ target.name ~ '}}' }}", "{{ var('x') }}",
+     "{{ 'a' if var('flag') else 'b' }}", "{# {{ nope }} #}", "{#- c -#}", "{{ }}", "{{ 1 2 }}",
+     "{% raw %}{{ x }}{% endraw %}", "{% if var('flag') %}y{% endif %}", "{% set x = 1 %}{{ x }}"]
+)  # fmt: skip
+PLAIN_JINJA = jinja2.Environment(undefined=jinja2.StrictUndefined)
 
 
-@given(st.lists(lookups, max_size=4).map("".join))
-def test_the_shortcut_for_plain_lookups_gives_what_jinja_gives(text: str) -> None:
-    short, full = Names(SCOPE, True), Names(SCOPE, True)
+@given(st.lists(PIECES, max_size=5).map("".join))
+def test_any_template_gives_what_jinja_gives_for_the_whole_text(text: str) -> None:
+    names, plain = Names(SCOPE, True), Names(SCOPE, True)
+    functions = {"var": plain.var, "env_var": plain.env_var, "ref": plain.ref}
     try:
-        shortcut = template._render_lookups(text, short)
-    except BadTemplateError:
+        expected = PLAIN_JINJA.from_string(text).render(functions, target={"name": "dev"})
+    except (jinja2.TemplateError, BadTemplateError):
         with pytest.raises(BadTemplateError):
-            evaluate(text, full)
+            evaluate(text, names)
         return
-    if shortcut is template._MISSING:
-        return
-    if shortcut is None:
-        assert evaluate(text, full) is None
-        return
-    assert (shortcut, short.refs, short.secret) == (evaluate(text, full), full.refs, full.secret)
+    assert str(evaluate(text, names)) == expected
+    assert (names.refs, names.secret) == (plain.refs, plain.secret)
 
 
 @given(st.text(alphabet="{}%#'\"()|~*+-.[]: abkvrx019\n", max_size=40))
@@ -262,15 +253,21 @@ def test_any_text_renders_or_fails_at_its_place(text: str) -> None:
     assert is_template(text) or rendered.value == text.removesuffix("\n")
 
 
-def test_jinja_is_not_imported_for_plain_lookups() -> None:
+def test_an_expression_is_evaluated_anew_in_every_scope() -> None:
+    for name in ("a", "b"):
+        scope = Scope({}, {"w": name}, target=name)
+        assert render("{{ var('w') }}/{{ target.name }}", scope, PLACE).value == f"{name}/{name}"
+
+
+def test_jinja_is_imported_for_templates_alone() -> None:
     program = """
 import sys
-from lancestat.errors import Location
-from lancestat.spec.template import Scope, render
-place = Location("f", 1, 1)
-assert render("{{ var('w') }}/x", Scope({}, {"w": "a"}), place).value == "a/x"
-assert "jinja2" not in sys.modules
-assert render("{{ var('w') | upper }}", Scope({}, {"w": "a"}), place).value == "A"
-assert "jinja2" in sys.modules
+from lancestat.spec.document import read_document
+from lancestat.spec.rendering import Rendering
+from lancestat.spec.template import Scope
+for text, templated in ((b"a: b", False), (b"a: '{{ 1 }}'", True)):
+    document = read_document(text, "f.yml")
+    Rendering().render(document, document.value, (), Scope({}))
+    assert ("jinja2" in sys.modules) == templated
 """
     subprocess.run([sys.executable, "-c", program], check=True)
