@@ -58,7 +58,7 @@ lock: install ## Resolve requirements-dev.lock anew from pyproject.toml
 
 .PHONY: clean
 clean: ## Remove what the other targets made, .venv too
-	@rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist examples/project/warehouse examples/project/.lancestat .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the venv's own: nothing on the machine but Python is needed.
