@@ -11,6 +11,7 @@ import click
 
 from lancestat.cli.failure import remember_secrets
 from lancestat.cli.talk import listen
+from lancestat.errors import InvalidProject
 
 if TYPE_CHECKING:
     from lancestat.cli.output import Output
@@ -72,18 +73,19 @@ class Vars(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         """Parse the mapping."""
         if isinstance(value, dict):
             return value
-        import yaml
+        from lancestat.spec.document import read_document
 
-        try:
-            parsed = yaml.safe_load(str(value))
-        except yaml.YAMLError as error:
-            problem = getattr(error, "problem", None) or "not YAML"
-            self.fail(f"{value!r} is not a YAML mapping ({problem}); write 'name: value'.")
-        if parsed is None:
+        text = str(value)
+        if not text.strip():
             return {}
-        if not isinstance(parsed, dict):
-            self.fail(f"{value!r} is not a YAML mapping; write 'name: value'.")
-        return {str(key): each for key, each in parsed.items()}
+        try:
+            # Bytes of the command line that are not UTF-8 are named as such.
+            document = read_document(text.encode("utf-8", "surrogateescape"), "--vars")
+        except InvalidProject as invalid:
+            self.fail("; ".join(f"{error.location}  {error.message}" for error in invalid.errors))
+        if not isinstance(document.value, dict):
+            self.fail("this is not a YAML mapping; write 'name: value'.")
+        return document.value
 
 
 def shared_options(*, from_environment: bool) -> list[click.Option]:

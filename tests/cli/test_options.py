@@ -25,6 +25,21 @@ def test_global_options_stand_before_or_after_the_command(
     assert project.loaded == {"project_dir": Path("p"), "target": "prod", "vars": {"a": 1}}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("day: 2024-01-01", {"day": "2024-01-01"}),
+        ("{on: yes, share: 5e-1, n: 010}", {"on": "yes", "share": 0.5, "n": 10}),
+        (" ", {}),
+    ],
+)
+def test_vars_are_read_as_project_files_are(
+    text: str, expected: dict[str, object], lancestat: Lancestat, project: FakeProject
+) -> None:
+    assert lancestat("plan", "--vars", text).exit_code == 0
+    assert project.loaded["vars"] == expected
+
+
 def test_what_stands_later_wins_and_vars_add_up(lancestat: Lancestat, project: FakeProject) -> None:
     args = ("-t", "dev", "--vars", "{a: 1, b: 1}", "plan", "-t", "prod", "--vars", "b: 2")
     assert lancestat(*args).exit_code == 0
