@@ -4,22 +4,20 @@
     python benchmarks/analyze.py --tiny         # a smoke run at scale 0.01
     python benchmarks/analyze.py --data FOLDER  # with a lineitem.parquet at hand
 
-Three sides take turns over the same rows and all their columns, after a first turn of each that is
-not counted: lancestat's job over Lance, from the plan's scans to merged statistics; Spark's
-`CommandUtils.computeColumnStats` over Parquet; and pylance, reading the Lance table with a thread
-per core and doing nothing with it. Medians are printed, of the clock and of the processor time of
-all processes together, which tells more where other programs run. The peak is the largest resident
-set that a Python worker of Spark has had at the end.
+Three sides take turns over the same rows and all their columns: lancestat's job over Lance, from
+the plan's scans to merged statistics; Spark's `CommandUtils.computeColumnStats` over Parquet; and
+pylance, reading the Lance table with a thread per core and doing nothing with it. The first two
+turns of each are not counted: the JVM takes as long to compile what both Spark sides use. Medians
+are printed, of the clock and of the processor time of all processes together, which tells more
+where other programs run. The peak is the largest resident set that a Python worker of Spark has had
+at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import lance
-import pyarrow as pa
-import pyarrow.parquet as pq
+from lineitem import generate, write_lance
 from measure import timed
 
 import lancestat
@@ -45,6 +42,7 @@ if TYPE_CHECKING:
     from lancestat.plan.actions import TableWork
 
 FRAGMENTS = 16
+WARM_UPS = 2
 PROJECT = """
 name: benchmark
 default-target: dev
@@ -98,35 +96,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--scale", default="1", help="TPC-H scale factor")
     parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
     parser.add_argument("--data", type=Path, help="a folder that holds lineitem.parquet")
-    parser.add_argument("--runs", type=int, default=3, help="counted runs of each side")
+    parser.add_argument("--runs", type=int, default=5, help="counted runs of each side")
     parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
     return parser.parse_args()
 
 
-def generate(scale: str, folder: Path) -> Path:
-    """TPC-H lineitem as Parquet."""
-    beside = Path(sys.executable).with_name("tpchgen-cli")
-    command = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
-    if command is None:
-        sys.exit("tpchgen-cli is not installed: pip install tpchgen-cli, or give --data")
-    options = ["-s", scale, "--tables", "lineitem", "--output-dir", str(folder)]
-    subprocess.run([command, "parquet", *options], check=True, stdout=subprocess.DEVNULL)
-    return folder
-
-
 def declare(parquet: Path, folder: Path) -> TableWork:
     """Write the rows as a Lance table of a new project; returns what its plan would scan."""
-    file = pq.ParquetFile(parquet)
-    schema = pa.schema(
-        field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
-        for field in file.schema_arrow.remove_metadata()
-    )
-    lance.write_dataset(
-        (batch.cast(schema) for batch in file.iter_batches()),
-        folder / "lineitem.lance",
-        schema=schema,
-        max_rows_per_file=-(-file.metadata.num_rows // FRAGMENTS),
-    )
+    write_lance(parquet, folder / "lineitem.lance", fragments=FRAGMENTS)
     (folder / "lancestat_project.yml").write_text(PROJECT)
     (folder / "specs").mkdir()
     (folder / "specs" / "tables.yml").write_text(TABLE)
@@ -173,7 +150,7 @@ def read(uri: str, threads: int) -> int:
 def take_turns(sides: dict[str, Callable[[], int]], runs: int) -> dict[str, Cost]:
     """Median costs of each side; all must have dealt with as many columns."""
     costs: dict[str, list[Cost]] = {name: [] for name in sides}
-    for _ in range(runs + 1):
+    for _ in range(WARM_UPS + runs):
         columns = set()
         for name, side in sides.items():
             before = sum(process.cpu_seconds for process in processes())
@@ -182,7 +159,7 @@ def take_turns(sides: dict[str, Callable[[], int]], runs: int) -> dict[str, Cost
             costs[name].append(Cost(elapsed, cpu))
             columns.add(count)
         assert len(columns) == 1, columns
-    return {name: middle(each[1:]) for name, each in costs.items()}
+    return {name: middle(each[WARM_UPS:]) for name, each in costs.items()}
 
 
 def middle(costs: list[Cost]) -> Cost:

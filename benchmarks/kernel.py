@@ -1,7 +1,7 @@
 """The kernel over TPC-H lineitem, against reading the same columns with pylance alone.
 
     python benchmarks/kernel.py                # scale 1
-    python benchmarks/kernel.py --scale tiny   # a smoke run
+    python benchmarks/kernel.py --tiny         # a smoke run
     python benchmarks/kernel.py --data FOLDER  # with a lineitem.parquet at hand
 
 Reading and analyzing take turns in one process after one warm-up each; medians are printed. Columns
@@ -12,7 +12,6 @@ that analyzes once.
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import subprocess
 import sys
@@ -24,12 +23,12 @@ from typing import NamedTuple
 
 import lance
 import pyarrow as pa
-import pyarrow.parquet as pq
+from lineitem import generate, write_lance
 
 from lancestat.stats.kernel import BATCH_ROWS, analyze
 
 TINY = "0.01"
-FRAGMENT_ROWS = 1_000_000
+FRAGMENTS = 6
 
 
 def main() -> None:
@@ -39,9 +38,11 @@ def main() -> None:
         print(peak_bytes(arguments.peak_of))
         return
     with tempfile.TemporaryDirectory() as folder:
-        scale = TINY if arguments.scale == "tiny" else arguments.scale
+        scale = TINY if arguments.tiny else arguments.scale
         parquet = arguments.data or generate(scale, Path(folder))
-        dataset = write_lance(parquet / "lineitem.parquet", Path(folder) / "lineitem.lance")
+        dataset = write_lance(
+            parquet / "lineitem.parquet", Path(folder) / "lineitem.lance", fragments=FRAGMENTS
+        )
         print(f"lineitem: {dataset.count_rows():,} rows, {len(dataset.schema)} columns\n")
         print_columns(dataset)
         print_totals(dataset, arguments.runs)
@@ -50,35 +51,12 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", default="1", help="TPC-H scale factor, or 'tiny'")
+    parser.add_argument("--scale", default="1", help="TPC-H scale factor")
+    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
     parser.add_argument("--data", type=Path, help="a folder that holds lineitem.parquet")
     parser.add_argument("--runs", type=int, default=5, help="runs of each side")
     parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     return parser.parse_args()
-
-
-def generate(scale: str, folder: Path) -> Path:
-    """TPC-H lineitem as Parquet."""
-    beside = Path(sys.executable).with_name("tpchgen-cli")
-    command = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
-    if command is None:
-        sys.exit("tpchgen-cli is not installed: pip install tpchgen-cli, or give --data")
-    options = ["-s", scale, "--tables", "lineitem", "--output-dir", str(folder)]
-    subprocess.run([command, "parquet", *options], check=True, stdout=subprocess.DEVNULL)
-    return folder
-
-
-def write_lance(parquet: Path, uri: Path) -> lance.LanceDataset:
-    """The same rows in Lance, in fragments of a million."""
-    file = pq.ParquetFile(parquet)
-    schema = pa.schema(
-        field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
-        for field in file.schema_arrow.remove_metadata()
-    )
-    batches = (batch.cast(schema) for batch in file.iter_batches(BATCH_ROWS))
-    return lance.write_dataset(
-        batches, str(uri), schema=schema, max_rows_per_file=FRAGMENT_ROWS, mode="create"
-    )
 
 
 def scan(dataset: lance.LanceDataset) -> Iterator[pa.RecordBatch]:

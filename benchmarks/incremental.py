@@ -1,0 +1,120 @@
+"""What a run costs after a change, beside a full analysis of the same table.
+
+    python benchmarks/incremental.py                # TPC-H lineitem at scale 1, local[2]
+    python benchmarks/incremental.py --tiny         # a smoke run at scale 0.01
+    python benchmarks/incremental.py --data FOLDER  # with a lineitem.parquet at hand
+
+One Spark session serves all runs, warmed by two full analyses, so that the figures are those of the
+work and not of Spark's start. Each change is made several times and followed by a run, from loading
+the project to the record of the run; medians are printed, with the rows that the run read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+from lineitem import generate, write_lance
+from measure import timed
+
+import lancestat
+from lancestat.run.result import NodeResult
+from lancestat.spark.session import start_session
+
+FRAGMENTS = 16
+WARM_UPS = 2
+PROJECT = """
+name: benchmark
+default-target: dev
+targets: {{dev: {{state: .lancestat/state, spark: {{master: "local[{cores}]"}}}}}}
+"""
+TABLE = "tables: [{name: lineitem, uri: lineitem.lance}]"
+
+
+def main() -> None:
+    """Prepare the table, change it in turns, print."""
+    given = parse_arguments()
+    with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
+        folder = Path(name)
+        parquet = given.data or generate("0.01" if given.tiny else given.scale, folder)
+        uri = folder / "lineitem.lance"
+        write_lance(parquet / "lineitem.parquet", uri, fragments=FRAGMENTS)
+        (folder / "lancestat_project.yml").write_text(PROJECT.format(cores=given.cores))
+        (folder / "specs").mkdir()
+        (folder / "specs" / "tables.yml").write_text(TABLE)
+        spark = start_session(lancestat.Project.load(folder).spec.target, "benchmark")
+        for _ in range(WARM_UPS):
+            run(folder, full_refresh=True)
+        full = measure(folder, lambda: None, given.runs, full_refresh=True)
+        show("full analysis", *full, full[0])
+        for title, change in changes(str(uri)).items():
+            show(title, *measure(folder, change, given.runs), full[0])
+        spark.stop()
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", default="1", help="TPC-H scale factor")
+    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
+    parser.add_argument("--data", type=Path, help="a folder that holds lineitem.parquet")
+    parser.add_argument("--runs", type=int, default=3, help="how often each change is made")
+    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
+    return parser.parse_args()
+
+
+def changes(uri: str) -> dict[str, Callable[[], object]]:
+    """The changes by title; each can be made again and again."""
+    first = lance.dataset(uri)
+    hundredth = first.head(first.count_rows() // 100)
+
+    def compact() -> None:
+        dataset = lance.dataset(uri)
+        # The target grows each time, so that there is something to rewrite.
+        target = 2 * dataset.count_rows() // len(dataset.get_fragments())
+        dataset.optimize.compact_files(target_rows_per_fragment=target)
+
+    def index() -> None:
+        lance.dataset(uri).create_scalar_index("l_linenumber", "BITMAP", replace=True)
+
+    return {
+        "1 % of the rows appended": lambda: lance.write_dataset(hundredth, uri, mode="append"),
+        "compacted": compact,
+        "indexed": index,
+        "a property set": lambda: lance.dataset(uri).update_config({"owner": "benchmark"}),
+    }
+
+
+def measure(
+    folder: Path, change: Callable[[], object], runs: int, *, full_refresh: bool = False
+) -> tuple[float, int]:
+    """Median seconds of a run after a change, and the most rows that one read."""
+    seconds, rows = [], 0
+    for _ in range(runs):
+        change()
+        elapsed, result = timed(lambda: run(folder, full_refresh=full_refresh))
+        seconds.append(elapsed)
+        rows = max(rows, result.rows_scanned or 0)
+    return statistics.median(seconds), rows
+
+
+def run(folder: Path, *, full_refresh: bool = False) -> NodeResult:
+    """One `lancestat run` in this process's Spark session."""
+    [node] = lancestat.Project.load(folder).run(full_refresh=full_refresh).nodes
+    assert node.message is None, node.message
+    return node
+
+
+def show(title: str, seconds: float, rows: int, full: float) -> None:
+    """Print one line."""
+    print(f"{title:<28} {seconds:8.3f} s {seconds / full:8.1%} of full {rows:>12,} rows read")
+
+
+if __name__ == "__main__":
+    main()

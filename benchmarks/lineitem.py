@@ -1,0 +1,40 @@
+"""TPC-H lineitem, generated and written as Lance: what several benchmarks read."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def generate(scale: str, folder: Path) -> Path:
+    """Lineitem as `lineitem.parquet` in a folder; returns the folder."""
+    beside = Path(sys.executable).with_name("tpchgen-cli")
+    command = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
+    if command is None:
+        sys.exit("tpchgen-cli is not installed: pip install tpchgen-cli, or give --data")
+    options = ["-s", scale, "--tables", "lineitem", "--output-dir", str(folder)]
+    subprocess.run([command, "parquet", *options], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def write_lance(parquet: Path, uri: Path, *, fragments: int) -> lance.LanceDataset:
+    """The rows of a Parquet file in Lance, in fragments of equal size."""
+    file = pq.ParquetFile(parquet)
+    # Lance wants string where the generator says string_view.
+    schema = pa.schema(
+        field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
+        for field in file.schema_arrow.remove_metadata()
+    )
+    return lance.write_dataset(
+        (batch.cast(schema) for batch in file.iter_batches()),
+        str(uri),
+        schema=schema,
+        max_rows_per_file=-(-file.metadata.num_rows // fragments),
+        mode="create",
+    )
