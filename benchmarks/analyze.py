@@ -7,10 +7,10 @@
 Three sides take turns over the same rows and all their columns: lancestat's job over Lance, from
 the plan's scans to merged statistics; Spark's `CommandUtils.computeColumnStats` over Parquet; and
 pylance, reading the Lance table with a thread per core and doing nothing with it. The first two
-turns of each are not counted: the JVM takes as long to compile what both Spark sides use. Medians
-are printed, of the clock and of the processor time of all processes together, which tells more
-where other programs run. The peak is the largest resident set that a Python worker of Spark has had
-at the end.
+have a JVM each, lancestat's started as `lancestat run` does. The first two turns of each are not
+counted: the JVM takes as long to compile what Spark's side uses. Medians are printed, of the clock
+and of the processor time of all processes together, which tells more where other programs run. The
+peak is the largest resident set that a Python worker of Spark has had at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,6 +51,9 @@ targets: {dev: {state: .lancestat/state}}
 """
 TABLE = "tables: [{name: lineitem, uri: lineitem.lance}]"
 
+# Of the process of lancestat's side.
+scanner: SparkScanner
+
 
 class Cost(NamedTuple):
     """Seconds that a side took: on the clock, and of all processors together."""
@@ -75,16 +79,17 @@ def main() -> None:
         work = declare(parquet / "lineitem.parquet", project)
         target = Target("dev", "state", spark_master=f"local[{given.cores}]")
         spark = start_session(target, "benchmark")
-        scanner = SparkScanner(target)
-        sides: dict[str, Callable[[], int]] = {
-            "lancestat": lambda: analyze(scanner, work),
-            "spark": lambda: compute_column_stats(spark, parquet / "lineitem.parquet"),
-            "pylance": lambda: read(work.uri, given.cores),
-        }
-        print(f"lineitem: {work.rows:,} rows, {len(work.fields)} columns, {given.cores} cores")
-        show(take_turns(sides, 1 if given.tiny else given.runs))
-        peak = max(each.peak_megabytes for each in processes() if each.is_worker)
-        print(f"{'peak of a Python worker, MB':<40} {peak:8.0f}")
+        # A JVM of its own, started as `lancestat run` does.
+        with ProcessPoolExecutor(1, get_context("spawn"), begin, (target,)) as run:
+            sides: dict[str, Callable[[], int]] = {
+                "lancestat": lambda: run.submit(analyze, work).result(),
+                "spark": lambda: compute_column_stats(spark, parquet / "lineitem.parquet"),
+                "pylance": lambda: read(work.uri, given.cores),
+            }
+            print(f"lineitem: {work.rows:,} rows, {len(work.fields)} columns, {given.cores} cores")
+            show(take_turns(sides, 1 if given.tiny else given.runs))
+            peak = max(each.peak_megabytes for each in processes() if each.is_worker)
+            print(f"{'peak of a Python worker, MB':<40} {peak:8.0f}")
         spark.stop()
 
 
@@ -112,7 +117,13 @@ def declare(parquet: Path, folder: Path) -> TableWork:
     return action.work
 
 
-def analyze(scanner: SparkScanner, work: TableWork) -> int:
+def begin(target: Target) -> None:
+    """Prepare the process of lancestat's side."""
+    global scanner
+    scanner = SparkScanner(target)
+
+
+def analyze(work: TableWork) -> int:
     """Lancestat's side; returns the number of columns with statistics."""
     results = [partials for _, partials in scanner.scan("lineitem", work)]
     made = 0

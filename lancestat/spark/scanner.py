@@ -103,7 +103,9 @@ class SparkScanner:
         with self._starting:
             if self._session is None:
                 running = running_session()
-                self._session = running or start_session(self._target, APP_NAME)
+                self._session = running or start_session(
+                    self._target, APP_NAME, is_short_lived=True
+                )
                 self._is_own_session = running is None
             return self._session
 

@@ -12,7 +12,7 @@ from lancestat.spark.scanner import SparkScanner
 from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from tests.integration.scans import merged, scanned, whole_table
-from tests.integration.test_partials_job import hash_of
+from tests.integration.test_partials_job import ODD, hash_of
 
 
 def main(table: str, bad: str, events: str) -> None:
@@ -27,10 +27,12 @@ def main(table: str, bad: str, events: str) -> None:
             "spark.eventLog.dir": Path(events).as_uri(),
             "spark.executor.memory": "512m",
             "spark.hadoop.fs.s3a.secret.key": secret,
+            "spark.driver.memory": "700m",
+            "spark.test.odd": ODD,
         },
         storage_options={"aws_secret_access_key": secret},
     )
-    spark = start_session(target, "test")
+    spark = start_session(target, "test", is_short_lived=True)
     scanner = SparkScanner(target)
     work = whole_table(table)
     columns = merged(work, [(scan, dict(found)) for scan, found in scanner.scan("orders", work)])
@@ -51,6 +53,11 @@ def main(table: str, bad: str, events: str) -> None:
         "error": error,
         "failed_tasks": max(stage.numFailedTasks for stage in stages if stage),
         "command_lines_with_secret": [line for line in command_lines() if secret in line],
+    }
+    management = spark._jvm.java.lang.management.ManagementFactory
+    told |= {
+        "odd": spark.conf.get("spark.test.odd"),
+        "java_arguments": list(management.getRuntimeMXBean().getInputArguments()),
     }
     spark.stop()
     print(json.dumps(told))  # noqa: T201

@@ -32,6 +32,8 @@ from tests.integration.scans import TARGET, merged, scanned, whole_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ODD = "a=b: c\\d #e!\tü"
+
 pytestmark = pytest.mark.spark
 
 Results = Sequence[tuple[Scan, dict[str, ColumnPartial]]]
@@ -299,6 +301,8 @@ def test_real_executor_processes(table: str, tmp_path: Path) -> None:
     assert told["error"][2].startswith(f"fragment 1 at version 1: {bad} cannot be read")
     assert told["failed_tasks"] == 4, "the damaged fragment is tried as often as Spark allows"
     assert told["command_lines_with_secret"] == []
+    assert told["odd"] == ODD
+    assert {"-Xmx700m", "-XX:TieredStopAtLevel=1"} <= set(told["java_arguments"])
     assert ended.stderr == ""
     logged = b"".join(path.read_bytes() for path in events.rglob("*") if path.is_file())
     assert b"SparkListenerApplicationEnd" in logged
