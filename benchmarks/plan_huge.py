@@ -119,7 +119,7 @@ def decided(
     if base is not None:
         now = replace(now, config=published(base))
     before = peak_megabytes()
-    appraise_seconds, appraisal = timed(lambda: appraise(table, now, None, NOW))
+    appraise_seconds, appraisal = timed(lambda: appraise(table, "huge", now, None, NOW))
     gather_seconds, gathered = timed(gather)
     decide_seconds, action = timed(lambda: decide(appraisal, gathered, now=NOW))
     plan = Plan("huge", "dev", (action,))
@@ -173,13 +173,14 @@ def background(
     from lancestat.lake.fingerprint import column_groups
     from lancestat.lake.history import Commit, History
     from lancestat.plan.observation import Background
+    from lancestat.plan.planner import table_digest
 
     commits = tuple(Commit(now.version, effect, "Some") for effect in effects)
+    groups = tuple(column_groups(now, now.fields))
     return Background(
-        groups=tuple(column_groups(now, now.fields)),
-        base=base,
-        base_fields=base.fields if base else (),
-        base_groups=tuple(column_groups(base, base.fields)) if base else (),
+        groups=groups,
+        digest=table_digest(groups, now.fields),
+        base_digest=table_digest(column_groups(base, base.fields), base.fields) if base else None,
         history=History(base.version if base else now.version, now.version, commits),
         rewrites=(),
         changed_rows=None,
