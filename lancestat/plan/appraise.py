@@ -54,19 +54,17 @@ def analyzable(snapshot: Snapshot) -> dict[str, ColumnType]:
 
 def resolve(spec: Table, snapshot: Snapshot, types: dict[str, ColumnType]) -> ResolvedColumns:
     """The declared columns of a table against its schema."""
-    available = [
-        AvailableColumn(
-            name=field.name,
-            kind=types[field.name].kind.value if field.name in types else None,
-            why_not=None if field.name in types else f"type {_shown_type(field)} has no statistics",
-        )
-        for field in snapshot.fields
-    ]
+    available = [_available(field, types.get(field.name)) for field in snapshot.fields]
     return resolve_columns(spec.columns, available, spec.name)
 
 
-def _shown_type(field: Field) -> str:
-    return field.spark_type or str(field.type)
+def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
+    if type is None:
+        shown = field.spark_type or str(field.type)
+        return AvailableColumn(field.name, None, f"type {shown} has no statistics")
+    if "`" in field.name:
+        return AvailableColumn(field.name, None, "Lance cannot read a name with a backtick")
+    return AvailableColumn(field.name, type.kind.value)
 
 
 def _pick(snapshot: Snapshot, names: tuple[str, ...]) -> tuple[Field, ...]:

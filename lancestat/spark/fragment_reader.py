@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 import lance
 import pyarrow as pa
@@ -22,12 +23,21 @@ METADATA_CACHE_BYTES = 32 << 20
 # Jobs over several tables take turns on a worker.
 OPEN_DATASETS = 4
 
-_opened: dict[tuple[str, int, tuple[tuple[str, str], ...]], lance.LanceDataset] = {}
+_Key = tuple[str, int, tuple[tuple[str, str], ...], datetime | None]
+_opened: dict[_Key, lance.LanceDataset] = {}
 
 
-def open_pinned(uri: str, version: int, storage_options: Mapping[str, str]) -> lance.LanceDataset:
-    """The dataset at that version, kept open for the worker's next items of the same table."""
-    key = (uri, version, tuple(sorted(storage_options.items())))
+def open_pinned(
+    uri: str,
+    version: int,
+    storage_options: Mapping[str, str],
+    committed_at: datetime | None = None,
+) -> lance.LanceDataset:
+    """The dataset at that version, kept open for the worker's next items of the same table.
+
+    `committed_at` tells a dataset that was made anew from the one that had the version before.
+    """
+    key = (uri, version, tuple(sorted(storage_options.items())), committed_at)
     if key not in _opened:
         while len(_opened) >= OPEN_DATASETS:
             del _opened[next(iter(_opened))]

@@ -63,6 +63,7 @@ def analyze_table(
             uri=table.work.uri,
             version=table.work.version,
             columns=tuple(columns[scan.fields] for scan in scans),
+            committed_at=table.work.committed_at,
             storage_options=dict(storage_options),
             threads=int(context.getConf().get("spark.task.cpus", "1")),
         )

@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 
 from lancestat.errors import LancestatError, RunError
@@ -35,6 +36,7 @@ class ScanTask:
     version: int
     columns: tuple[Mapping[str, str], ...]
     storage_options: Mapping[str, str] = field(repr=False)
+    committed_at: datetime | None = None
     threads: int = 1
 
     def __call__(self, items: Iterable[WorkItem]) -> Iterator[SlicePartials]:
@@ -56,7 +58,7 @@ class ScanTask:
         from lancestat.stats.partial import encode
 
         columns = self.columns[slice.scan]
-        dataset = open_pinned(self.uri, self.version, self.storage_options)
+        dataset = open_pinned(self.uri, self.version, self.storage_options, self.committed_at)
         try:
             schema, batches = read_slice(
                 dataset, slice, tuple(columns.values()), self.storage_options

@@ -406,3 +406,18 @@ def test_an_emptied_table_is_published(world: World) -> None:
     check_converged(world)
     assert world.published()["lance.stats.numRows"] == "0"
     assert "lance.stats.column.o_id.max" not in world.published()
+
+
+def test_columns_that_cannot_be_read_or_stored_are_skipped_with_a_reason(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.mktemp("names") / "t.lance"
+    names = ["id", "a`b", "list"]
+    arrays = [pa.array([1, 2]), pa.array([3, 4]), pa.array([[1], [2]])]
+    lance.write_dataset(pa.table(dict(zip(names, arrays, strict=True))), str(path))
+    world = World(path)
+    assert [note.split(" skipped")[0] for note in world.action().notes] == [
+        "column 'a`b'",
+        "column 'list'",
+    ]
+    check_converged(world)

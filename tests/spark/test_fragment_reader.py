@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -148,3 +149,14 @@ def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError) as bad:
         open_pinned(str(tmp_path), 9, {})
     assert bad.value.code == "LS206"
+
+
+def test_a_dataset_made_anew_at_the_same_version_is_opened_anew(tmp_path: Path) -> None:
+    found = []
+    for number in (1, 2):
+        shutil.rmtree(tmp_path / "t.lance", ignore_errors=True)
+        lance.write_dataset(pa.table({"a": [number]}), tmp_path / "t.lance")
+        made = lance.dataset(tmp_path / "t.lance").get_version()["timestamp"]
+        opened = open_pinned(str(tmp_path / "t.lance"), 1, {}, made)
+        found.append(opened.to_table().to_pydict())
+    assert found == [{"a": [1]}, {"a": [2]}]
