@@ -15,7 +15,6 @@ peak is the largest resident set that a Python worker of Spark has had at the en
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import lance
-from lineitem import generate, write_lance
+from lineitem import generate, parse_arguments, write_lance
 from measure import timed
 
 import lancestat
@@ -72,7 +71,7 @@ class Process(NamedTuple):
 
 def main() -> None:
     """Prepare the data, let the three sides take turns, print."""
-    given = parse_arguments()
+    given = parse_arguments(__doc__, runs=5)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
         project = Path(folder)
         parquet = given.data or generate("0.01" if given.tiny else given.scale, project)
@@ -91,19 +90,6 @@ def main() -> None:
             peak = max(each.peak_megabytes for each in processes() if each.is_worker)
             print(f"{'peak of a Python worker, MB':<40} {peak:8.0f}")
         spark.stop()
-
-
-def parse_arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--scale", default="1", help="TPC-H scale factor")
-    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
-    parser.add_argument("--data", type=Path, help="a folder that holds lineitem.parquet")
-    parser.add_argument("--runs", type=int, default=5, help="counted runs of each side")
-    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
-    return parser.parse_args()
 
 
 def declare(parquet: Path, folder: Path) -> TableWork:

@@ -11,14 +11,13 @@ the project to the record of the run; medians are printed, with the rows that th
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import lance
-from lineitem import generate, write_lance
+from lineitem import generate, parse_arguments, write_lance
 from measure import timed
 
 import lancestat
@@ -37,7 +36,7 @@ TABLE = "tables: [{name: lineitem, uri: lineitem.lance}]"
 
 def main() -> None:
     """Prepare the table, change it in turns, print."""
-    given = parse_arguments()
+    given = parse_arguments(__doc__, runs=3)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
         parquet = given.data or generate("0.01" if given.tiny else given.scale, folder)
@@ -54,19 +53,6 @@ def main() -> None:
         for title, change in changes(str(uri)).items():
             show(title, *measure(folder, change, given.runs), full[0])
         spark.stop()
-
-
-def parse_arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--scale", default="1", help="TPC-H scale factor")
-    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
-    parser.add_argument("--data", type=Path, help="a folder that holds lineitem.parquet")
-    parser.add_argument("--runs", type=int, default=3, help="how often each change is made")
-    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
-    return parser.parse_args()
 
 
 def changes(uri: str) -> dict[str, Callable[[], object]]:

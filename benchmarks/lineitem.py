@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -38,3 +39,16 @@ def write_lance(parquet: Path, uri: Path, *, fragments: int) -> lance.LanceDatas
         max_rows_per_file=-(-file.metadata.num_rows // fragments),
         mode="create",
     )
+
+
+def parse_arguments(doc: str, *, runs: int) -> argparse.Namespace:
+    """The command line of a benchmark that reads lineitem on Spark."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", default="1", help="TPC-H scale factor")
+    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
+    parser.add_argument("--data", type=Path, help="a folder that holds lineitem.parquet")
+    parser.add_argument("--runs", type=int, default=runs, help="counted runs")
+    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
+    return parser.parse_args()

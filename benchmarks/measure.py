@@ -1,4 +1,4 @@
-"""What the benchmarks of plans measure with: clocks, peaks, processes of their own."""
+"""What the benchmarks measure with: clocks, peaks, processes of their own."""
 
 from __future__ import annotations
 
@@ -96,3 +96,21 @@ def run(doc: str, parts: Mapping[str, Part], cases: Mapping[str, Case]) -> None:
             for name, value in parts[part](Path(folder), given.tiny):
                 print(f"{name:<68} {value:>10,.3f}", flush=True)
         print()
+
+
+def run_parts(doc: str, parts: Mapping[str, Case]) -> None:
+    """Run all parts over one folder, each in a process of its own, or the one asked for."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tiny", action="store_true", help="sizes that only show that it runs")
+    parser.add_argument("--case", choices=parts, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.case:
+        print(json.dumps(parts[given.case](given.folder, given.tiny)))
+        return
+    with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
+        for part in parts:
+            for name, value in run_case(part, Path(folder), given.tiny).items():
+                print(f"{name:<66} {value:>10,.3f}", flush=True)

@@ -9,50 +9,13 @@ so that its peak memory is its own.
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+
+from measure import peak_megabytes, run_parts, timed
 
 Measures = dict[str, float]
-T = TypeVar("T")
-
-
-def main() -> None:
-    """Run all parts, or the one that a process of its own was started for."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--tiny", action="store_true", help="sizes that only show that it runs")
-    parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.part:
-        print(json.dumps(PARTS[arguments.part](arguments.folder, arguments.tiny)))
-        return
-    folder = Path(tempfile.mkdtemp(prefix="lancestat-benchmark-"))
-    try:
-        for part in ("make", "many", "huge"):
-            for name, value in run_part(part, folder, arguments.tiny).items():
-                print(f"{name:<58} {value:>12,.3f}")
-    finally:
-        shutil.rmtree(folder)
-
-
-def run_part(part: str, folder: Path, tiny: bool) -> Measures:
-    """Run one part in a process of its own."""
-    command = [sys.executable, __file__, "--part", part, "--folder", str(folder)]
-    ran = subprocess.run(
-        [*command, *(["--tiny"] if tiny else [])], check=True, stdout=subprocess.PIPE, text=True
-    )
-    measures: Measures = json.loads(ran.stdout)
-    return measures
 
 
 def sizes(tiny: bool) -> tuple[int, int, int]:
@@ -138,17 +101,5 @@ def huge(folder: Path, tiny: bool) -> Measures:
 PARTS: dict[str, Callable[[Path, bool], Measures]] = {"make": make, "many": many, "huge": huge}
 
 
-def timed(action: Callable[[], T]) -> tuple[float, T]:
-    """Seconds on the wall clock, and the result."""
-    began = time.perf_counter()
-    result = action()
-    return time.perf_counter() - began, result
-
-
-def peak_megabytes() -> float:
-    """The most memory that this process has held so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, PARTS)

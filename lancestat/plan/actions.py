@@ -146,8 +146,3 @@ class Plan:
     project: str
     target: str
     actions: tuple[Action, ...]
-
-    @property
-    def has_changes(self) -> bool:
-        """Whether anything is to be done, or cannot be."""
-        return any(not isinstance(action, Skip) for action in self.actions)

@@ -79,14 +79,14 @@ def decide(
         return _make(appraisal, background, coverage, (Reason.FULL_REFRESH,))
     if _policy_accepts(appraisal, background, now):
         return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(appraisal), skipped)
-    coverage = cover(background.groups, background.index, background.rewrites)
     values = _standing_values(appraisal, background)
-    if values is None:
-        return _make(appraisal, background, coverage, _reasons(appraisal, background))
     record = appraisal.record
-    unpublished = appraisal.spec.publish is Publish.NONE
+    unpublished = appraisal.spec.publish is Publish.NONE and values is not None
     if unpublished and record is not None and record.version == appraisal.snapshot.version:
         return Skip(name, (Reason.UNCHANGED,), _idle_figures(appraisal), skipped)
+    coverage = cover(background.groups, background.index, background.rewrites)
+    if values is None:
+        return _make(appraisal, background, coverage, _reasons(appraisal, background))
     rewritten = Effect.REWRITTEN in background.history.effects
     reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
     work = _work(appraisal, background, coverage, scans=())

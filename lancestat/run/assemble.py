@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lancestat.lake.fingerprint import Fingerprint, field_key
+from lancestat.lake.fingerprint import Fingerprint
 from lancestat.plan.actions import TableWork
 from lancestat.plan.coverage import Carry
 from lancestat.state.values import StoredPartials
@@ -88,8 +88,3 @@ class Assembly:
         for carry in self._work.coverage.carries:
             expected.update(carry.fields)
         return expected
-
-
-def has_every_column(work: TableWork, partials: Mapping[str, ColumnPartial]) -> bool:
-    """Whether each analyzed column got a partial; none does in a table without fragments."""
-    return all(field_key(column) in partials for column in work.fields)
