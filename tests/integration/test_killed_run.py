@@ -16,27 +16,14 @@ import pytest
 from lancestat import Project
 from lancestat.plan.actions import Skip
 from tests.run.test_faults import check_no_reader_is_misled
-from tests.run.world import orders
+from tests.run.world import orders, write_project
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
-
-PROJECT = """
-name: shop
-default-target: dev
-targets: {dev: {state: state, spark: {master: "local[2]"}}}
-"""
-TABLES = """
-tables:
-  - {name: orders, uri: orders.lance}
-  - {name: returns, uri: returns.lance}
-"""
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_killed_run_leaves_nothing_untrue(tmp_path: Path, seed: int) -> None:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
-    (tmp_path / "specs" / "shop.yml").write_text(TABLES)
+    write_project(tmp_path, "orders", "returns")
     paths = [tmp_path / "orders.lance", tmp_path / "returns.lance"]
     for path in paths:
         lance.write_dataset(orders(0, 20_000), str(path), max_rows_per_file=1_000)

@@ -16,18 +16,8 @@ from lancestat.errors import RunError
 from lancestat.plan.actions import Scan, TableWork
 from lancestat.run.result import RunResult, Status
 from lancestat.stats.partial import ColumnPartial
-from tests.run.world import World, orders
+from tests.run.world import World, orders, write_project
 
-PROJECT = """
-name: shop
-default-target: dev
-targets: {dev: {state: state}}
-"""
-TABLES = """
-tables:
-  - {name: large, uri: large.lance}
-  - {name: small, uri: small.lance}
-"""
 ScanResults = Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]
 # Called with the node before each of its scans.
 Before = Callable[[str], None]
@@ -35,9 +25,7 @@ Before = Callable[[str], None]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
-    (tmp_path / "specs" / "shop.yml").write_text(TABLES)
+    write_project(tmp_path, "large", "small")
     lance.write_dataset(orders(0, 500), str(tmp_path / "large.lance"), max_rows_per_file=50)
     lance.write_dataset(orders(0, 10), str(tmp_path / "small.lance"))
     return tmp_path

@@ -10,25 +10,12 @@ import pytest
 from lancestat import Project
 from lancestat.errors import UsageError
 from lancestat.plan.actions import Skip
-from tests.run.world import World, orders
-
-PROJECT = """
-name: shop
-default-target: dev
-targets: {dev: {state: state}}
-"""
-TABLES = """
-tables:
-  - {name: orders, uri: orders.lance}
-  - {name: returns, uri: returns.lance}
-"""
+from tests.run.world import World, orders, write_project
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
-    (tmp_path / "specs" / "shop.yml").write_text(TABLES)
+    write_project(tmp_path, "orders", "returns")
     for name in ("orders", "returns"):
         lance.write_dataset(orders(0, 50), str(tmp_path / f"{name}.lance"), max_rows_per_file=25)
     return tmp_path
@@ -51,7 +38,7 @@ def test_state_words_follow_what_a_node_means(folder: Path) -> None:
     assert planned(Project.load(folder), select="state:new") == {}
     assert planned(Project.load(folder), select="state:modified") == {}
     path = folder / "specs" / "shop.yml"
-    path.write_text(TABLES.replace("orders.lance", "orders.lance, columns: [o_id]"))
+    path.write_text(path.read_text().replace("orders.lance", "orders.lance, columns: [o_id]"))
     assert set(planned(Project.load(folder), select="state:modified")) == {"orders"}
     run_locally(Project.load(folder))
     assert planned(Project.load(folder), select="state:modified") == {}

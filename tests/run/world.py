@@ -131,3 +131,15 @@ def orders(start: int, count: int) -> pa.Table:
             "o_total": pa.array([n / 4 for n in numbers], pa.float64()),
         }
     )
+
+
+def write_project(folder: Path, *tables: str) -> None:
+    """A project that declares Lance tables of those names beside its YAML, with a local Spark."""
+    (folder / "specs").mkdir()
+    (folder / "lancestat_project.yml").write_text(
+        "name: shop\n"
+        "default-target: dev\n"
+        'targets: {dev: {state: state, spark: {master: "local[2]"}}}\n'
+    )
+    declared = "".join(f"  - {{name: {name}, uri: {name}.lance}}\n" for name in tables)
+    (folder / "specs" / "shop.yml").write_text(f"tables:\n{declared}")
