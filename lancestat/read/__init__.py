@@ -1,0 +1,1 @@
+"""What a reader is told at planning: which fragments, and which statistics may be trusted."""
