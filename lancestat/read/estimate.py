@@ -6,23 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lancestat.stats.guard import Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class HistogramBin:
-    """One bin of an equi-height histogram, in Spark's numeric form of the type."""
-
-    low: float
-    high: float
-    distinct: int
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """An equi-height histogram; `height` is the rows per bin."""
-
-    height: float
-    bins: tuple[HistogramBin, ...]
+from lancestat.stats.histogram import Histogram as Histogram
+from lancestat.stats.histogram import HistogramBin as HistogramBin
 
 
 @dataclass(frozen=True, slots=True)
