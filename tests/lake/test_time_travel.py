@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.errors import LakeError, UsageError
+from lancestat.lake.open import open_dataset
+from lancestat.lake.time_travel import parse_version, pinned_version
+
+
+def test_neither_means_the_latest_and_opens_nothing() -> None:
+    assert pinned_version("no such place", None, None) is None
+    assert pinned_version("no such place", 7, None) == 7
+
+
+def test_a_tag_means_its_version(
+    orders: lance.LanceDataset, rows: Callable[[int, int], pa.Table]
+) -> None:
+    orders.insert(rows(100, 101))
+    orders.tags.create("before", 1)
+    orders.tags.create("after", 2)
+    assert pinned_version(orders.uri, None, "before") == 1
+    assert pinned_version(orders.uri, None, "after") == 2
+
+
+def test_both_are_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        pinned_version("t.lance", 3, "before")
+    assert caught.value.code == "LS410"
+    assert caught.value.message == "both version 3 and tag 'before' are given for t.lance"
+
+
+def test_an_unknown_tag_names_the_others(orders: lance.LanceDataset) -> None:
+    with pytest.raises(LakeError) as caught:
+        pinned_version(orders.uri, None, "before")
+    assert (caught.value.code, caught.value.hint) == ("LS208", "the dataset has no tags")
+    orders.tags.create("before", 1)
+    orders.tags.create("zero", 1)
+    with pytest.raises(LakeError) as caught:
+        pinned_version(orders.uri, None, "befor")
+    assert caught.value.message == f"{orders.uri} has no tag 'befor'"
+    assert caught.value.hint == "did you mean 'before'? tags: before, zero"
+
+
+def test_a_long_list_of_tags_is_cut(orders: lance.LanceDataset) -> None:
+    for number in range(12):
+        orders.tags.create(f"t{number:02}", 1)
+    with pytest.raises(LakeError) as caught:
+        pinned_version(orders.uri, None, "/ '")
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith("t09 and 2 more")
+
+
+def test_a_tag_of_a_branch_is_refused(
+    orders: lance.LanceDataset, rows: Callable[[int, int], pa.Table]
+) -> None:
+    branch = orders.create_branch("aside")
+    branch.insert(rows(100, 101))
+    orders.tags.create("aside-2", ("aside", 2))
+    with pytest.raises(LakeError) as caught:
+        pinned_version(orders.uri, None, "aside-2")
+    assert caught.value.code == "LS208"
+    assert "is on branch 'aside'" in caught.value.message
+
+
+def test_a_tag_of_a_missing_dataset() -> None:
+    with pytest.raises(LakeError) as caught:
+        pinned_version("nowhere/t.lance", None, "before")
+    assert caught.value.code == "LS201"
+
+
+def test_a_number_beyond_the_latest_is_refused_by_opening(
+    orders: lance.LanceDataset,
+) -> None:
+    with pytest.raises(LakeError) as caught:
+        open_dataset(orders.uri, version=pinned_version(orders.uri, 40, None))
+    assert caught.value.code == "LS206"
+
+
+@pytest.mark.parametrize("version", [0, -1, 2**63, True, 1.0, "1"])
+def test_numbers_that_are_no_versions(version: object) -> None:
+    with pytest.raises(UsageError) as caught:
+        pinned_version("t.lance", version, None)  # type: ignore[arg-type]
+    assert caught.value.code == "LS411"
+    assert f"'{version}'" in caught.value.message
+
+
+def test_versions_as_text() -> None:
+    assert parse_version("12") == 12
+    assert parse_version(" 007 ") == 7
+    assert parse_version(str(2**63 - 1)) == 2**63 - 1
+
+
+@pytest.mark.parametrize("text", ["", "latest", "-1", "0", "1.0", "1_0", "²", str(2**63), "9" * 99])
+def test_texts_that_are_no_versions(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_version(text)
+    assert caught.value.code == "LS411"
