@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from lancestat.lake.schema_hash import schema_hash
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.plan.observation import Appraisal
 from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
-from lancestat.spec.model import Table
+from lancestat.spec.model import Publish, Table
 from lancestat.state.values import TableRecord
 from lancestat.stats.column_type import ColumnType, column_type
 from lancestat.stats.guard import judge
@@ -44,6 +45,13 @@ def appraise(
         published=published if isinstance(published, PublishedStatistics) else None,
         record=record,
     )
+
+
+def entries_of(spec: Table, snapshot: Snapshot, record: TableRecord | None) -> Mapping[str, str]:
+    """The `lance.stats.*` entries to judge: the manifest's, under `publish: none` the state's."""
+    if spec.publish is Publish.MANIFEST:
+    """The `lance.stats.*` entries to judge: the manifest's, or what `publish: none` leaves in the state."""
+    return record.values if record else {}
 
 
 def analyzable(snapshot: Snapshot) -> dict[str, ColumnType]:

@@ -77,7 +77,7 @@ class Observer:
         identity = table_identity(table.uri)
         record = self.state.records().get(identity)
         appraisal = appraise(table, identity, found, record, self.clock())
-        return appraisal, self._background(appraisal, use_partials=True)
+        return appraisal, self.background(appraisal, use_partials=True)
 
     def _plan_table(
         self,
@@ -96,12 +96,17 @@ class Observer:
             settled = None if full_refresh else settle(appraisal)
             if settled is not None:
                 return settled
-            background = self._background(appraisal, use_partials=use_partials)
+            background = self.background(appraisal, use_partials=use_partials)
         except LancestatError as error:
             return Blocked(table.name, table.kind.value, error)
         return decide(appraisal, background, now=now, full_refresh=full_refresh)
 
-    def _background(self, appraisal: Appraisal, *, use_partials: bool) -> Background:
+    def background(self, appraisal: Appraisal, *, use_partials: bool) -> Background:
+        """What happened to a table since its last statistics.
+
+        Raises:
+            LancestatError: the dataset or the state cannot be read.
+        """
         now, fields = appraisal.snapshot, appraisal.wanted
         base, history = self._base(now, described_version(appraisal))
         groups = tuple(column_groups(now, fields))

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from lancestat.plan.appraise import entries_of
 from lancestat.plan.observation import Appraisal, Background
 from lancestat.plan.planner import distance
-from lancestat.spec.model import Publish
 from lancestat.stats.guard import Verdict, judge
 from lancestat.stats.size import decoded_size
 from lancestat.stats.wire import PublishedColumn, PublishedStatistics, decode_statistics
@@ -48,7 +48,7 @@ class Shown:
 
 def show(appraisal: Appraisal, background: Background, now: datetime) -> Shown:
     """Judge a table's statistics under its policy, those kept in the state only like others."""
-    entries = _entries(appraisal)
+    entries = entries_of(appraisal.spec, appraisal.snapshot, appraisal.record)
     read = decode_statistics(entries, appraisal.types)
     statistics = read if isinstance(read, PublishedStatistics) else None
     verdict = _verdict(replace(appraisal, published=statistics), background, entries, now)
@@ -80,12 +80,6 @@ def show(appraisal: Appraisal, background: Background, now: datetime) -> Shown:
         age=now - computed_at if computed_at else None,
         changed_rows=background.changed_rows,
     )
-
-
-def _entries(appraisal: Appraisal) -> Mapping[str, str]:
-    if appraisal.spec.publish is Publish.MANIFEST:
-        return appraisal.snapshot.config
-    return appraisal.record.values if appraisal.record else {}
 
 
 def _verdict(

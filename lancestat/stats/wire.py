@@ -116,6 +116,19 @@ def encode_statistics(
     return entries
 
 
+def published_column(type: ColumnType, statistics: ColumnStatistics) -> PublishedColumn:
+    """What publishing these statistics of a column would tell its readers."""
+    bounds = _encode_bounds(type, statistics)
+    return PublishedColumn(
+        distinct=statistics.distinct,
+        nulls=statistics.nulls,
+        minimum=bounds.get("min"),
+        maximum=bounds.get("max"),
+        average_length=statistics.average_length,
+        maximum_length=statistics.maximum_length,
+    )
+
+
 def is_storable_name(name: str) -> bool:
     """Whether the format can hold statistics of a column of that name."""
     return name != "" and "." not in name

@@ -1,0 +1,113 @@
+"""Opens tables for reading: by URI, or as a project declares them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from lancestat.errors import LakeError, LancestatError, StateError
+from lancestat.lake.observe import observe_snapshots, snapshot
+from lancestat.lake.open import open_dataset
+from lancestat.lake.snapshot import Snapshot
+from lancestat.lake.time_travel import pinned_version
+from lancestat.plan.appraise import appraise, entries_of
+from lancestat.plan.observe import Observer
+from lancestat.plan.planner import distance
+from lancestat.read.groups import load_groups
+from lancestat.read.survivors import FragmentStatistics
+from lancestat.read.table import ReadTable
+from lancestat.spec.model import ProjectSpec, Table
+from lancestat.state.identity import table_identity
+from lancestat.state.values import StateReader, TableRecord
+from lancestat.stats.guard import Distance
+from lancestat.stats.wire import PublishedStatistics, decode_statistics
+
+_log = logging.getLogger("lancestat.read")
+
+
+def open_table(
+    uri: str,
+    *,
+    version: int | None = None,
+    tag: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> ReadTable:
+    """A table that no project declares: what its manifest says is all there is.
+
+    Args:
+        uri: A path or an object-store URI.
+        version: A manifest version, the latest when None.
+        tag: A tag of the dataset, instead of a version.
+        storage_options: How to reach it.
+
+    Raises:
+        UsageError: both a version and a tag, or a version that cannot be one.
+        LakeError: the dataset, the version or the tag cannot be opened.
+    """
+    options = dict(storage_options or {})
+    pinned = pinned_version(uri, version, tag, options)
+    found = snapshot(open_dataset(uri, version=pinned, storage_options=options), uri, options)
+    return ReadTable(uri, found, found.config, options)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTables:
+    """Opens a project's tables at their latest versions, with what the state knows of them."""
+
+    spec: ProjectSpec
+    state: StateReader
+    clock: Callable[[], datetime]
+
+    def open(self, tables: Sequence[Table]) -> dict[str, ReadTable | LancestatError]:
+        """Every table by name, or why it cannot be opened; datasets are opened in parallel."""
+        options = self.spec.target.storage_options
+        snapshots = observe_snapshots([(table.name, table.uri) for table in tables], options)
+        records = self._records() if tables else {}
+        return {table.name: self._opened(table, snapshots[table.name], records) for table in tables}
+
+    def _records(self) -> Mapping[str, TableRecord]:
+        try:
+            return self.state.records()
+        except StateError as error:
+            # The state is a cache: without it the manifests alone are told.
+            _log.warning("tables are read without the state: %s", error.message)
+            return {}
+
+    def _opened(
+        self, table: Table, found: Snapshot | LakeError, records: Mapping[str, TableRecord]
+    ) -> ReadTable | LakeError:
+        if isinstance(found, LakeError):
+            return found
+        identity = table_identity(table.uri)
+        record = records.get(identity)
+
+        def groups() -> FragmentStatistics:
+            return load_groups(self.state, identity, found)
+
+        return ReadTable(
+            name=table.name,
+            snapshot=found,
+            entries=entries_of(table, found, record),
+            storage_options=self.spec.target.storage_options,
+            allow_stale=table.policy.allow_stale,
+            distance=lambda: self._distance(table, identity, found, record),
+            load_fragments=groups,
+        )
+
+    def _distance(
+        self, table: Table, identity: str, found: Snapshot, record: TableRecord | None
+    ) -> Distance | None:
+        try:
+            appraisal = appraise(table, identity, found, record, self.clock())
+            read = decode_statistics(entries_of(table, found, record), appraisal.types)
+            published = read if isinstance(read, PublishedStatistics) else None
+            appraisal = replace(appraisal, published=published)
+            background = Observer(self.spec, self.state, self.clock).background(
+                appraisal, use_partials=False
+            )
+        except LancestatError as error:
+            _log.warning("how far '%s' has moved on is not known: %s", table.name, error.message)
+            return None
+        return distance(appraisal, background)
