@@ -50,7 +50,7 @@ def appraise(
 def entries_of(spec: Table, snapshot: Snapshot, record: TableRecord | None) -> Mapping[str, str]:
     """The `lance.stats.*` entries to judge: the manifest's, under `publish: none` the state's."""
     if spec.publish is Publish.MANIFEST:
-    """The `lance.stats.*` entries to judge: the manifest's, or what `publish: none` leaves in the state."""
+        return snapshot.config
     return record.values if record else {}
 
 
