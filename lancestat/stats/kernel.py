@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
@@ -10,6 +10,7 @@ from lancestat.errors import RunError
 from lancestat.stats.bytes_reducer import BytesReducer
 from lancestat.stats.column_type import Kind, column_type
 from lancestat.stats.partial import ColumnPartial
+from lancestat.stats.quantiles import QuantileBuilder
 from lancestat.stats.reducer import (
     BooleanReducer,
     DecimalReducer,
@@ -23,19 +24,22 @@ from lancestat.stats.reducer import (
 BATCH_ROWS = 65_536
 
 
-def analyze(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> dict[str, ColumnPartial]:
+def analyze(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, quantiles: Collection[str] = ()
+) -> dict[str, ColumnPartial]:
     """Reduce batches to one partial for every column of `schema`.
 
     Args:
         batches: any number, none included; each is let go before the one after the next is read.
             Columns are found by name, and those that `schema` does not name are ignored.
         schema: the columns to analyze with their types, which every batch must have.
+        quantiles: names of the columns, of kinds that have histograms, whose partials get them.
 
     Raises:
         RunError: a column's type cannot be analyzed (LS501), or a batch lacks a column or has
             another type (LS502).
     """
-    reducers = {field.name: _reducer(field) for field in schema}
+    reducers = {field.name: _reducer(field, field.name in quantiles) for field in schema}
     for batch in batches:
         for field in schema:
             reducers[field.name].update(_column(batch, field))
@@ -58,7 +62,7 @@ _MILLISECONDS_PER_DAY = 86_400_000
 _TO_MICROSECONDS = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (1_000, 1)}
 
 
-def _reducer(field: pa.Field) -> Reducer:
+def _reducer(field: pa.Field, with_quantiles: bool) -> Reducer:
     type = column_type(field.type)
     if type is None:
         raise RunError("LS501", f"column '{field.name}' of type {field.type} cannot be analyzed")
@@ -67,13 +71,15 @@ def _reducer(field: pa.Field) -> Reducer:
         return BytesReducer(is_text=type.kind is Kind.STRING)
     if type.kind is Kind.BOOLEAN:
         return BooleanReducer()
+    quantiles = QuantileBuilder() if with_quantiles else None
     if type.kind is Kind.FLOAT:
-        return FloatReducer(stored.to_pandas_dtype())
+        return FloatReducer(stored.to_pandas_dtype(), quantiles)
     if type.kind is Kind.DECIMAL:
-        return DecimalReducer(stored.bit_width)
+        return DecimalReducer(stored.bit_width, quantiles)
     if type.kind is Kind.TIMESTAMP:
         divisor, factor = _TO_MICROSECONDS[stored.unit]
-        return IntegerReducer("i8", divisor=divisor, factor=factor)
+        return IntegerReducer("i8", quantiles, divisor=divisor, factor=factor)
     if pa.types.is_date64(stored):
-        return IntegerReducer("i8", divisor=_MILLISECONDS_PER_DAY)
-    return IntegerReducer("i4" if pa.types.is_date32(stored) else stored.to_pandas_dtype())
+        return IntegerReducer("i8", quantiles, divisor=_MILLISECONDS_PER_DAY)
+    dtype = "i4" if pa.types.is_date32(stored) else stored.to_pandas_dtype()
+    return IntegerReducer(dtype, quantiles)

@@ -18,6 +18,8 @@ from lancestat.stats.bounds import (
     whole_characters,
 )
 from lancestat.stats.column_type import ColumnType, Kind
+from lancestat.stats.quantiles import QuantileSketch
+from lancestat.stats.quantiles import union as union_quantiles
 from lancestat.stats.sketch import EMPTY_SKETCH, Sketch, union
 
 
@@ -31,6 +33,7 @@ class ColumnPartial:
     `maximum` be None while `minimum` is not: no short bytes are above the values. `total_bytes` and
     `max_bytes` are the summed and the largest length of strings and binary, 0 for fixed-width
     types; `total_characters` and `max_characters` those of strings in code points, 0 elsewhere.
+    `quantiles` are those of finite values (decimals unscaled), None where nobody asked for them.
     """
 
     rows: int
@@ -43,6 +46,7 @@ class ColumnPartial:
     sketch: Sketch
     total_characters: int = 0
     max_characters: int = 0
+    quantiles: QuantileSketch | None = None
 
     @property
     def values(self) -> int:
@@ -73,7 +77,8 @@ class ColumnStatistics:
 def merge(partials: Iterable[ColumnPartial]) -> ColumnPartial:
     """Combine partials of one column over disjoint rows; associative and commutative.
 
-    Bounds ignore nulls and NaN; the sketch is the union. Of no partials it is the empty one.
+    Bounds ignore nulls and NaN; the sketch is the union. Quantiles are there when all parts with
+    rows have them. Of no partials it is the empty one.
     """
     parts = list(partials)
     if len(parts) == 1:
@@ -91,7 +96,14 @@ def merge(partials: Iterable[ColumnPartial]) -> ColumnPartial:
         sketch=union(part.sketch for part in parts),
         total_characters=sum(part.total_characters for part in parts),
         max_characters=max((part.max_characters for part in parts), default=0),
+        quantiles=_merged_quantiles(parts),
     )
+
+
+def _merged_quantiles(parts: Iterable[ColumnPartial]) -> QuantileSketch | None:
+    known = [part.quantiles for part in parts if part.rows or part.quantiles]
+    sketches = [sketch for sketch in known if sketch is not None]
+    return union_quantiles(sketches) if sketches and len(sketches) == len(known) else None
 
 
 def summarize(partial: ColumnPartial, type: ColumnType) -> ColumnStatistics:
@@ -136,17 +148,18 @@ def _distinct(partial: ColumnPartial) -> int:
 
 
 # Stored form, little-endian: form, rows, nulls, NaNs, total and largest bytes, total and largest
-# characters; the minimum and the maximum, each as tag, length and payload; the sketch; CRC-32 of
-# all before it.
-_FORM = 1
+# characters; the minimum and the maximum, each as tag, length and payload; in form 2 alone the
+# quantiles, as length and payload; the sketch; CRC-32 of all before it.
+_FORM, _FORM_WITH_QUANTILES = 1, 2
 _COUNTS = struct.Struct("<B7Q")
+_LENGTH = struct.Struct("<I")
 _CHECKSUM = struct.Struct("<I")
 
 
 def encode(partial: ColumnPartial) -> bytes:
     """The stored form of a partial."""
     counts = _COUNTS.pack(
-        _FORM,
+        _FORM if partial.quantiles is None else _FORM_WITH_QUANTILES,
         partial.rows,
         partial.nulls,
         partial.nans,
@@ -156,8 +169,15 @@ def encode(partial: ColumnPartial) -> bytes:
         partial.max_characters,
     )
     bounds = encode_bound(partial.minimum) + encode_bound(partial.maximum)
-    body = counts + bounds + partial.sketch.encode()
+    body = counts + bounds + _encode_quantiles(partial.quantiles) + partial.sketch.encode()
     return body + _CHECKSUM.pack(zlib.crc32(body))
+
+
+def _encode_quantiles(quantiles: QuantileSketch | None) -> bytes:
+    if quantiles is None:
+        return b""
+    payload = quantiles.encode()
+    return _LENGTH.pack(len(payload)) + payload
 
 
 def decode(stored: bytes) -> ColumnPartial:
@@ -166,10 +186,13 @@ def decode(stored: bytes) -> ColumnPartial:
     if len(body) < _COUNTS.size or checksum != _CHECKSUM.pack(zlib.crc32(body)):
         raise ValueError("a stored partial is cut or altered: its checksum does not match")
     form, rows, nulls, nans, *lengths = _COUNTS.unpack_from(body)
-    if form != _FORM:
-        raise ValueError(f"a stored partial has form {form}; this version reads form {_FORM}")
+    if form not in (_FORM, _FORM_WITH_QUANTILES):
+        raise ValueError(f"a stored partial has form {form}; this version reads forms 1 and 2")
     minimum, end = decode_bound(body, _COUNTS.size)
     maximum, end = decode_bound(body, end)
+    quantiles = None
+    if form == _FORM_WITH_QUANTILES:
+        quantiles, end = _decode_quantiles(body, end)
     if nulls + nans > rows:
         raise ValueError(f"a stored partial has {nulls} nulls and {nans} NaN in {rows} rows")
     check_bounds(minimum, maximum)
@@ -185,4 +208,14 @@ def decode(stored: bytes) -> ColumnPartial:
         Sketch.decode(body[end:]),
         total_characters,
         max_characters,
+        quantiles,
     )
+
+
+def _decode_quantiles(body: bytes, start: int) -> tuple[QuantileSketch, int]:
+    try:
+        (length,) = _LENGTH.unpack_from(body, start)
+    except struct.error:
+        raise ValueError("a stored partial ends inside its quantiles") from None
+    start += _LENGTH.size
+    return QuantileSketch.decode(body[start : start + length]), start + length

@@ -13,11 +13,13 @@ import pyarrow.compute as pc
 from lancestat.stats.bounds import Bound
 from lancestat.stats.hash import Words, hash_decimals, hash_floats, mix
 from lancestat.stats.partial import ColumnPartial
+from lancestat.stats.quantiles import QuantileBuilder
 from lancestat.stats.sketch_builder import SketchBuilder
 from lancestat.stats.window import Window
 
 Integers = npt.NDArray[np.integer[Any]]
 Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 class Reducer(ABC):
@@ -81,8 +83,9 @@ def _without_views(array: pa.Array) -> pa.Array:
 class FixedWidthReducer(Reducer):
     """A reducer of a type whose values all have one width, with bounds that Python can compare."""
 
-    def __init__(self) -> None:
+    def __init__(self, quantiles: QuantileBuilder | None = None) -> None:
         super().__init__()
+        self._quantiles = quantiles
         self._nans = 0
         self._minimum: Bound | None = None
         self._maximum: Bound | None = None
@@ -98,6 +101,7 @@ class FixedWidthReducer(Reducer):
             total_bytes=0,
             max_bytes=0,
             sketch=self._sketch.finish(),
+            quantiles=self._quantiles.finish() if self._quantiles else None,
         )
 
     def _widen(self, low: Bound, high: Bound) -> None:
@@ -124,8 +128,15 @@ class IntegerReducer(FixedWidthReducer):
     and of timestamps of any unit.
     """
 
-    def __init__(self, dtype: npt.DTypeLike, *, divisor: int = 1, factor: int = 1) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        dtype: npt.DTypeLike,
+        quantiles: QuantileBuilder | None = None,
+        *,
+        divisor: int = 1,
+        factor: int = 1,
+    ) -> None:
+        super().__init__(quantiles)
         self._dtype = np.dtype(dtype)
         self._divisor = divisor
         self._factor = factor
@@ -137,13 +148,17 @@ class IntegerReducer(FixedWidthReducer):
         return super().finish()
 
     def _reduce(self, values: pa.Array, counts: Counts | None) -> None:
-        self._reduce_integers(stored(values, self._dtype))
+        self._reduce_integers(stored(values, self._dtype), counts)
 
-    def _reduce_integers(self, integers: Integers) -> None:
+    def _reduce_integers(self, integers: Integers, counts: Counts | None) -> None:
         low, high = int(integers.min()), int(integers.max())
         self._widen(self._canonical(low), self._canonical(high))
         words = integers.astype(np.int64, copy=False).view(np.uint64)
         self._count(self._window.add(words, low, high))
+        if self._quantiles:
+            whole = integers if self._divisor == 1 else np.floor_divide(integers, self._divisor)
+            floats = whole.astype(np.float64)
+            self._quantiles.update(repeated(floats * self._factor, counts))
 
     def _canonical(self, integer: int) -> int:
         return integer // self._divisor * self._factor
@@ -159,8 +174,8 @@ class IntegerReducer(FixedWidthReducer):
 class DecimalReducer(IntegerReducer):
     """Decimals, as their unscaled integers; in 64 bits when all values of an array fit those."""
 
-    def __init__(self, bit_width: int) -> None:
-        super().__init__(np.int64 if bit_width == 128 else f"i{bit_width // 8}")
+    def __init__(self, bit_width: int, quantiles: QuantileBuilder | None = None) -> None:
+        super().__init__(np.int64 if bit_width == 128 else f"i{bit_width // 8}", quantiles)
         self._is_wide = bit_width == 128
 
     def _reduce(self, values: pa.Array, counts: Counts | None) -> None:
@@ -171,24 +186,29 @@ class DecimalReducer(IntegerReducer):
         low, high = halves[values.offset : values.offset + len(values)].T
         low = np.ascontiguousarray(low)
         if values.type.precision <= _DIGITS_OF_64_BITS or (high == low >> 63).all():
-            self._reduce_integers(low)
+            self._reduce_integers(low, counts)
             return
         bounds = pc.min_max(values)
         self._widen(_unscaled(bounds["min"]), _unscaled(bounds["max"]))
         self._sketch.update(hash_decimals(low.view(np.uint64), high))
+        if self._quantiles:
+            floats = high * 2.0**64 + low.view(np.uint64)
+            self._quantiles.update(repeated(floats, counts))
 
 
 class FloatReducer(FixedWidthReducer):
     """Floats of any width, as float64."""
 
-    def __init__(self, dtype: npt.DTypeLike) -> None:
-        super().__init__()
+    def __init__(self, dtype: npt.DTypeLike, quantiles: QuantileBuilder | None = None) -> None:
+        super().__init__(quantiles)
         self._dtype = np.dtype(dtype)
 
     @np.errstate(invalid="ignore")  # signalling NaN are valid input
     def _reduce(self, values: pa.Array, counts: Counts | None) -> None:
         floats = stored(values, self._dtype).astype(np.float64, copy=False)
         self._sketch.update(hash_floats(floats))
+        if self._quantiles:
+            self._quantiles.update(repeated(floats, counts))
         is_nan = np.isnan(floats)
         if is_nan.any():
             self._nans += int(is_nan.sum() if counts is None else counts[is_nan].sum())
@@ -206,6 +226,11 @@ _DIGITS_OF_64_BITS = 18
 def stored(values: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """The values as Arrow stores them, without a copy."""
     return np.frombuffer(values.buffers()[1], dtype)[values.offset : values.offset + len(values)]
+
+
+def repeated(floats: Floats, counts: Counts | None) -> Floats:
+    """Each value as many times as rows hold it."""
+    return floats if counts is None else np.repeat(floats, counts)
 
 
 def _unscaled(scalar: pa.Scalar) -> int:

@@ -159,8 +159,8 @@ def test_more_nulls_than_rows_are_refused() -> None:
 
 
 def test_a_later_form_is_refused() -> None:
-    body = b"\2" + encode(EMPTY_PARTIAL)[1:-4]
-    with pytest.raises(ValueError, match="form 2"):
+    body = b"\3" + encode(EMPTY_PARTIAL)[1:-4]
+    with pytest.raises(ValueError, match="form 3"):
         decode(sealed(body))
 
 

@@ -1,0 +1,111 @@
+"""Mergeable quantiles of a column's values: a KLL sketch of Apache DataSketches.
+
+Source: Z. Karnin, K. Lang, E. Liberty, "Optimal quantile approximation in streams", FOCS 2016,
+https://arxiv.org/abs/1603.05346, as https://datasketches.apache.org/docs/KLL/KLLSketch.html has it.
+
+The sketch tosses coins: two sketches of the same values differ within their error, once there are
+more than `K` values. Up to that many are all kept.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from datasketches import kll_doubles_sketch
+
+# The library's `get_normalized_rank_error(800)` is 0.35 %, which 99 of 100 sketches keep at every
+# rank: a little less than one of a histogram's 254 bins. It takes at most 19 kB.
+K = 800
+
+_LARGEST_STORED = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileSketch:
+    """An immutable sketch of finite values, as the library serializes it.
+
+    Values are float64: integers beyond 2^53 are rounded.
+    """
+
+    serialized: bytes
+
+    @property
+    def count(self) -> int:
+        """How many values it has seen."""
+        return int(_open(self.serialized).n)
+
+    def quantiles(self, ranks: Sequence[float]) -> list[float]:
+        """The least seen value whose share of values up to it is each rank, within the error.
+
+        Ranks are from 0, which gives the least value, to 1. Of no values there are none.
+        """
+        sketch = _open(self.serialized)
+        if sketch.is_empty():
+            return []
+        return list(sketch.get_quantiles(list(ranks), inclusive=True))
+
+    def encode(self) -> bytes:
+        """The stored form, compressed."""
+        return zlib.compress(self.serialized)
+
+    @classmethod
+    def decode(cls, stored: bytes) -> QuantileSketch:
+        """The inverse of `encode`; raises ValueError on anything else."""
+        inflate = zlib.decompressobj()
+        try:
+            serialized = inflate.decompress(stored, _LARGEST_STORED)
+        except zlib.error as error:
+            raise ValueError(f"a quantile sketch does not decompress: {error}") from None
+        if not inflate.eof or inflate.unused_data:
+            raise ValueError("a quantile sketch is cut, or larger than any that is made")
+        try:
+            _open(serialized)
+        except (ValueError, IndexError, RuntimeError, MemoryError) as error:
+            raise ValueError(f"a quantile sketch is malformed: {error}") from None
+        return cls(serialized)
+
+
+class QuantileBuilder:
+    """A sketch while it grows."""
+
+    __slots__ = ("_sketch",)
+
+    def __init__(self) -> None:
+        self._sketch = _new()
+
+    def update(self, values: npt.NDArray[np.float64]) -> None:
+        """Take in values; NaN and infinities are ignored."""
+        import numpy as np
+
+        finite = np.isfinite(values)
+        self._sketch.update(values if finite.all() else values[finite])
+
+    def finish(self) -> QuantileSketch:
+        """The sketch of all values so far."""
+        return QuantileSketch(self._sketch.serialize())
+
+
+def union(sketches: Iterable[QuantileSketch]) -> QuantileSketch:
+    """The sketch of everything that all of them saw together; that of nothing is empty."""
+    total = _new()
+    for sketch in sketches:
+        total.merge(_open(sketch.serialized))
+    return QuantileSketch(total.serialize())
+
+
+def _new() -> kll_doubles_sketch:
+    from datasketches import kll_doubles_sketch
+
+    return kll_doubles_sketch(K)
+
+
+def _open(serialized: bytes) -> kll_doubles_sketch:
+    from datasketches import kll_doubles_sketch
+
+    return kll_doubles_sketch.deserialize(serialized)
