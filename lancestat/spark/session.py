@@ -86,13 +86,24 @@ def running_session() -> SparkSession | None:
         session = SparkSession._instantiatedSession
     if session is None:
         return None
+    require_classic(session)
+    return None if session._jsc.sc().isStopped() else session
+
+
+def require_classic(session: object) -> None:
+    """Refuse a session without a JVM of its own.
+
+    Raises:
+        RunError: it is a Spark Connect session, which cannot run lancestat's jobs (LS523).
+    """
+    from pyspark.sql import SparkSession
+
     if not isinstance(session, SparkSession) or not hasattr(session, "_jsc"):
         raise RunError(
             "LS523",
             "the active session is a Spark Connect session, and lancestat needs a classic one",
             hint="stop it, or run lancestat in a process of its own",
         )
-    return None if session._jsc.sc().isStopped() else session
 
 
 def defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
