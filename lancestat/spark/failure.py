@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.clean import clean, secret_values
@@ -25,19 +25,34 @@ def explain(
     What a worker raised comes back as it was; anything else becomes a RunError: LS512 when the
     job was cancelled, else LS511 with the cause of the last failed task.
     """
-    text = str(error)
-    carried = carried_error(text)
+    carried = carried_error(str(error))
     if carried is not None:
         return carried
-    lost = _LOST_TASK.search(text)
-    cause = lost.group(1) if lost else _first_line(error)
-    if lost is None and _CANCELLED.search(text):
+    if is_cancelled(error):
         return RunError("LS512", f"reading {table.work.uri} was cancelled")
+    reason, hint = cause(error, secret_values(storage_options))
+    return RunError("LS511", f"the Spark job over {table.work.uri} failed: {reason}", hint=hint)
+
+
+def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:
+    """Why the last failed task failed, or what the driver said, in a line; a hint if there is one.
+
+    Args:
+        error: What Spark raised on the driver.
+        secrets: Values that must not be shown.
+    """
+    text = str(error)
+    lost = _LOST_TASK.search(text)
     hint = None
     if _CRASHED.search(text):
         hint = "a worker ran out of memory or was killed: give it more, or let fewer run at once"
-    cause = clean(cause, secret_values(storage_options))
-    return RunError("LS511", f"the Spark job over {table.work.uri} failed: {cause}", hint=hint)
+    return clean(lost.group(1) if lost else _first_line(error), secrets), hint
+
+
+def is_cancelled(error: Exception) -> bool:
+    """Whether a job ended because someone stopped it, and not because a task failed."""
+    text = str(error)
+    return _LOST_TASK.search(text) is None and _CANCELLED.search(text) is not None
 
 
 def _first_line(error: Exception) -> str:
