@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import ClassVar
 
 from lancestat.errors import LancestatError
-from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field
 from lancestat.plan.coverage import Coverage
 from lancestat.plan.reason import Reason
+from lancestat.state.keys import quantile_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,9 @@ class TableWork:
     """What analyzing a table at one version takes: what to scan, to carry over and to reuse.
 
     `table` is the state's identity of the dataset, `fields` the analyzed columns, `live` their
-    fingerprints at that version; `config` and `committed_at` are the manifest's.
+    fingerprints at that version and `groups` where they belong; `config` and `committed_at` are the
+    manifest's. `histograms` names
+    the columns whose partials need quantiles.
     """
 
     uri: str
@@ -50,6 +53,13 @@ class TableWork:
     scans: tuple[Scan, ...]
     coverage: Coverage
     publish: bool
+    histograms: frozenset[str] = frozenset()
+    groups: tuple[ColumnGroup, ...] = ()
+
+    def stored_key(self, field: Field) -> str:
+        """The key of the partials that a column needs (`state.keys`)."""
+        key = field_key(field)
+        return quantile_key(key) if field.name in self.histograms else key
 
 
 @dataclass(frozen=True, slots=True)

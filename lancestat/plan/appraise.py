@@ -13,6 +13,7 @@ from lancestat.spec.model import Publish, Table
 from lancestat.state.values import TableRecord
 from lancestat.stats.column_type import ColumnType, column_type
 from lancestat.stats.guard import judge
+from lancestat.stats.histogram import HISTOGRAM_KINDS
 from lancestat.stats.wire import PublishedStatistics, decode_statistics
 
 
@@ -33,17 +34,19 @@ def appraise(
         snapshot.config, version=snapshot.version, schema_hash=hashed, now=now, types=types
     )
     published = verdict.statistics or decode_statistics(snapshot.config, types)
+    wanted = _pick(snapshot, resolved.names)
     return Appraisal(
         spec=spec,
         identity=identity,
         snapshot=snapshot,
-        wanted=_pick(snapshot, resolved.names),
+        wanted=wanted,
         types=types,
         skipped=tuple(f"column '{name}' skipped: {why}" for name, why in resolved.skipped),
         schema_hash=hashed,
         verdict=verdict,
         published=published if isinstance(published, PublishedStatistics) else None,
         record=record,
+        histograms=_histograms(spec, wanted, types),
     )
 
 
@@ -52,6 +55,14 @@ def entries_of(spec: Table, snapshot: Snapshot, record: TableRecord | None) -> M
     if spec.publish is Publish.MANIFEST:
         return snapshot.config
     return record.values if record else {}
+
+
+def _histograms(
+    spec: Table, wanted: tuple[Field, ...], types: dict[str, ColumnType]
+) -> frozenset[str]:
+    if not spec.histogram:
+        return frozenset()
+    return frozenset(f.name for f in wanted if types[f.name].kind in HISTOGRAM_KINDS)
 
 
 def analyzable(snapshot: Snapshot) -> dict[str, ColumnType]:

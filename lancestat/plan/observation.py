@@ -23,7 +23,8 @@ class Appraisal:
     `wanted` are the columns to analyze in schema order, `skipped` says why others are not.
     `published` is what the manifest says, if it can be read at all, and `verdict` the guard's on it
     with no staleness allowed. `record` is the state's memory of the last run, None when it has none
-    or when everything is to be made anew.
+    or when everything is to be made anew. `histograms` names the wanted columns that are to have
+    one.
     """
 
     spec: Table
@@ -36,13 +37,15 @@ class Appraisal:
     verdict: Verdict
     published: PublishedStatistics | None
     record: TableRecord | None
+    histograms: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Background:
     """What only a table that moved on is asked for.
 
-    `groups` is the content of the wanted columns now, `digest` their `table_digest`, `base_digest`
+    `groups` is the content of the wanted columns now under the keys of the partials they need
+    (`state.keys`), `digest` the `table_digest` of the columns, `base_digest`
     that of the columns of the same names as the last statistics read them, None when that version
     is gone. `history` holds the commits since, `rewrites` its compactions as content.
     `changed_rows` is the share of the current rows that changed since, None when it cannot be found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lancestat.errors import LakeError, LancestatError
 from lancestat.lake.changed_rows import rows_changed_between
-from lancestat.lake.fingerprint import ColumnGroup, column_groups
+from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key
 from lancestat.lake.history import History, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot
 from lancestat.lake.open import open_dataset
@@ -21,6 +21,7 @@ from lancestat.plan.observation import Appraisal, Background
 from lancestat.plan.planner import NOTHING_STORED, decide, settle, table_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, StaleBounds, Table
 from lancestat.state.identity import table_identity
+from lancestat.state.keys import quantile_key
 from lancestat.state.values import StateReader, TableRecord
 
 
@@ -110,14 +111,15 @@ class Observer:
         now, fields = appraisal.snapshot, appraisal.wanted
         base, history = self._base(now, described_version(appraisal))
         groups = tuple(column_groups(now, fields))
+        mark = _Marks(field_key(field) for field in fields if field.name in appraisal.histograms)
         bounds = appraisal.spec.policy.allow_stale
         counts_rows = isinstance(bounds, StaleBounds) and bounds.max_changed_rows is not None
         return Background(
-            groups=groups,
+            groups=mark(groups),
             digest=table_digest(groups, fields),
             base_digest=_digest_of_same_names(base, fields) if base else None,
             history=history,
-            rewrites=_rewrites(now, fields, history),
+            rewrites=_rewrites(now, fields, history, mark),
             changed_rows=(
                 rows_changed_between(base, now, history) if base and counts_rows else None
             ),
@@ -158,8 +160,29 @@ def _digest_of_same_names(base: Snapshot, fields: Sequence[Field]) -> str:
     return table_digest(column_groups(base, then), then)
 
 
-def _rewrites(now: Snapshot, fields: Sequence[Field], history: History) -> tuple[Rewritten, ...]:
+class _Marks:
+    """Marks the keys of columns that need quantiles; equal sets of keys stay one object."""
+
+    def __init__(self, field_keys: Iterable[str]) -> None:
+        self._marked = {key: quantile_key(key) for key in field_keys}
+        self._sets: dict[frozenset[str], frozenset[str]] = {}
+
+    def __call__(self, groups: tuple[ColumnGroup, ...]) -> tuple[ColumnGroup, ...]:
+        if not self._marked:
+            return groups
+        return tuple(replace(group, fields=self._of(group.fields)) for group in groups)
+
+    def _of(self, keys: frozenset[str]) -> frozenset[str]:
+        found = self._sets.get(keys)
+        if found is None:
+            found = self._sets[keys] = frozenset(self._marked.get(key, key) for key in keys)
+        return found
+
+
+def _rewrites(
+    now: Snapshot, fields: Sequence[Field], history: History, mark: _Marks
+) -> tuple[Rewritten, ...]:
     def groups(fragments: tuple[Fragment, ...]) -> tuple[ColumnGroup, ...]:
-        return tuple(column_groups(replace(now, fragments=fragments), fields))
+        return mark(tuple(column_groups(replace(now, fragments=fragments), fields)))
 
     return tuple(Rewritten(groups(each.old), groups(each.new)) for each in history.rewrites)

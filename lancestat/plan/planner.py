@@ -25,6 +25,7 @@ from lancestat.plan.observation import Appraisal, Background
 from lancestat.plan.reason import Reason
 from lancestat.spec.model import Publish
 from lancestat.spec.model import Refresh as RefreshWhen
+from lancestat.state.keys import plain_keys
 from lancestat.state.values import PartialIndex
 from lancestat.stats.guard import Distance, GuardReason, judge
 from lancestat.stats.wire import published_entries, same_statistics
@@ -57,6 +58,8 @@ def settle(appraisal: Appraisal) -> Skip | None:
     current = appraisal.verdict.reason is GuardReason.CURRENT
     if appraisal.spec.publish is Publish.NONE or not current or not _is_intact(appraisal):
         return None
+    if appraisal.histograms and not (_is_ours(appraisal) and _has_histograms(appraisal)):
+        return None
     return Skip(
         appraisal.spec.name, (Reason.UNCHANGED,), _idle_figures(appraisal), appraisal.skipped
     )
@@ -85,7 +88,8 @@ def decide(
     if unpublished and record is not None and record.version == appraisal.snapshot.version:
         return Skip(name, (Reason.UNCHANGED,), _idle_figures(appraisal), skipped)
     coverage = cover(background.groups, background.index, background.rewrites)
-    if values is None:
+    unknown = appraisal.histograms and coverage.missing
+    if values is None or unknown:
         return _make(appraisal, background, coverage, _reasons(appraisal, background))
     rewritten = Effect.REWRITTEN in background.history.effects
     reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
@@ -141,7 +145,7 @@ def _policy_accepts(appraisal: Appraisal, background: Background, now: datetime)
     policy = appraisal.spec.policy
     if policy.refresh is not RefreshWhen.WHEN_STALE or appraisal.spec.publish is Publish.NONE:
         return False
-    if not _is_intact(appraisal):
+    if not (_is_intact(appraisal) and _has_histograms(appraisal)):
         return False
     verdict = judge(
         appraisal.snapshot.config,
@@ -155,9 +159,22 @@ def _policy_accepts(appraisal: Appraisal, background: Background, now: datetime)
     return verdict.use
 
 
+def _has_histograms(appraisal: Appraisal) -> bool:
+    """Whether all that are wanted now were wanted, and so made, when the last run read."""
+    record = appraisal.record
+    return appraisal.histograms <= set(record.histograms if record else ())
+
+
+def _is_ours(appraisal: Appraisal) -> bool:
+    published, record = appraisal.published, appraisal.record
+    return bool(published and record and record.version == published.version_tag)
+
+
 def _standing_values(appraisal: Appraisal, background: Background) -> Mapping[str, str] | None:
     """The statistics of an earlier version, if they are whole and describe the rows as they are."""
     record = appraisal.record
+    if not _has_histograms(appraisal):
+        return None
     if appraisal.spec.publish is Publish.NONE:
         names = tuple(field.name for field in appraisal.wanted)
         whole = (
@@ -176,11 +193,11 @@ def _standing_values(appraisal: Appraisal, background: Background) -> Mapping[st
 
 def _rows_stand(appraisal: Appraisal, background: Background) -> bool:
     """Whether what was described is proven to be the same rows, under the same names, as now."""
-    record, published = appraisal.record, appraisal.published
+    record = appraisal.record
     now = background.digest
     unpublished = appraisal.spec.publish is Publish.NONE
-    is_ours = published is not None and record and record.version == published.version_tag
-    if record is not None and record.content_digest == now and (unpublished or is_ours):
+    known = unpublished or _is_ours(appraisal)
+    if record is not None and record.content_digest == now and known:
         return True
     then = background.base_digest
     if then is None:
@@ -207,6 +224,7 @@ def _reasons(appraisal: Appraisal, background: Background) -> tuple[Reason, ...]
         found |= {Reason.COLUMNS_ADDED} if want - had else set()
         found |= {Reason.COLUMNS_REMOVED} if had - want else set()
         found |= {Reason.SCHEMA_CHANGED} if known_hash != appraisal.schema_hash else set()
+    found |= set() if _has_histograms(appraisal) else {Reason.SPEC_CHANGED}
     effects = background.history.effects
     found |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
     if Effect.COLUMNS_WRITTEN in effects and Reason.SCHEMA_CHANGED not in found:
@@ -240,7 +258,9 @@ def _scans(appraisal: Appraisal, coverage: Coverage) -> tuple[Scan, ...]:
             group.fingerprint,
             fields,
             fragments[group.fragment_id].rows,
-            estimated_bytes(fragments[group.fragment_id], fields, appraisal.snapshot.fields),
+            estimated_bytes(
+                fragments[group.fragment_id], plain_keys(fields), appraisal.snapshot.fields
+            ),
         )
         for group, fields in coverage.missing
     )
@@ -264,6 +284,8 @@ def _work(
         scans=scans,
         coverage=coverage,
         publish=appraisal.spec.publish is Publish.MANIFEST,
+        histograms=appraisal.histograms,
+        groups=background.groups,
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing_extensions import assert_never
 
 from lancestat.errors import PublishError
-from lancestat.lake.fingerprint import Fingerprint, field_key
+from lancestat.lake.fingerprint import Fingerprint
 from lancestat.plan.actions import (
     Action,
     Analyze,
@@ -143,7 +143,7 @@ class TableRunner:
             assert type is not None, f"{field.name} was planned, so it can be analyzed"
             columns[field.name] = (
                 type,
-                summarize(partials.get(field_key(field), EMPTY_PARTIAL), type),
+                summarize(partials.get(work.stored_key(field), EMPTY_PARTIAL), type),
             )
         values = encode_statistics(
             columns,
@@ -242,4 +242,5 @@ def _record(
         columns=tuple(field.name for field in work.fields),
         values=made.values,
         bounds=made.bounds,
+        histograms=tuple(sorted(work.histograms)),
     )

@@ -54,6 +54,7 @@ class ScanTask:
 
     def _read(self, slice: Slice) -> SlicePartials:
         from lancestat.spark.fragment_reader import open_pinned, read_slice
+        from lancestat.state.keys import has_quantiles
         from lancestat.stats.kernel import analyze
         from lancestat.stats.partial import encode
 
@@ -63,7 +64,8 @@ class ScanTask:
             schema, batches = read_slice(
                 dataset, slice, tuple(columns.values()), self.storage_options
             )
-            partials = analyze(batches, schema)
+            quantiles = {name for key, name in columns.items() if has_quantiles(key)}
+            partials = analyze(batches, schema, quantiles=quantiles)
             return SlicePartials(
                 slice, {key: encode(partials[name]) for key, name in columns.items()}
             )

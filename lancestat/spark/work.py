@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lancestat.lake.fingerprint import field_key
 from lancestat.plan.actions import Scan, TableWork
 
 ITEMS_PER_CORE = 4
@@ -26,8 +25,8 @@ class TableScan:
 
     @property
     def column_names(self) -> dict[str, str]:
-        """Column name by field key."""
-        return {field_key(field): field.name for field in self.work.fields}
+        """Column name by the key of its partials."""
+        return {self.work.stored_key(field): field.name for field in self.work.fields}
 
 
 @dataclass(frozen=True, slots=True)

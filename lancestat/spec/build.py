@@ -57,6 +57,7 @@ def build_table(
         columns=_columns(item, sets, errors),
         policy=_policy(item, policies, errors),
         publish=Publish(value.get("publish", Publish.MANIFEST)),
+        histogram=value.get("histogram", False),
     )
 
 

@@ -34,12 +34,14 @@ def node_digest(node: Node) -> str:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    return {
+    meaning = {
         "uri": table.uri,
         "columns": _columns(table.columns),
         "policy": _policy(table.policy),
         "publish": table.publish.value,
     }
+    # Only where it is asked for: digests of other tables stay what they were.
+    return {**meaning, "histogram": True} if table.histogram else meaning
 
 
 def _columns(selection: ColumnSelection) -> dict[str, Any]:

@@ -101,6 +101,7 @@ class Table:
     columns: ColumnSelection = field(default_factory=ColumnSelection)
     policy: Policy = field(default_factory=Policy)
     publish: Publish = Publish.MANIFEST
+    histogram: bool = False
 
     kind = NodeKind.TABLE
 
@@ -150,6 +151,13 @@ class KnnJoin:
 Node = Table | KnnJoin
 
 
+class Reader(str, Enum):
+    """What reads the rows of a table in Spark; its statistics come from lancestat either way."""
+
+    LANCESTAT = "lancestat"
+    CONNECTOR = "connector"
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a project runs; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
@@ -160,6 +168,7 @@ class Target:
     spark_master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    reader: Reader = Reader.LANCESTAT
 
 
 @dataclass(frozen=True, slots=True)

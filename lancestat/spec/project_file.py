@@ -12,7 +12,7 @@ from lancestat.spec import codes
 from lancestat.spec.check import check
 from lancestat.spec.document import Document
 from lancestat.spec.item import Item
-from lancestat.spec.model import Target
+from lancestat.spec.model import Reader, Target
 from lancestat.spec.quoting import quoted
 from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_SCHEMA
@@ -157,6 +157,7 @@ def _build_target(item: Item, name: str, root: Path, errors: list[LancestatError
         spark_master=item.value.get("spark", {}).get("master"),
         spark_conf=item.settings("spark", "conf"),
         storage_options=item.settings("storage-options"),
+        reader=Reader(item.value.get("reader", Reader.LANCESTAT)),
     )
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.keys import answered, plain_key
 from lancestat.state.partial_rows import join_fingerprints
+from lancestat.state.summary_rows import block_keys, only_stored
 from lancestat.state.surplus import StoredRow, surplus
 from lancestat.state.values import (
+    BlockKey,
     PartialIndex,
     PartialKey,
     RunRecord,
     StoredPartials,
+    SummaryBlock,
     TableRecord,
+    TableSummary,
 )
 
 
@@ -22,6 +27,8 @@ class MemoryState:
     def __init__(self) -> None:
         self._partials: dict[str, list[StoredPartials]] = {}
         self._runs: list[RunRecord] = []
+        self._summaries: dict[str, TableSummary] = {}
+        self._blocks: dict[str, dict[BlockKey, SummaryBlock]] = {}
 
     def records(self) -> Mapping[str, TableRecord]:
         """The newest record of every table, by identity."""
@@ -45,7 +52,7 @@ class MemoryState:
         fields: dict[tuple[Fingerprint, ...], frozenset[str]] = {}
         for entry in self._partials.get(table, ()):
             known = fields.get(entry.fingerprints, frozenset())
-            fields[entry.fingerprints] = known.union(entry.partials)
+            fields[entry.fingerprints] = known | answered(frozenset(entry.partials))
         return PartialIndex(
             {key[0]: found for key, found in fields.items() if len(key) == 1},
             tuple(PartialKey(key, found) for key, found in fields.items() if len(key) > 1),
@@ -59,7 +66,9 @@ class MemoryState:
         for entry in list(self._partials.get(table, ())):
             fields = missing.get(entry.fingerprints, set())
             partials = {
-                field: partial for field, partial in entry.partials.items() if field in fields
+                asked: partial
+                for field, partial in entry.partials.items()
+                for asked in {field, plain_key(field)} & fields
             }
             fields.difference_update(partials)
             if partials:
@@ -78,8 +87,31 @@ class MemoryState:
         """Keep a run."""
         self._runs.append(run)
 
+    def summary(self, table: str) -> TableSummary | None:
+        """The newest summary of a table."""
+        found = self._summaries.get(table)
+        return None if found is None else only_stored(found, self._blocks.get(table, {}))
+
+    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+        """Yield the wanted blocks."""
+        found = self._blocks.get(table, {})
+        yield from (found[key] for key in set(wanted) if key in found)
+
+    def add_summary(
+        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
+    ) -> None:
+        """Keep a summary; nothing of it when the iterable fails."""
+        added = {block.key: block for block in blocks}
+        self._blocks.setdefault(table, {}).update(added)
+        self._summaries[table] = summary
+
     def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more."""
+        for table in live.keys() & self._summaries.keys():
+            needed = frozenset(block_keys(self._summaries[table]))
+            self._blocks[table] = {
+                key: block for key, block in self._blocks[table].items() if key in needed
+            }
         for table, fingerprints in live.items():
             entries = self._partials.get(table, [])
             rows = [
@@ -103,4 +135,4 @@ class _FieldsOf:
         self._entries = entries
 
     def __call__(self, ids: Sequence[int]) -> dict[int, frozenset[str]]:
-        return {number: frozenset(self._entries[number].partials) for number in ids}
+        return {number: answered(frozenset(self._entries[number].partials)) for number in ids}

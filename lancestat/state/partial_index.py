@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.keys import answered
 from lancestat.state.partial_rows import split_fields, split_fingerprints
 from lancestat.state.values import PartialIndex, PartialKey
 
@@ -48,7 +49,7 @@ def read_index(dataset: LanceDataset, table: str) -> PartialIndex:
 
 
 class FieldSets:
-    """Interned sets of field keys: equal sets are one object."""
+    """Interned sets of the keys that stored rows answer for: equal sets are one object."""
 
     def __init__(self) -> None:
         self._by_text: dict[str, frozenset[str]] = {}
@@ -56,7 +57,7 @@ class FieldSets:
         self._keys: dict[str, str] = {}
 
     def of(self, texts: pa.Array) -> Iterator[frozenset[str]]:
-        """The sets that a column of stored fields holds, row by row."""
+        """The sets that a column of stored fields answers for, row by row."""
         encoded = texts.dictionary_encode()
         distinct = [self._parse(text) for text in encoded.dictionary.to_pylist()]
         return map(distinct.__getitem__, encoded.indices.to_pylist())
@@ -71,7 +72,8 @@ class FieldSets:
         known = self._by_text.get(text)
         if known is None:
             keys = self._keys
-            known = self._intern(frozenset(keys.setdefault(key, key) for key in split_fields(text)))
+            stored = answered(frozenset(split_fields(text)))
+            known = self._intern(frozenset(keys.setdefault(key, key) for key in stored))
             self._by_text[text] = known
         return known
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.failure import is_lance_failure
+from lancestat.state.keys import plain_key
 from lancestat.state.partial_index import table_filter
 from lancestat.state.partial_rows import join_fingerprints, split_fields, split_fingerprints
 from lancestat.state.stored_table import StoredTable
@@ -114,8 +115,8 @@ class _Search:
             partials: dict[str, ColumnPartial] = {}
             encoded = values.slice(start, len(fields)).to_pylist()
             for field, one in zip(fields, encoded, strict=True):
-                if field in missing:
-                    self._decode(one, field, partials)
+                for asked in {field, plain_key(field)} & missing:
+                    self._decode(one, asked, partials)
             missing.difference_update(partials)
             if not missing:
                 del self.missing[key]

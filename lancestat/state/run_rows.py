@@ -152,6 +152,7 @@ def decode_record(stored: str) -> TableRecord:
             bounds={
                 name: (_text(low), _text(high)) for name, (low, high) in found["bounds"].items()
             },
+            histograms=tuple(_text(name) for name in found.get("histograms", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a table record: {error}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -47,7 +47,8 @@ class TableRecord:
     `version` is the manifest version that the statistics describe: the published one, or the one
     read under `publish: none`. `content_digest` is `plan.planner.table_digest` of the analyzed
     columns, `values` the `lance.stats.*` entries as published, `bounds` the string and binary
-    bounds that the manifest cannot hold (hex).
+    bounds that the manifest cannot hold (hex), `histograms` the columns whose partials have
+    quantiles.
     """
 
     table: str
@@ -62,6 +63,7 @@ class TableRecord:
     columns: tuple[str, ...]
     values: Mapping[str, str]
     bounds: Mapping[str, tuple[str, str]]
+    histograms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,40 @@ class RunRecord:
     nodes: tuple[NodeRun, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """A table's fragments in groups, and what identifies the content whose sums are stored.
+
+    It was made for `version`, committed at `committed_at`: at that very version it holds without
+    further proof, at any other where digests agree. `groups` are the ids of the fragments in each,
+    ascending; `blocks` count the consecutive groups that are stored together. `contents` has, by
+    field key, one digest per group over the fingerprints of its fragments
+    (`state.grouping.group_digest`), empty where nothing is stored.
+    """
+
+    version: int
+    committed_at: datetime | None
+    groups: tuple[tuple[int, ...], ...]
+    blocks: tuple[int, ...]
+    contents: Mapping[str, tuple[bytes, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockKey:
+    """What a stored block covers: one field, and groups by `state.grouping.block_digest`."""
+
+    field: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryBlock:
+    """The partials of consecutive groups of fragments, one for each."""
+
+    key: BlockKey
+    partials: tuple[ColumnPartial, ...]
+
+
 class StateReader(Protocol):
     """What planning may ask of the state."""
 
@@ -112,6 +148,14 @@ class StateReader(Protocol):
         """The newest runs, newest first."""
         ...
 
+    def summary(self, table: str) -> TableSummary | None:
+        """The newest summary of a table, its `contents` empty where blocks are not stored."""
+        ...
+
+    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+        """Stream the wanted blocks, each once; what is gone, or does not decode, is not yielded."""
+        ...
+
 
 class StateWriter(StateReader, Protocol):
     """What a run may do to the state."""
@@ -128,6 +172,12 @@ class StateWriter(StateReader, Protocol):
 
     def add_run(self, run: RunRecord) -> None:
         """Append a run in one commit."""
+        ...
+
+    def add_summary(
+        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
+    ) -> None:
+        """Append a summary, and blocks that are not stored yet, in one commit."""
         ...
 
     def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lancestat.stats.column_type import Kind
+
+# Numbers, dates and timestamps: what Spark makes histograms of.
+HISTOGRAM_KINDS = frozenset((Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP))
+
 
 @dataclass(frozen=True, slots=True)
 class HistogramBin:

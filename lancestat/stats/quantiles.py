@@ -83,8 +83,8 @@ class QuantileBuilder:
         """Take in values; NaN and infinities are ignored."""
         import numpy as np
 
-        finite = np.isfinite(values)
-        self._sketch.update(values if finite.all() else values[finite])
+        # The library takes no views of read-only memory, so that the copy is needed in any case.
+        self._sketch.update(values[np.isfinite(values)])
 
     def finish(self) -> QuantileSketch:
         """The sketch of all values so far."""

@@ -11,7 +11,6 @@ import lance
 import pyarrow as pa
 
 from lancestat.errors import Location
-from lancestat.lake.fingerprint import field_key
 from lancestat.plan.actions import Action, Plan, Scan, TableWork
 from lancestat.plan.observe import Observer
 from lancestat.run.executor import Executor
@@ -20,6 +19,7 @@ from lancestat.run.result import RunResult
 from lancestat.run.table_run import TableRunner
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
+from lancestat.state.keys import has_quantiles
 from lancestat.state.memory import MemoryState
 from lancestat.state.values import StateWriter
 from lancestat.stats.kernel import analyze
@@ -52,6 +52,7 @@ class World:
     columns: ColumnSelection = field(default_factory=ColumnSelection)
     policy: Policy = field(default_factory=Policy)
     publish: Publish = Publish.MANIFEST
+    histogram: bool = False
     reads: list[tuple[int, int, frozenset[str]]] = field(default_factory=list)
 
     @property
@@ -63,6 +64,7 @@ class World:
             columns=self.columns,
             policy=self.policy,
             publish=self.publish,
+            histogram=self.histogram,
         )
 
     @property
@@ -102,13 +104,15 @@ class World:
         self, node: str, work: TableWork
     ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
         dataset = lance.dataset(work.uri, version=work.version)
-        names = {field_key(column): column.name for column in work.fields}
+        names = {work.stored_key(column): column.name for column in work.fields}
         for scan in work.scans:
             columns = [names[key] for key in scan.fields]
             self.reads.append((work.version, scan.fragment_id, frozenset(columns)))
             found = dataset.get_fragment(scan.fragment_id)
             schema = pa.schema([dataset.schema.field(name) for name in columns])
-            partials = analyze(found.to_batches(columns=columns), schema)
+            quantiles = {names[key] for key in scan.fields if has_quantiles(key)}
+            batches = found.to_batches(columns=columns)
+            partials = analyze(batches, schema, quantiles=quantiles)
             yield scan, {key: partials[names[key]] for key in scan.fields}
 
     def published(self) -> dict[str, str]:

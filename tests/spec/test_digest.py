@@ -65,6 +65,7 @@ TABLES = [
     TABLE,
     replace(TABLE, uri="/wh/u.lance"),
     replace(TABLE, publish=Publish.NONE),
+    replace(TABLE, histogram=True),
     replace(TABLE, columns=ColumnSelection(True, (), pattern("a"))),
     replace(TABLE, columns=ColumnSelection(False, (ColumnRule(pattern("a")),))),
     replace(TABLE, columns=ColumnSelection(False, (ColumnRule(pattern("a", "b")),))),

@@ -39,6 +39,7 @@ tables:
     columns: 3
     policy: [a]
     publish: true
+    histogram: 1
   - just text
   - [a]
 policies: {lazy: {allow.stale: true}}
@@ -53,7 +54,7 @@ tables:
     publish: manifst
   - {name: b, uri: b, columns: []}
   - {name: c, uri: c, columns: {}}
-  - {name: d, uri: d, columns: {types: [integr], include: [5]}}
+  - {name: d, uri: d, columns: {types: [integr], include: [5]}, histogram: maybe}
   - {name: "e\\n", uri: "s3://\\x01"}
 """,
     "bounds": """\

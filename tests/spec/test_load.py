@@ -56,6 +56,8 @@ def test_a_table_by_default_has_all_columns_and_accepts_nothing_stale(
     assert found.columns == ColumnSelection()
     assert found.policy == Policy(None, None, False, Refresh.ALWAYS)
     assert found.publish is Publish.MANIFEST
+    assert not found.histogram
+    assert table(load, "{name: t, uri: wh/t.lance, histogram: true}").histogram
     assert found.kind is NodeKind.TABLE
     assert str(found.location) == "specs/shop.yml:2:12"
 
