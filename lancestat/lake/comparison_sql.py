@@ -15,7 +15,7 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from lancestat.lake.filter import Literal
 
@@ -40,8 +40,6 @@ class Domain:
     """How the values of a column's type are compared; here not at all, only told from null."""
 
     __slots__ = ()
-    # Whether Spark sees a null where, and only where, Lance has one.
-    keeps_nulls: ClassVar[bool] = True
 
     def compare(self, column: str, sign: str, literal: Literal) -> str | None:
         """A boolean expression over the quoted column, or None where it cannot be said exactly."""
@@ -62,7 +60,7 @@ def domain(arrow_type: pa.DataType) -> Domain | None:
     if types.is_dictionary(arrow_type):
         return Strings() if types.is_string(arrow_type.value_type) else None
     if types.is_integer(arrow_type):
-        return _Unsigned64() if arrow_type == pa.uint64() else _integers(arrow_type)
+        return _integers(arrow_type)
     if types.is_floating(arrow_type):
         return _Floats({16: "e", 32: "f", 64: "d"}[arrow_type.bit_width])
     if types.is_decimal128(arrow_type) and 0 <= arrow_type.scale <= arrow_type.precision:
@@ -139,8 +137,10 @@ class _Discrete(Domain):
 
     def compare(self, column: str, sign: str, literal: Literal) -> str | None:
         units = self.units(literal)
-        if units is None:
-            return None
+        return None if units is None else self.against(column, sign, units)
+
+    def against(self, column: str, sign: str, units: Fraction) -> str:
+        """The comparison with any number of units, between the type's values or beyond them."""
         always = f"{column} IS NOT NULL"
         if sign in ("=", "<>"):
             if units.denominator != 1 or not self.low <= units <= self.high:
@@ -224,45 +224,22 @@ def _timestamps(unit: str, zone: str | None) -> Domain:
 
 @dataclass(frozen=True, slots=True)
 class _Nanoseconds(Domain):
-    """Timestamps that Spark sees in whole microseconds, each of which is a range of the column's.
-
-    Before 1970 it matters whether they are cut towards zero or towards the past.
-    """
+    """Timestamps that Spark sees floored to microseconds, each of which is a range of them."""
 
     nanos: _Discrete
 
     def compare(self, column: str, sign: str, literal: Literal) -> str | None:
         micros = self.nanos.units(literal)
-        if micros is None or micros < 1:
+        if micros is None:
             return None
-        first, last = int(micros) * 1_000, int(micros) * 1_000 + 999
-        if not self.nanos.low < first <= last < self.nanos.high:
-            return None
-        low, high = self.nanos.spell(first), self.nanos.spell(last)
-        return {
-            "=": f"({column} >= {low} AND {column} <= {high})",
-            "<>": f"({column} < {low} OR {column} > {high})",
-            "<": f"{column} < {low}",
-            ">=": f"{column} >= {low}",
-            "<=": f"{column} <= {high}",
-            ">": f"{column} > {high}",
-        }[sign]
-
-
-@dataclass(frozen=True, slots=True)
-class _Unsigned64(Domain):
-    """Spark has no such type: only what is true of a value from 2^63 on however it is read."""
-
-    keeps_nulls: ClassVar[bool] = False
-
-    def compare(self, column: str, sign: str, literal: Literal) -> str | None:
-        if isinstance(literal, bool) or not isinstance(literal, int) or literal < 0:
-            return None
-        if literal > _LARGEST_LONG or sign not in ("=", ">", ">="):
-            return None
-        if sign == "=":
-            return f"{column} = {literal}"
-        return f"({column} {sign} {literal} AND {column} <= {_LARGEST_LONG})"
+        first, following = micros * 1_000, (micros + 1) * 1_000
+        if sign in ("=", "<>"):
+            low, high, both = (">=", "<", "AND") if sign == "=" else ("<", ">=", "OR")
+            from_first = self.nanos.against(column, low, first)
+            return f"({from_first} {both} {self.nanos.against(column, high, following)})"
+        if sign in ("<", ">="):
+            return self.nanos.against(column, sign, first)
+        return self.nanos.against(column, "<" if sign == "<=" else ">=", following)
 
 
 @dataclass(frozen=True, slots=True)

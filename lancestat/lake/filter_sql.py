@@ -195,8 +195,6 @@ def _membership(column: _Column, literals: Sequence[Literal | None], wanted: boo
 
 
 def _nullness(column: _Column, wanted: bool) -> str:
-    if not column.domain.keeps_nulls:
-        raise _Inexact
     return f"{column.name} IS {'' if wanted else 'NOT '}NULL"
 
 
