@@ -35,8 +35,7 @@ class TableWork:
 
     `table` is the state's identity of the dataset, `fields` the analyzed columns, `live` their
     fingerprints at that version and `groups` where they belong; `config` and `committed_at` are the
-    manifest's. `histograms` names
-    the columns whose partials need quantiles.
+    manifest's. `histograms` names the columns whose partials need quantiles.
     """
 
     uri: str

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from typing_extensions import assert_never
 
-from lancestat.errors import PublishError
+from lancestat.errors import PublishError, StateError
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.plan.actions import (
     Action,
@@ -23,6 +24,7 @@ from lancestat.plan.actions import (
 )
 from lancestat.plan.coverage import stored_keys
 from lancestat.run.assemble import Assembly, PartialsGoneError
+from lancestat.run.summarize import store_summary
 from lancestat.state.values import StateWriter, StoredPartials, TableRecord
 from lancestat.stats.column_type import ColumnType, column_type
 from lancestat.stats.partial import EMPTY_PARTIAL, ColumnPartial, ColumnStatistics, summarize
@@ -33,6 +35,8 @@ from lancestat.stats.wire import (
     restamp,
     same_statistics,
 )
+
+_log = logging.getLogger("lancestat.run")
 
 MAX_ATTEMPTS = 5
 PARTIALS_PER_COMMIT = 8_192
@@ -119,8 +123,9 @@ class TableRunner:
                 continue
             landed = self._publish(work, made.values, even_late=attempt == MAX_ATTEMPTS)
             if landed is not None:
-                record = _record(action.node, work, made, landed)
-                commit_made = landed if work.publish and landed != work.version else None
+                record = _record(action.node, work, made, landed.version)
+                commit_made = landed.version if landed.version != work.version else None
+                self._summarize(action.node, work, landed)
                 return Outcome(action.figures, scanned, commit_made, record, work.live)
             action = self.replan(action.node, True)
         raise PublishError(
@@ -170,15 +175,23 @@ class TableRunner:
             self.state.add_partials(work.table, carried)
         return partials
 
+    def _summarize(self, node: str, work: TableWork, landed: Landed) -> None:
+        try:
+            store_summary(self.state, work, landed.version, landed.committed_at)
+        except StateError as error:
+            # The statistics are published: without a summary fewer fragments are ruled out.
+            _log.warning("'%s' is not summed up by groups of fragments: %s", node, error)
+
     def _publish(
         self, work: TableWork, values: Mapping[str, str], *, even_late: bool
-    ) -> int | None:
+    ) -> Landed | None:
         """The version that the statistics now stand for, None when the table has moved on."""
+        as_read = Landed(work.version, work.committed_at)
         if not work.publish:
-            return work.version
+            return as_read
         is_tagged = work.config.get(COMPUTED_AT_VERSION) == str(work.version)
         if is_tagged and same_statistics(work.config, values):
-            return work.version
+            return as_read
         publication = Publication(
             uri=work.uri,
             read_version=work.version,
@@ -189,8 +202,8 @@ class TableRunner:
         )
         landing = commit(publication, storage_options=self.storage_options, even_late=even_late)
         match landing:
-            case Landed(version):
-                return version
+            case Landed():
+                return landing
             case LandedLate() | Conflict():
                 return None
             case _:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LAYOUT = 1
 _LAYOUT_NAME = re.compile(r"v(\d+)")
-_DATASET_NAME = re.compile(r"(partials|runs)-(\d+)\.lance")
+_DATASET_NAME = re.compile(r"(partials|runs|summaries)-(\d+)\.lance")
 
 
 class Kind(str, Enum):
@@ -30,6 +30,7 @@ class Kind(str, Enum):
 
     PARTIALS = "partials"
     RUNS = "runs"
+    SUMMARIES = "summaries"
 
 
 @dataclass(frozen=True, slots=True, order=True)

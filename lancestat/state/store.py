@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,18 @@ from lancestat.state.partial_stream import stream_partials
 from lancestat.state.records import read_digests, read_records, read_runs
 from lancestat.state.run_rows import run_batch, run_schema
 from lancestat.state.stored_table import StoredTable
-from lancestat.state.tidy import tidy_partials, tidy_runs
-from lancestat.state.values import PartialIndex, RunRecord, StoredPartials, TableRecord
+from lancestat.state.summary_rows import summary_batches, summary_schema
+from lancestat.state.summary_stream import read_summary, stream_blocks
+from lancestat.state.tidy import tidy_partials, tidy_runs, tidy_summaries
+from lancestat.state.values import (
+    BlockKey,
+    PartialIndex,
+    RunRecord,
+    StoredPartials,
+    SummaryBlock,
+    TableRecord,
+    TableSummary,
+)
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -28,6 +38,7 @@ RETENTION = timedelta(minutes=15)
 # A row holds a sketch of up to 4 kB per column; what is compacted at once is a file's worth.
 _PARTIALS_PER_FILE = 1024
 _RUNS_PER_FILE = 65_536
+_BLOCKS_PER_FILE = 1024
 
 
 def open_state(
@@ -46,7 +57,7 @@ def open_state(
 
 
 class LanceState:
-    """A `StateWriter` over two Lance datasets; instances may be shared by threads."""
+    """A `StateWriter` over Lance datasets; instances may be shared by threads."""
 
     def __init__(
         self, folder: StateFolder, retention: timedelta, clock: Callable[[], datetime]
@@ -57,8 +68,14 @@ class LanceState:
             folder, Kind.PARTIALS, partial_schema(), _PARTIALS_PER_FILE
         )
         self.run_table = StoredTable(folder, Kind.RUNS, run_schema(), _RUNS_PER_FILE)
+        self.summary_table = StoredTable(folder, Kind.SUMMARIES, summary_schema(), _BLOCKS_PER_FILE)
         self._clock = clock
         self._warned = False
+
+    @property
+    def tables(self) -> tuple[StoredTable, ...]:
+        """All that the state stores."""
+        return self.partial_table, self.run_table, self.summary_table
 
     def records(self) -> Mapping[str, TableRecord]:
         """The newest record of every table, by identity; begins a new look at the state."""
@@ -106,11 +123,32 @@ class LanceState:
         """Append a run in one commit."""
         self.run_table.append([run_batch(run, self.run_table.schema)])
 
+    def summary(self, table: str) -> TableSummary | None:
+        """The newest summary of a table."""
+
+        def read(dataset: LanceDataset) -> TableSummary | None:
+            return read_summary(dataset, table)
+
+        self.summary_table.dataset(latest=True)
+        return self.summary_table.read(read, None)
+
+    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+        """Stream the wanted blocks, a few megabytes at a time, each once."""
+        return stream_blocks(self.summary_table, table, wanted)
+
+    def add_summary(
+        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
+    ) -> None:
+        """Append a summary and new blocks in one commit."""
+        schema = self.summary_table.schema
+        self.summary_table.append(summary_batches(table, summary, blocks, self._clock(), schema))
+
     def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-        """Drop surplus partials of the tables in `live` and runs long past, compact, clean up."""
+        """Drop what the tables in `live` need no more and runs long past, compact, clean up."""
         tidy_partials(self.partial_table, live)
         tidy_runs(self.run_table)
-        for stored in (self.partial_table, self.run_table):
+        tidy_summaries(self.summary_table, frozenset(live))
+        for stored in self.tables:
             place = stored.place()
             if place and self.folder.manifests(place) > _VERSIONS_KEPT:
                 stored.clean(self.retention)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class SweepReport:
     """What a sweep dropped, or would drop.
 
-    `partials_dropped` and `runs_dropped` count rows: sets of partials, and nodes of runs.
-    `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by their share; on
-    object stores it leaves out whole datasets.
+    `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
+    nodes of runs. `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by
+    their share; on object stores it leaves out whole datasets.
     """
 
     partials_dropped: int
@@ -47,17 +47,19 @@ def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepRe
         dry_run: Change nothing, only count.
     """
     partials = _undeclared(state.partial_table, declared)
+    summaries = _undeclared(state.summary_table, declared)
     runs = _undeclared(state.run_table, declared)
     outlived = list(_outlived(state))
     report = SweepReport(
-        partials_dropped=len(partials.ids),
+        partials_dropped=len(partials.ids) + len(summaries.ids),
         runs_dropped=len(runs.ids),
         generations_dropped=len(outlived),
-        bytes=partials.size_bytes + runs.size_bytes + sum(map(state.folder.size_bytes, outlived)),
+        bytes=sum(each.size_bytes for each in (partials, summaries, runs))
+        + sum(map(state.folder.size_bytes, outlived)),
     )
     if dry_run:
         return report
-    for stored, undeclared in ((state.partial_table, partials), (state.run_table, runs)):
+    for stored, undeclared in zip(state.tables, (partials, runs, summaries), strict=True):
         if undeclared.ids:
             drop_rows(stored, undeclared.ids)
             compact(stored, every_fragment=True)
@@ -103,7 +105,7 @@ def _outlived(state: LanceState) -> Iterable[Place]:
         if layout < LAYOUT:
             yield from state.folder.places(layout)
     places = state.folder.places()
-    for stored in (state.partial_table, state.run_table):
+    for stored in state.tables:
         of_kind = [place for place in places if place.kind is stored.kind]
         yield from of_kind[:-1]
         yield from (place for place in of_kind[-1:] if stored.is_aside(place))

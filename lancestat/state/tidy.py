@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
@@ -10,6 +10,7 @@ from lancestat.state.layout import Kind
 from lancestat.state.partial_index import FieldSets, table_filter
 from lancestat.state.records import newest_record_positions, newest_run_rows
 from lancestat.state.stored_table import StoredTable
+from lancestat.state.summary_stream import past_summary_ids
 from lancestat.state.surplus import StoredRow, surplus
 
 if TYPE_CHECKING:
@@ -45,6 +46,17 @@ def tidy_runs(stored: StoredTable) -> None:
     compact(stored)
 
 
+def tidy_summaries(stored: StoredTable, live: Collection[str]) -> None:
+    """Keep the newest summary of the tables in `live` and the blocks it names, then compact."""
+
+    def read(dataset: LanceDataset) -> list[int]:
+        return past_summary_ids(dataset, live)
+
+    stored.dataset(latest=True)
+    drop_rows(stored, stored.read(read, []) if live else [])
+    compact(stored)
+
+
 def drop_rows(stored: StoredTable, ids: Sequence[int]) -> None:
     """Delete rows by their ids; what a conflict leaves is for a later run."""
     for start in range(0, len(ids), _NAMED_ROWS):
@@ -68,9 +80,9 @@ def compact(stored: StoredTable, *, every_fragment: bool = False) -> None:
             materialize_deletions_threshold=0.0 if every_fragment else _DELETED_SHARE_TOLERATED,
             # Sketches are copied as they are, a few megabytes at a time; decoding them would take
             # several times the memory. Runs are small and better off as few pages.
-            compaction_mode="try_binary_copy" if stored.kind is Kind.PARTIALS else "reencode",
+            compaction_mode="reencode" if stored.kind is Kind.RUNS else "try_binary_copy",
             binary_copy_read_batch_bytes=_BATCH_BYTES,
-            batch_size=_COMPACTED_ROWS if stored.kind is Kind.PARTIALS else None,
+            batch_size=None if stored.kind is Kind.RUNS else _COMPACTED_ROWS,
             num_threads=1,
         )
     )

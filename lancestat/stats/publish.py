@@ -53,9 +53,10 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The commit made exactly the version that the entries are tagged with."""
+    """The commit made exactly the version that the entries are tagged with, at `committed_at`."""
 
     version: int
+    committed_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,14 @@ def _moved(publication: Publication, dataset: lance.LanceDataset) -> Conflict | 
     read = publication.read_version
     if dataset.version != read:
         return Conflict(f"version {read} was read, the table is at version {dataset.version}")
-    committed_at = dataset.get_version()["timestamp"].astimezone(timezone.utc)
-    if publication.committed_at not in (None, committed_at):
+    if publication.committed_at not in (None, _committed_at(dataset)):
         return Conflict(f"the table was replaced: its version {read} is not the one that was read")
     return None
+
+
+def _committed_at(dataset: lance.LanceDataset) -> datetime:
+    at: datetime = dataset.get_version()["timestamp"]
+    return at.astimezone(timezone.utc)
 
 
 def _commit(
@@ -141,7 +146,7 @@ def _commit(
             _transaction(publication),
             storage_options=store_options(publication.uri, storage_options),
             max_retries=max_retries,
-        ).version
+        )
     except CommitConflictError as error:
         return Conflict(clean(str(error), secrets))
     except Exception as error:
@@ -151,7 +156,9 @@ def _commit(
             f" {clean(str(error), secrets)}",
             hint="the table's data is untouched; run again",
         ) from None
-    return Landed(landed) if landed == publication.read_version + 1 else LandedLate(landed)
+    if landed.version != publication.read_version + 1:
+        return LandedLate(landed.version)
+    return Landed(landed.version, _committed_at(landed))
 
 
 def _transaction(publication: Publication) -> lance.Transaction:
