@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 import lance
@@ -12,6 +13,7 @@ from lancestat.errors import LakeError
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import readable, store_options
 from lancestat.lake.refusal import Refusal, refuse
+from lancestat.read.part import Piece
 from lancestat.spark.work import Slice
 from lancestat.stats.kernel import BATCH_ROWS
 
@@ -64,40 +66,83 @@ def read_slice(
     Raises:
         LakeError: a column's name, the fragment or its files cannot be read; says which.
     """
+    piece = Piece(slice.fragment_id, slice.offset, slice.count)
+    batches = read_piece(dataset, piece, columns, storage_options, row_bytes=slice.row_bytes)
+    return pa.schema([dataset.schema.field(name) for name in columns]), batches
+
+
+def read_piece(
+    dataset: lance.LanceDataset,
+    piece: Piece,
+    columns: tuple[str, ...],
+    storage_options: Mapping[str, str],
+    *,
+    filter: str | None = None,
+    limit: int | None = None,
+    row_bytes: int = 0,
+) -> Iterator[pa.RecordBatch]:
+    """The live rows of a piece of a fragment that pass a filter, at most `limit` of them.
+
+    Args:
+        dataset: The table at the version to read.
+        piece: Its offset and count are of rows that pass the filter.
+        columns: Names; for none of them, one batch has the number of rows, an int64.
+        storage_options: Whose secrets no message may hold.
+        filter: In Lance's SQL.
+        limit: None for all.
+        row_bytes: A guess at the bytes of a row, which makes the first batch small enough.
+
+    Raises:
+        LakeError: a column's name, the fragment or its files cannot be read; says which.
+    """
     unreadable = [name for name in columns if not name or "`" in name]
     if unreadable:
         what = f"column {unreadable[0]!r} of {dataset.uri} has a name that Lance cannot read"
         hint = "exclude it under columns, or rename it"
         raise LakeError(Refusal.UNSUPPORTED.value, what, hint=hint)
-    fragment = dataset.get_fragment(slice.fragment_id)
+    fragment = dataset.get_fragment(piece.fragment_id)
     if fragment is None:
-        missing = f"{dataset.uri} has no fragment {slice.fragment_id} at version {dataset.version}"
+        missing = f"{dataset.uri} has no fragment {piece.fragment_id} at version {dataset.version}"
         raise LakeError(Refusal.CORRUPT.value, missing)
-    schema = pa.schema([dataset.schema.field(name) for name in columns])
-    batches = _named(_sized(fragment, slice, columns), dataset, slice, storage_options)
-    return schema, batches
+    bounds = [count for count in (piece.count, limit) if count is not None]
+    asked = _Asked(columns, filter, piece.offset, min(bounds, default=None), row_bytes)
+    batches = _sized(fragment, asked) if columns else _counted(fragment, asked)
+    return _named(batches, dataset, piece.fragment_id, storage_options)
 
 
-def _sized(
-    fragment: lance.LanceFragment, slice: Slice, columns: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    columns: tuple[str, ...]
+    filter: str | None
+    offset: int
+    count: int | None
+    row_bytes: int
+
+
+def _counted(fragment: lance.LanceFragment, asked: _Asked) -> Iterator[pa.RecordBatch]:
+    rows = max(0, fragment.count_rows(asked.filter) - asked.offset)
+    rows = rows if asked.count is None else min(rows, asked.count)
+    yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], ["rows"])
+
+
+def _sized(fragment: lance.LanceFragment, asked: _Asked) -> Iterator[pa.RecordBatch]:
     # Lance's own bound on the bytes of a batch shrinks batches to a few rows, and sizes on disk say
     # little about sizes in memory. So a short probe tells how many rows to ask for, and a surprise
     # on the way makes the scan go on from there with fewer.
-    position, left = slice.offset, slice.count
-    rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, slice.row_bytes)))
+    position, left = asked.offset, asked.count
+    rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, asked.row_bytes)))
     limit: int | None = rows
     while left is None or left > 0:
-        asked = limit if left is None else min(limit, left) if limit else left
+        wanted = limit if left is None else min(limit, left) if limit else left
         got = 0
-        for batch in _scanner(fragment, columns, rows, position, asked).to_batches():
+        for batch in _scanner(fragment, asked, rows, position, wanted).to_batches():
             yield batch
             got += batch.num_rows
             fitting = _fitting_rows(batch)
             if fitting * 4 < batch.num_rows:
                 break
         else:
-            if asked is None or got < asked:
+            if wanted is None or got < wanted:
                 return
         position += got
         left = None if left is None else left - got
@@ -110,14 +155,11 @@ def _fitting_rows(batch: pa.RecordBatch) -> int:
 
 
 def _scanner(
-    fragment: lance.LanceFragment,
-    columns: tuple[str, ...],
-    rows: int,
-    offset: int,
-    limit: int | None,
+    fragment: lance.LanceFragment, asked: _Asked, rows: int, offset: int, limit: int | None
 ) -> lance.LanceScanner:
     return fragment.scanner(
-        columns=list(columns),
+        columns=list(asked.columns),
+        filter=asked.filter,
         batch_size=rows,
         batch_readahead=READAHEAD_BATCHES,
         io_buffer_size=IO_BUFFER_BYTES,
@@ -130,7 +172,7 @@ def _scanner(
 def _named(
     batches: Iterator[pa.RecordBatch],
     dataset: lance.LanceDataset,
-    slice: Slice,
+    fragment_id: int,
     storage_options: Mapping[str, str],
 ) -> Iterator[pa.RecordBatch]:
     try:
@@ -143,5 +185,5 @@ def _named(
         said = refusal.message
         if refusal.code == Refusal.MISSING.value:
             said = f"a data file of {dataset.uri} is missing ({clean(str(error), secrets)})"
-        place = f"fragment {slice.fragment_id} at version {dataset.version}"
+        place = f"fragment {fragment_id} at version {dataset.version}"
         raise LakeError(refusal.code, f"{place}: {said}", hint=refusal.hint) from None

@@ -1,0 +1,127 @@
+"""What runs inside Spark's Python workers for a query: parts of a scan in, Arrow batches out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lancestat.errors import LancestatError, RunError
+from lancestat.lake.clean import clean, secret_values
+from lancestat.read.part import Part, Piece
+from lancestat.read.scan import Scan
+from lancestat.spark.scan_task import prepare_worker
+from lancestat.spark.worker_error import WorkerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+def encode_scan(scan: Scan) -> str:
+    """The scan as one line of text."""
+    return json.dumps(
+        {
+            "uri": scan.uri,
+            "version": scan.version,
+            "committed_at": scan.committed_at.isoformat() if scan.committed_at else None,
+            "columns": scan.columns,
+            "filter": scan.filter,
+            "limit": scan.limit,
+            "narrow_decimals": scan.narrow_decimals,
+        }
+    )
+
+
+def decode_scan(text: str) -> Scan:
+    """What `encode_scan` was given."""
+    told = json.loads(text)
+    committed_at = told.pop("committed_at")
+    return Scan(
+        **{**told, "columns": tuple(told["columns"])},
+        committed_at=datetime.fromisoformat(committed_at) if committed_at else None,
+    )
+
+
+def encode_part(part: Part) -> str:
+    """The part as one line of text."""
+    return json.dumps([[each.fragment_id, each.offset, each.count] for each in part.pieces])
+
+
+def decode_part(text: str) -> Part:
+    """What `encode_part` was given."""
+    return Part(tuple(Piece(*piece) for piece in json.loads(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Reads parts of any scan that its storage options reach; pickled into the Spark job."""
+
+    storage_options: Mapping[str, str] = field(repr=False)
+    threads: int = 1
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the part that the one binary value in `batches` asks for.
+
+        Raises:
+            WorkerError: anything went wrong; its text carries the `LancestatError` to the driver.
+        """
+        prepare_worker(self.threads)
+        try:
+            for batch in batches:
+                for request in batch.column(0).to_pylist():
+                    scan, part = request.decode().split("\n")
+                    yield from read_part(decode_scan(scan), decode_part(part), self.storage_options)
+        except LancestatError as error:
+            raise WorkerError.carrying(error) from None
+
+
+def make_reader(spark: SparkSession, storage_options: Mapping[str, str]) -> Any:
+    """The `ChainedPythonFunctions` by which the relation's tasks read, through py4j.
+
+    Storage options travel inside the pickled function only.
+    """
+    from pyspark.sql.types import StructType
+    from pyspark.sql.udf import _wrap_function
+
+    context = spark.sparkContext
+    jvm: Any = context._jvm
+    threads = int(context.getConf().get("spark.task.cpus", "1"))
+    # Spark checks nothing against the schema of a function of this kind.
+    function = _wrap_function(context, ReadTask(dict(storage_options), threads), StructType())
+    functions = jvm.PythonUtils.toSeq([function])
+    return jvm.org.apache.spark.api.python.ChainedPythonFunctions(functions)
+
+
+def read_part(
+    scan: Scan, part: Part, storage_options: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """The live rows of a part in Spark's Arrow types, columns named by their positions.
+
+    A scan of no columns yields the number of rows alone, as an int64.
+
+    Raises:
+        LakeError: what cannot be read, and why.
+        RunError: LS513, a value that Spark's type cannot hold.
+    """
+    from lancestat.spark.arrow_columns import for_spark
+    from lancestat.spark.fragment_reader import open_pinned, read_piece
+
+    dataset = open_pinned(scan.uri, scan.version, storage_options, scan.committed_at)
+    left = scan.limit
+    for piece in part.pieces:
+        if left is not None and left <= 0:
+            return
+        for batch in read_piece(
+            dataset, piece, scan.columns, storage_options, filter=scan.filter, limit=left
+        ):
+            try:
+                converted = for_spark(batch, narrow_decimals=scan.narrow_decimals)
+            except OverflowError as error:
+                where = f"fragment {piece.fragment_id} of {scan.uri} at version {scan.version}"
+                said = clean(str(error), secret_values(storage_options))
+                raise RunError("LS513", f"{where}: {said}") from None
+            left = None if left is None else left - batch.num_rows
+            yield converted
