@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lancestat.project import Project
+    from lancestat.spark.reading import read_table
 
 __version__ = "0.1.0"
-__all__ = ["Project", "__version__"]
+__all__ = ["Project", "__version__", "read_table"]
+
+_PLACES = {"Project": "lancestat.project", "read_table": "lancestat.spark.reading"}
 
 
 def __getattr__(name: str) -> object:
-    if name == "Project":
-        from lancestat.project import Project
+    if name not in _PLACES:
+        raise AttributeError(f"module 'lancestat' has no attribute '{name}'")
+    from importlib import import_module
 
-        return Project
-    raise AttributeError(f"module 'lancestat' has no attribute '{name}'")
+    return getattr(import_module(_PLACES[name]), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -13,13 +14,18 @@ from lancestat.spec.load import load_project
 from lancestat.spec.model import Node, ProjectSpec, Table
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lancestat.plan.actions import Action, Plan
     from lancestat.plan.observe import Observer
     from lancestat.plan.shown import Shown
     from lancestat.run.progress import Progress
     from lancestat.run.result import RunResult
+    from lancestat.spark.reading import Attachment
     from lancestat.state.store import LanceState
     from lancestat.state.sweep import SweepReport
+
+_log = logging.getLogger("lancestat.project")
 
 
 class Project:
@@ -135,6 +141,51 @@ class Project:
                 fail_fast,
             )
             return executor.execute(plan)
+
+    def spark(self) -> SparkSession:
+        """A session of the target with the cost-based optimizer on and all tables attached.
+
+        Raises:
+            RunError: Spark does not start.
+        """
+        from lancestat.spark.session import optimizer_settings, start_session
+
+        session = start_session(self.spec.target, "lancestat")
+        for key, value in optimizer_settings(self.spec.target.spark_conf).items():
+            session.conf.set(key, value)
+        self.attach(session)
+        return session
+
+    def attach(
+        self,
+        spark: SparkSession,
+        select: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+    ) -> Attachment:
+        """Make temporary views of declared tables, under their names, with their statistics.
+
+        Each view stays at the version that is the latest now; attach again to see later ones. A
+        table that cannot be opened is logged and left out. The session's configuration is not
+        touched: column statistics are used while its `spark.sql.cbo.enabled` is true.
+
+        Args:
+            spark: A classic session.
+            select: Which tables, all when None.
+            exclude: Which to leave out.
+
+        Raises:
+            UsageError: a selector is wrong or matches nothing.
+            RunError: the session cannot be used.
+        """
+        from lancestat.read.opening import DeclaredTables
+        from lancestat.spark.reading import attach_views
+
+        tables = [node for node in self.nodes(select, exclude) if isinstance(node, Table)]
+        opened = DeclaredTables(self.spec, self.state, self._clock).open(tables)
+        attachment = attach_views(spark, opened)
+        for name, error in attachment.failed.items():
+            _log.warning("table '%s' is not attached: %s", name, error.message)
+        return attachment
 
     def show(self, table: str) -> Shown:
         """The statistics of one declared table, and the guard's verdict under its policy.

@@ -119,6 +119,12 @@ def defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     return chosen
 
 
+def optimizer_settings(conf: Mapping[str, str]) -> dict[str, str]:
+    """What makes Spark use column statistics, as far as the configuration does not decide it."""
+    wanted = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
+    return {key: value for key, value in wanted.items() if key not in conf}
+
+
 def with_attempts(master: str, attempts: str | None = None) -> str:
     """A local master that retries failed tasks as clusters do; Spark's own gives one chance."""
     found = _LOCAL.fullmatch(master)
