@@ -13,7 +13,8 @@ from lancestat.read.survivors import FragmentStatistics, Survivors
 from lancestat.read.table import ReadTable
 from lancestat.stats.column_type import ColumnType
 from lancestat.stats.guard import Verdict
-from lancestat.stats.partial import summarize
+from lancestat.stats.histogram import equi_height
+from lancestat.stats.partial import ColumnPartial, summarize
 from lancestat.stats.size import decoded_size
 from lancestat.stats.wire import PublishedColumn, published_column
 
@@ -78,16 +79,32 @@ def _columns(
         return {}
     found = {}
     for name in columns:
-        published = verdict.statistics.columns.get(name)
-        if published is None:
+        column = verdict.statistics.columns.get(name)
+        if column is None:
             continue
-        partial = known.partial(name) if is_narrowed else None
-        if partial is not None:
-            published = published_column(table.types[name], summarize(partial, table.types[name]))
+        type = table.types[name]
+        partial = known.partial(name) if is_narrowed or table.histogram else None
+        if is_narrowed and partial is not None:
+            column = published_column(type, summarize(partial, type))
         elif is_narrowed:
-            published = _scaled(published, rows, table.snapshot.rows)
-        found[name] = _told(published, table.types[name], rows)
+            column = _scaled(column, rows, table.snapshot.rows)
+        told = _told(column, type, rows)
+        found[name] = told if partial is None else _with_histogram(told, partial, type)
     return found
+
+
+def _with_histogram(
+    told: ColumnEstimate, partial: ColumnPartial, type: ColumnType
+) -> ColumnEstimate:
+    """Adds the histogram of a column, if there is one between the bounds that are told.
+
+    Spark's `FilterEstimation` asserts that the bounds lie inside of the histogram; stale ones that
+    a policy accepts need not.
+    """
+    own = published_column(type, summarize(partial, type))
+    if told.minimum is None or (own.minimum, own.maximum) != (told.minimum, told.maximum):
+        return told
+    return replace(told, histogram=equi_height(partial, type))
 
 
 def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:

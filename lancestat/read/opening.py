@@ -92,6 +92,7 @@ class DeclaredTables:
             entries=entries_of(table, found, record),
             storage_options=self.spec.target.storage_options,
             allow_stale=table.policy.allow_stale,
+            histogram=table.histogram,
             distance=lambda: self._distance(table, identity, found, record),
             load_fragments=groups,
         )

@@ -32,6 +32,7 @@ class ReadTable:
             under `publish: none`.
         storage_options: How workers reach it.
         allow_stale: The declared policy.
+        histogram: Whether histograms are declared.
         distance: Finds out how far the table has moved on, when a bound asks for it.
         load_fragments: Loads what is known of fragments or groups of them, when a filter asks.
     """
@@ -41,6 +42,7 @@ class ReadTable:
     entries: Mapping[str, str]
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow_stale: bool | StaleBounds = False
+    histogram: bool = False
     distance: Callable[[], Distance | None] = _unknown_distance
     load_fragments: Callable[[], FragmentStatistics] = NothingKnown
 
