@@ -1,4 +1,4 @@
-"""Compiles the relation's Java source with the compiler that Spark ships."""
+"""Compiles the relation's Java sources with the compiler that Spark ships."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import zipfile
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import RunError
 
@@ -24,11 +24,11 @@ _compiling = threading.Lock()
 def relation_classes(spark: SparkSession) -> Any:
     """An instance of the Java class `lancestat.relation.LanceRelation`, through py4j.
 
-    The first session of a Spark context compiles the source and hands the classes to its executors
+    The first session of a Spark context compiles the sources and hands the classes to its executors
     in a jar; all others share it.
 
     Raises:
-        RunError: the source does not compile (LS530), or its classes cannot be loaded (LS531).
+        RunError: the sources do not compile (LS530), or its classes cannot be loaded (LS531).
     """
     context = spark.sparkContext
     with _compiling:
@@ -39,24 +39,36 @@ def relation_classes(spark: SparkSession) -> Any:
         return relation
 
 
-def source() -> str:
-    """The Java source that the package holds."""
+def sources() -> dict[str, str]:
+    """The Java sources that the package holds, by file name."""
     folder = resources.files("lancestat.spark") / "java"
-    return (folder / "LanceRelation.java").read_text(encoding="utf-8")
+    files = sorted(folder.iterdir(), key=lambda file: file.name)
+    return {each.name: each.read_text(encoding="utf-8") for each in files}
 
 
 def _compiled(spark: SparkSession) -> dict[str, bytes]:
+    """The files of all classes, by their paths in a jar."""
     jvm: Any = spark._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(spark._jsparkSession.sharedState().jarClassLoader())
+    util = jvm.org.codehaus.commons.compiler.util.resource
+    found = jvm.java.util.HashMap()
+    compiler = jvm.org.codehaus.janino.Compiler()
+    loader = spark._jsparkSession.sharedState().jarClassLoader()
+    compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(loader))
+    compiler.setClassFileCreator(util.MapResourceCreator(found))
+    # Else it would look for sources and classes beside the sources, in the working directory.
+    compiler.setSourceFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
+    compiler.setClassFileFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
+    texts = sources()
+    units = cast(Any, spark.sparkContext._gateway).new_array(util.Resource, len(texts))
+    for index, (name, text) in enumerate(texts.items()):
+        units[index] = util.StringResource(name, text)
     try:
-        compiler.cook("LanceRelation.java", source())
+        compiler.compile(units)
     except Exception as error:
         raise RunError(
             "LS530", f"Spark's Java compiler refuses {CLASS_NAME}: {_said(error)}"
         ) from None
-    found = compiler.getBytecodes()
-    return {str(name): bytes(found[name]) for name in found}
+    return {str(path): bytes(found[path]) for path in found}
 
 
 def _jar(classes: dict[str, bytes]) -> Path:
@@ -65,7 +77,7 @@ def _jar(classes: dict[str, bytes]) -> Path:
     path = folder / "lancestat-relation.jar"
     with zipfile.ZipFile(path, "w") as jar:
         for name, code in classes.items():
-            jar.writestr(name.replace(".", "/") + ".class", code)
+            jar.writestr(name, code)
     return path
 
 

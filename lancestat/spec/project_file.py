@@ -10,13 +10,13 @@ from typing import Any
 from lancestat.errors import LancestatError, Location, SpecError, UsageError, did_you_mean
 from lancestat.spec import codes
 from lancestat.spec.check import check
-from lancestat.spec.document import Document
+from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.item import Item
 from lancestat.spec.model import Reader, Target
 from lancestat.spec.quoting import quoted
 from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_SCHEMA
-from lancestat.spec.template import Scope
+from lancestat.spec.template import Scope, is_template
 from lancestat.spec.uri import resolve_uri
 
 _DEFAULT_STATE = ".lancestat/state"
@@ -53,7 +53,8 @@ def read_header(
     document, target, scope = _render(document, arguments, rendering, errors)
     value: Any = document.value if isinstance(document.value, dict) else {}
     found: list[LancestatError] = [*rendering.failures.values()]
-    found += (error for _, error in check(PROJECT_SCHEMA, document, rendering))
+    judged = check(PROJECT_SCHEMA, document, rendering)
+    found += (error for path, error in judged if not _is_left(value, path, target))
     errors += found
     if found or target is None:
         built = Target(target or "", "")
@@ -90,6 +91,14 @@ def _render(
     if isinstance(document.value, dict):
         document = document.with_value(value)
     return document, target, scope
+
+
+def _is_left(value: dict[str, Any], path: KeyPath, target: str | None) -> bool:
+    """Whether a template stands there unrendered, in a target that was not chosen."""
+    if len(path) != 3 or path[0] != "targets" or path[1] == target:
+        return False
+    text = value["targets"][path[1]].get(path[2])
+    return isinstance(text, str) and is_template(text)
 
 
 def _target_name(

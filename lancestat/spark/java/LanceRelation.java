@@ -34,6 +34,7 @@ import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.FieldReference$;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -103,7 +104,8 @@ public final class LanceRelation {
    * Relates tables of one session.
    *
    * @param planner answers requests, JSON to JSON, from any thread
-   * @param readers the Python functions that read, referred to by a table's "reader"
+   * @param readers what reads, referred to by a table's "reader": Python functions, or a table that
+   *     another source has opened
    * @param tables a JSON array of objects: name, handle, schema (Spark's JSON), rows, size, reader,
    *     and optionally view (a temporary view's name) and options
    * @return one Dataset for each table, in their order
@@ -112,12 +114,15 @@ public final class LanceRelation {
       throws IOException {
     List attached = new ArrayList();
     for (JsonNode declared : JSON.readTree(tables)) {
-      LanceTable table =
-          new LanceTable(
-              declared,
-              session.sparkContext(),
-              planner,
-              (ChainedPythonFunctions) readers.get(declared.get("reader").asInt()));
+      Object reader = readers.get(declared.get("reader").asInt());
+      Table table;
+      if (reader instanceof Table) {
+        LanceTable told = new LanceTable(declared, session.sparkContext(), planner, null);
+        table = ConnectorRelation.over((Table) reader, told);
+      } else {
+        ChainedPythonFunctions functions = (ChainedPythonFunctions) reader;
+        table = new LanceTable(declared, session.sparkContext(), planner, functions);
+      }
       Map options = new HashMap();
       for (Object each : declared.get("options").properties()) {
         Map.Entry option = (Map.Entry) each;
@@ -138,6 +143,11 @@ public final class LanceRelation {
       attached.add(rows);
     }
     return attached;
+  }
+
+  /** The data source of that name, or null where Spark's class path has none of its kind. */
+  public TableProvider provider(SparkSession session, String name) {
+    return ConnectorRelation.provider(session, name);
   }
 
   /** A table pinned to one version; `handle` names it to the planner. */

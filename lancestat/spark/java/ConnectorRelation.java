@@ -1,0 +1,364 @@
+package lancestat.relation;
+
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.execution.datasources.DataSource$;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
+import org.apache.spark.sql.internal.connector.PredicateUtils;
+import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A table of another DSv2 source, such as the Lance connector's: that source reads, and lancestat's
+ * planner estimates.
+ *
+ * <p>Its scan builders and scans are proxies with the interfaces of the source's own, less those
+ * that change what a scan returns, since no statistics of the table would describe that.
+ */
+@SuppressWarnings({"rawtypes", "unchecked"})
+public final class ConnectorRelation {
+
+  /** The source of that name on the class path, or null where it has none that Spark can ask. */
+  static TableProvider provider(SparkSession session, String name) {
+    Thread thread = Thread.currentThread();
+    ClassLoader before = thread.getContextClassLoader();
+    // Jars that were added to a running session are seen by this loader alone.
+    thread.setContextClassLoader(session.sharedState().jarClassLoader());
+    try {
+      scala.Option found =
+          DataSource$.MODULE$.lookupDataSourceV2(name, session.sessionState().conf());
+      return found.isDefined() ? (TableProvider) found.get() : null;
+    } finally {
+      thread.setContextClassLoader(before);
+    }
+  }
+
+  /** A table that `inner` reads; `told` is what the planner knows of it. */
+  static Table over(Table inner, LanceRelation.LanceTable told) {
+    if (inner instanceof SupportsMetadataColumns) {
+      return new ConnectorTableWithMetadata(inner, told);
+    }
+    return new ConnectorTable(inner, told);
+  }
+
+  static class ConnectorTable implements Table, SupportsRead {
+    // They say which table and which version is read, and that is settled.
+    static final Set SETTLED =
+        new HashSet(
+            Arrays.asList(new Object[] {"path", "version", "tag", "branch", "timestamp", "ref"}));
+    final Table inner;
+    final LanceRelation.LanceTable told;
+
+    ConnectorTable(Table inner, LanceRelation.LanceTable told) {
+      this.inner = inner;
+      this.told = told;
+    }
+
+    public String name() {
+      return told.name();
+    }
+
+    @SuppressWarnings("deprecation")
+    public StructType schema() {
+      return inner.schema();
+    }
+
+    public Column[] columns() {
+      return inner.columns();
+    }
+
+    public Transform[] partitioning() {
+      return inner.partitioning();
+    }
+
+    public Set<TableCapability> capabilities() {
+      return Collections.singleton(TableCapability.BATCH_READ);
+    }
+
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+      Map passed = new HashMap();
+      for (Object each : options.asCaseSensitiveMap().entrySet()) {
+        Map.Entry entry = (Map.Entry) each;
+        String key = ((String) entry.getKey()).toLowerCase(Locale.ROOT);
+        if (!SETTLED.contains(key) && !key.startsWith("cbo.")) {
+          passed.put(entry.getKey(), entry.getValue());
+        }
+      }
+      ScanBuilder builder =
+          ((SupportsRead) inner).newScanBuilder(new CaseInsensitiveStringMap(passed));
+      return BuilderProxy.of(
+          builder, (LanceRelation.LanceScanBuilder) told.newScanBuilder(options));
+    }
+
+    public boolean equals(Object other) {
+      return other instanceof ConnectorTable && told.equals(((ConnectorTable) other).told);
+    }
+
+    public int hashCode() {
+      return told.hashCode();
+    }
+  }
+
+  static final class ConnectorTableWithMetadata extends ConnectorTable
+      implements SupportsMetadataColumns {
+    ConnectorTableWithMetadata(Table inner, LanceRelation.LanceTable told) {
+      super(inner, told);
+    }
+
+    public MetadataColumn[] metadataColumns() {
+      return ((SupportsMetadataColumns) inner).metadataColumns();
+    }
+
+    public boolean canRenameConflictingMetadataColumns() {
+      return ((SupportsMetadataColumns) inner).canRenameConflictingMetadataColumns();
+    }
+  }
+
+  /** A scan builder whose source and whose estimate see the same filters and columns. */
+  static final class BuilderProxy implements InvocationHandler {
+    // Of what may be pushed down, that which leaves rows as the statistics describe them.
+    static final Set KEPT =
+        new HashSet(
+            Arrays.asList(
+                new Object[] {
+                  SupportsPushDownRequiredColumns.class,
+                  SupportsPushDownFilters.class,
+                  SupportsPushDownV2Filters.class,
+                  SupportsPushDownCatalystFilters.class,
+                  SupportsPushDownLimit.class,
+                  SupportsPushDownTopN.class
+                }));
+    final ScanBuilder inner;
+    final LanceRelation.LanceScanBuilder told;
+
+    BuilderProxy(ScanBuilder inner, LanceRelation.LanceScanBuilder told) {
+      this.inner = inner;
+      this.told = told;
+    }
+
+    static ScanBuilder of(ScanBuilder inner, LanceRelation.LanceScanBuilder told) {
+      Set found = interfaces(inner.getClass());
+      Set shown = new LinkedHashSet();
+      for (Object each : found) {
+        if (!isHidden((Class) each, found)) {
+          shown.add(each);
+        }
+      }
+      if (!(inner instanceof SupportsPushDownV2Filters)
+          && !(inner instanceof SupportsPushDownCatalystFilters)) {
+        // Filters sharpen the estimate even where the source knows of none.
+        shown.add(SupportsPushDownFilters.class);
+      }
+      return (ScanBuilder) proxy(inner, shown, new BuilderProxy(inner, told));
+    }
+
+    static boolean isHidden(Class shown, Set found) {
+      for (Object each : found) {
+        Class pushed = (Class) each;
+        if (pushed.getSimpleName().startsWith("SupportsPushDown")
+            && !KEPT.contains(pushed)
+            && pushed.isAssignableFrom(shown)) {
+          return true;
+        }
+      }
+      return false;
+    }
+
+    public Object invoke(Object proxy, Method method, Object[] args) throws Throwable {
+      String name = method.getName();
+      int count = args == null ? 0 : args.length;
+      if (name.equals("build") && count == 0) {
+        return build();
+      }
+      if ((name.equals("pushFilters") || name.equals("pushPredicates")) && count == 1) {
+        told.pushFilters(filters(args[0]));
+        if (method.getDeclaringClass().isInstance(inner)) {
+          call(inner, method, args);
+        }
+        // Spark gets all of them back: it estimates what they leave, and applies them once more.
+        return args[0];
+      }
+      if (name.equals("pushedFilters") && !method.getDeclaringClass().isInstance(inner)) {
+        return new Filter[0];
+      }
+      // What is left of a limit stays in the plan, and so in the estimate.
+      if (name.equals("isPartiallyPushed")) {
+        return Boolean.TRUE;
+      }
+      // A second round would be about filters that the source did not return; here it returns all.
+      if (name.equals("supportsIterativePushdown")) {
+        return Boolean.FALSE;
+      }
+      if (name.equals("equals") && count == 1) {
+        return Boolean.valueOf(proxy == args[0]);
+      }
+      return call(inner, method, args);
+    }
+
+    // The source may read other columns than Spark required, and has the last word.
+    Scan build() {
+      Scan scan = inner.build();
+      List known = new ArrayList();
+      StructType schema = told.table.schema;
+      for (StructField field : scan.readSchema().fields()) {
+        if (schema.getFieldIndex(field.name()).isDefined()) {
+          known.add(field);
+        }
+      }
+      told.pruneColumns(new StructType((StructField[]) known.toArray(new StructField[0])));
+      return ScanProxy.of(scan, (LanceRelation.LanceScan) told.build());
+    }
+
+    static Filter[] filters(Object given) {
+      if (given instanceof Filter[]) {
+        return (Filter[]) given;
+      }
+      if (given instanceof Predicate[]) {
+        return PredicateUtils.toV1((Predicate[]) given);
+      }
+      List translated = new ArrayList();
+      scala.collection.Iterator expressions = ((scala.collection.Iterable) given).iterator();
+      while (expressions.hasNext()) {
+        scala.Option filter =
+            DataSourceStrategy$.MODULE$.translateFilter((Expression) expressions.next(), true);
+        if (filter.isDefined()) {
+          translated.add(filter.get());
+        }
+      }
+      return (Filter[]) translated.toArray(new Filter[0]);
+    }
+  }
+
+  /** A scan that reads as the source does and reports what the planner estimates. */
+  static final class ScanProxy implements InvocationHandler {
+    final Scan inner;
+    final LanceRelation.LanceScan told;
+
+    ScanProxy(Scan inner, LanceRelation.LanceScan told) {
+      this.inner = inner;
+      this.told = told;
+    }
+
+    static Scan of(Scan inner, LanceRelation.LanceScan told) {
+      Set shown = interfaces(inner.getClass());
+      shown.add(SupportsReportStatistics.class);
+      return (Scan) proxy(inner, shown, new ScanProxy(inner, told));
+    }
+
+    public Object invoke(Object proxy, Method method, Object[] args) throws Throwable {
+      String name = method.getName();
+      if (name.equals("estimateStatistics")) {
+        return told.estimateStatistics();
+      }
+      if (name.equals("estimateSizeInBytes")) {
+        return told.estimateStatistics().sizeInBytes();
+      }
+      // True of no filter at all: every one is still in the plan.
+      if (name.equals("reflectsFullyPushedDownFilters")) {
+        return Boolean.TRUE;
+      }
+      if (name.equals("equals") && args != null && args.length == 1) {
+        return Boolean.valueOf(isSame(args[0]));
+      }
+      return call(inner, method, args);
+    }
+
+    // Spark reads once what equal scans ask for.
+    boolean isSame(Object other) {
+      if (other == null || !Proxy.isProxyClass(other.getClass())) {
+        return false;
+      }
+      InvocationHandler handler = Proxy.getInvocationHandler(other);
+      return handler instanceof ScanProxy
+          && inner.equals(((ScanProxy) handler).inner)
+          && told.equals(((ScanProxy) handler).told);
+    }
+  }
+
+  static Object proxy(Object inner, Set interfaces, InvocationHandler handler) {
+    return Proxy.newProxyInstance(
+        loader(inner.getClass()), (Class[]) interfaces.toArray(new Class[0]), handler);
+  }
+
+  static ClassLoader loader(Class type) {
+    ClassLoader loader = type.getClassLoader();
+    return loader == null ? ConnectorRelation.class.getClassLoader() : loader;
+  }
+
+  /** The interfaces of a class and its parents that a proxy beside it can have. */
+  static Set interfaces(Class type) {
+    Set found = new LinkedHashSet();
+    for (Class each = type; each != null; each = each.getSuperclass()) {
+      collect(each, loader(type), found);
+    }
+    return found;
+  }
+
+  static void collect(Class type, ClassLoader loader, Set found) {
+    Class[] parents = type.getInterfaces();
+    for (int i = 0; i < parents.length; i++) {
+      if (Modifier.isPublic(parents[i].getModifiers())
+          && !parents[i].isSealed()
+          && isVisible(parents[i], loader)) {
+        found.add(parents[i]);
+      }
+      collect(parents[i], loader, found);
+    }
+  }
+
+  static boolean isVisible(Class type, ClassLoader loader) {
+    try {
+      return Class.forName(type.getName(), false, loader) == type;
+    } catch (ClassNotFoundException error) {
+      return false;
+    }
+  }
+
+  static Object call(Object target, Method method, Object[] args) throws Throwable {
+    try {
+      return method.invoke(target, args);
+    } catch (InvocationTargetException error) {
+      Throwable cause = error.getCause();
+      if (cause instanceof RuntimeException || cause instanceof Error) {
+        throw cause;
+      }
+      // Spark's own exceptions are checked, which a proxy would hide behind one without a message.
+      throw new IllegalStateException(cause.getMessage(), cause);
+    }
+  }
+}
