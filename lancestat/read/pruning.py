@@ -1,0 +1,245 @@
+"""Which groups of rows may hold a row for which a filter is true, by their bounds.
+
+Under Spark's rules: NaN equals itself and is above everything else, zeros are equal whatever their
+sign, strings compare as UTF-8 bytes, and what is null or unknown is neither true nor false. A group
+is ruled out only when no row in it can match; every doubt keeps it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from typing_extensions import assert_never
+
+from lancestat.lake.filter import (
+    And,
+    Comparison,
+    Filter,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    StartsWith,
+)
+from lancestat.read.column_bounds import ColumnBounds, Mask
+from lancestat.read.literal_bound import literal_bound
+from lancestat.stats.bounds import Bound
+
+# None for a column of which nothing is known.
+BoundsOf = Callable[[str], ColumnBounds | None]
+Point = Bound | Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """Where a filter may be true for some row, and where it may be false."""
+
+    true: Mask
+    false: Mask
+
+
+def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Mask:
+    """The groups that may hold a row for which all filters are true.
+
+    Args:
+        filters: A conjunction.
+        bounds_of: What is known of a column.
+        groups: How many groups there are.
+    """
+    chances = _Judge(bounds_of, groups)
+    matching = np.ones(groups, np.bool_)
+    for filter in filters:
+        matching &= chances.of(filter).true
+    return matching
+
+
+def columns_of(filter: Filter) -> set[str]:
+    """The columns that a filter asks."""
+    match filter:
+        case Comparison() | In() | IsNull() | StartsWith():
+            return {filter.column}
+        case Not():
+            return columns_of(filter.operand)
+        case And() | Or():
+            return columns_of(filter.left) | columns_of(filter.right)
+        case _:
+            assert_never(filter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    bounds_of: BoundsOf
+    groups: int
+
+    def of(self, filter: Filter) -> Chances:
+        """The negation of true is false, and of unknown unknown: neither side has to say so."""
+        match filter:
+            case Not():
+                operand = self.of(filter.operand)
+                return Chances(operand.false, operand.true)
+            case And():
+                left, right = self.of(filter.left), self.of(filter.right)
+                return Chances(left.true & right.true, left.false | right.false)
+            case Or():
+                left, right = self.of(filter.left), self.of(filter.right)
+                return Chances(left.true | right.true, left.false & right.false)
+            case Comparison() | In() | IsNull() | StartsWith():
+                return self._of_column(filter)
+            case _:
+                assert_never(filter)
+
+    def _of_column(self, filter: Comparison | In | IsNull | StartsWith) -> Chances:
+        column = self.bounds_of(filter.column)
+        chances = None if column is None else _chances(column, filter)
+        if column is None or chances is None:
+            every = np.ones(self.groups, np.bool_)
+            return Chances(every, every)
+        return Chances(chances.true | ~column.known, chances.false | ~column.known)
+
+
+def _chances(column: ColumnBounds, filter: Comparison | In | IsNull | StartsWith) -> Chances | None:
+    """None when the filter's literals are not of the column's type."""
+    match filter:
+        case IsNull():
+            return Chances(column.nulls > 0, column.values > 0)
+        case Comparison():
+            return _comparison(column, filter.operator, filter.literal)
+        case In():
+            return _in(column, filter.literals)
+        case StartsWith():
+            return _starts_with(column, filter.prefix)
+        case _:
+            assert_never(filter)
+
+
+def _comparison(
+    column: ColumnBounds, operator: Operator, literal: Literal | None
+) -> Chances | None:
+    if literal is None:
+        return _chances(column, IsNull("")) if operator is Operator.NULL_SAFE else None
+    point = literal_bound(literal, column.type)
+    if point is None:
+        return None
+    chances = (_against_nan if _is_nan(point) else _against)(column, operator, point)
+    if operator is Operator.NULL_SAFE:
+        return Chances(chances.true, chances.false | (column.nulls > 0))
+    return chances
+
+
+def _against(column: ColumnBounds, operator: Operator, point: Point) -> Chances:
+    has_nan = column.nans > 0
+    match operator:
+        case Operator.LESS:
+            return Chances(_some_below(column, point), _some_from(column, point) | has_nan)
+        case Operator.LESS_OR_EQUAL:
+            return Chances(_some_to(column, point), _some_above(column, point) | has_nan)
+        case Operator.GREATER:
+            return Chances(_some_above(column, point) | has_nan, _some_to(column, point))
+        case Operator.GREATER_OR_EQUAL:
+            return Chances(_some_from(column, point) | has_nan, _some_below(column, point))
+        case Operator.EQUAL | Operator.NULL_SAFE:
+            equal = _some_to(column, point) & _some_from(column, point)
+            return Chances(equal, (column.values > 0) & ~_all_equal(column, point))
+        case _:
+            assert_never(operator)
+
+
+def _against_nan(column: ColumnBounds, operator: Operator, point: Point) -> Chances:
+    is_nan, is_ordered, nothing = column.nans > 0, column.ordered > 0, np.zeros_like(column.known)
+    match operator:
+        case Operator.LESS:
+            return Chances(is_ordered, is_nan)
+        case Operator.LESS_OR_EQUAL:
+            return Chances(column.values > 0, nothing)
+        case Operator.GREATER:
+            return Chances(nothing, column.values > 0)
+        case Operator.GREATER_OR_EQUAL | Operator.EQUAL | Operator.NULL_SAFE:
+            return Chances(is_nan, is_ordered)
+        case _:
+            assert_never(operator)
+
+
+def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> Chances | None:
+    points: list[Point] = []
+    for literal in literals:
+        point = None if literal is None else literal_bound(literal, column.type)
+        if point is None and literal is not None:
+            return None
+        if point is not None:
+            points.append(point)
+    ordered: list[Any] = sorted(point for point in points if not _is_nan(point))
+    matching = _some_among(column, ordered)
+    if len(ordered) < len(points):
+        matching |= column.nans > 0
+    # A value that is none of the others is not known to differ from null.
+    differing = np.zeros_like(matching) if None in literals else column.values > 0
+    return Chances(matching, differing)
+
+
+def _some_among(column: ColumnBounds, ordered: Sequence[Any]) -> Mask:
+    """Where one of some points lies between the bounds."""
+    found = column.ordered > 0
+    lower, upper = column.lower.tolist(), column.upper.tolist()
+    for place in np.flatnonzero(found):
+        low, high = lower[place], upper[place]
+        first = 0 if low is None else bisect.bisect_left(ordered, low)
+        found[place] = first < len(ordered) and (high is None or ordered[first] <= high)
+    return found
+
+
+def _starts_with(column: ColumnBounds, prefix: str) -> Chances | None:
+    point = literal_bound(prefix, column.type)
+    if not isinstance(point, bytes):
+        return None
+    lower, upper = column.lower.tolist(), column.upper.tolist()
+    some = column.ordered > 0
+    every = np.zeros_like(some)
+    for place in np.flatnonzero(some):
+        # Values that start with the prefix follow one another.
+        low, high = (_head(bound, len(point)) for bound in (lower[place], upper[place]))
+        some[place] = (low is None or low <= point) and (high is None or high >= point)
+        every[place] = low == point == high
+    return Chances(some, (column.values > 0) & ~every)
+
+
+def _head(bound: Bound | None, length: int) -> bytes | None:
+    return bound[:length] if isinstance(bound, bytes) else None
+
+
+def _some_below(column: ColumnBounds, point: Point) -> Mask:
+    lower = column.lower
+    return (column.ordered > 0) & (~lower.exists | (lower.comparable(point) < point))
+
+
+def _some_to(column: ColumnBounds, point: Point) -> Mask:
+    lower = column.lower
+    return (column.ordered > 0) & (~lower.exists | (lower.comparable(point) <= point))
+
+
+def _some_above(column: ColumnBounds, point: Point) -> Mask:
+    upper = column.upper
+    return (column.ordered > 0) & (~upper.exists | (upper.comparable(point) > point))
+
+
+def _some_from(column: ColumnBounds, point: Point) -> Mask:
+    upper = column.upper
+    return (column.ordered > 0) & (~upper.exists | (upper.comparable(point) >= point))
+
+
+def _all_equal(column: ColumnBounds, point: Point) -> Mask:
+    lower, upper = column.lower, column.upper
+    same: Mask = (lower.comparable(point) == point) & (upper.comparable(point) == point)
+    is_exact: Mask = (column.nans == 0) & lower.exists & upper.exists
+    return is_exact & same
+
+
+def _is_nan(point: Point) -> bool:
+    return isinstance(point, float) and math.isnan(point)
