@@ -1,0 +1,218 @@
+"""Lance tables through Spark's own `spark.read.format("lancestat")`, without statistics."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import Filter as SparkFilter
+
+from lancestat.errors import UsageError, did_you_mean
+from lancestat.lake.observe import snapshot
+from lancestat.lake.open import open_dataset
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.lake.time_travel import parse_version, pinned_version
+from lancestat.read.part import Part, split_parts
+from lancestat.read.scan import Scan
+from lancestat.spark.arrow_types import spark_schema
+from lancestat.spark.read_task import read_part
+from lancestat.spark.scan_task import prepare_worker
+from lancestat.spark.source_filters import exact_filters
+from lancestat.stats.size import decoded_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+NO_PATH = "LS412"
+UNKNOWN_OPTION = "LS413"
+WRONG_SCHEMA = "LS414"
+
+_STORAGE = "storage."
+_OPTIONS = ("path", "version", "tag")
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("lancestat")` known to a session.
+
+    Spark hands filters to it only under `spark.sql.python.filterPushdown.enabled`.
+    """
+    spark.dataSource.register(LanceDataSource)
+
+
+class LanceDataSource(DataSource):  # type: ignore[misc]
+    """A Lance table at one version, which is chosen when it is loaded.
+
+    Options: `path`, which `load` sets; `version` or `tag`; and `storage.<key>` for each storage
+    option. Spark cannot prune its columns nor ask it for statistics: `lancestat.read_table` can.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._place = _place(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "lancestat"
+
+    def schema(self) -> StructType:
+        """The columns that Spark can read."""
+        return spark_schema(self._pinned().fields)
+
+    def reader(self, schema: StructType) -> LanceReader:
+        """A reader of the columns of `schema`.
+
+        Raises:
+            UsageError: the table has no such column, or of another type (LS414).
+        """
+        found = self._pinned()
+        own = {each.name: each for each in spark_schema(found.fields).fields}
+        for each in schema.fields:
+            if each.name not in own:
+                what = f"{found.uri} has no column '{each.name}' at version {found.version}"
+                raise UsageError(WRONG_SCHEMA, what, hint=did_you_mean(each.name, own))
+            if each.dataType != own[each.name].dataType:
+                expected = own[each.name].dataType.simpleString()
+                raise UsageError(
+                    WRONG_SCHEMA,
+                    f"column '{each.name}' of {found.uri} is {expected}, "
+                    f"not {each.dataType.simpleString()}",
+                    hint="leave the schema out, and cast the column",
+                )
+        return LanceReader(found, schema, self._place.storage_options)
+
+    def _pinned(self) -> Snapshot:
+        place = self._place
+        options = place.storage_options
+        if place.version is None:
+            version = pinned_version(place.uri, place.asked_version, place.tag, options)
+            opened = open_dataset(place.uri, version=version, storage_options=options)
+            # Spark pickles this source on its way from process to process.
+            place.version = opened.version
+        else:
+            opened = open_dataset(place.uri, version=place.version, storage_options=options)
+        return snapshot(opened, place.uri, options)
+
+
+@dataclass(slots=True)
+class _Place:
+    """What the options say, and the version they come to."""
+
+    uri: str
+    asked_version: int | None
+    tag: str | None
+    storage_options: dict[str, str] = field(repr=False)
+    version: int | None = None
+
+
+def _place(options: Mapping[str, str]) -> _Place:
+    given = {key.lower(): value for key, value in options.items()}
+    storage = {
+        key[len(_STORAGE) :]: value for key, value in given.items() if key.startswith(_STORAGE)
+    }
+    unknown = [key for key in given if key not in _OPTIONS and not key.startswith(_STORAGE)]
+    if unknown:
+        raise UsageError(
+            UNKNOWN_OPTION,
+            f"the format lancestat has no option '{unknown[0]}'",
+            hint=did_you_mean(unknown[0], _OPTIONS)
+            or "options: path, version, tag, and storage.<key> for storage options",
+        )
+    if not given.get("path"):
+        hint = 'name it: spark.read.format("lancestat").load("warehouse/orders.lance")'
+        raise UsageError(NO_PATH, "no path of a Lance table is given", hint=hint)
+    version = given.get("version")
+    return _Place(
+        uri=given["path"],
+        asked_version=None if version is None else parse_version(version),
+        tag=given.get("tag"),
+        storage_options=storage,
+    )
+
+
+class LanceReader(DataSourceReader):  # type: ignore[misc]
+    """Plans and reads one scan."""
+
+    def __init__(
+        self, table: Snapshot, schema: StructType, storage_options: Mapping[str, str]
+    ) -> None:
+        self._uri, self._version = table.uri, table.version
+        self._committed_at = table.committed_at
+        self._schema = schema
+        self._storage_options = dict(storage_options)
+        self._filter: str | None = None
+
+    @property
+    def pushFilters(self) -> _PushFilters:  # noqa: N802 - Spark's name
+        """Takes the filters that Lance can say exactly, and returns those that stay with Spark."""
+        return _PushFilters(self._push)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Small fragments together, large ones in row ranges."""
+        table = self._table()
+        width = decoded_size(1, [each for each in table.fields if each.name in self._names()], {})
+        parts = split_parts(
+            table.fragments,
+            row_bytes=width,
+            cores=os.cpu_count() or 1,
+            is_filtered=self._filter is not None,
+        )
+        return [InputPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, in Spark's Arrow types.
+
+        Raises:
+            LancestatError: what cannot be read, and why.
+        """
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        part = partition.value
+        if not isinstance(part, Part):
+            # Spark asks for one partition of a table that has none.
+            return
+        prepare_worker(1)
+        target = to_arrow_schema(self._schema, timezone="UTC")
+        scan = Scan(self._uri, self._version, self._committed_at, self._names(), self._filter)
+        for batch in read_part(scan, part, self._storage_options):
+            columns = [
+                column if column.type == wanted.type else column.cast(wanted.type)
+                for column, wanted in zip(batch.columns, target, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=target)
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._schema.fieldNames())
+
+    def _push(self, filters: Iterable[SparkFilter]) -> list[SparkFilter]:
+        fields: dict[str, Field] = {each.name: each for each in self._table().fields}
+        self._filter, left = exact_filters(filters, fields)
+        return left
+
+    def _table(self) -> Snapshot:
+        opened = open_dataset(
+            self._uri, version=self._version, storage_options=self._storage_options
+        )
+        return snapshot(opened, self._uri, self._storage_options)
+
+
+class _PushFilters:
+    """A `pushFilters` that is there under both values of Spark's switch for it.
+
+    With the switch off, Spark refuses any reader that overrides the method, and a reader cannot
+    know the switch. Spark tells an override by the function behind the method.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, push: Callable[[Iterable[SparkFilter]], list[SparkFilter]]) -> None:
+        self._push = push
+
+    def __call__(self, filters: list[SparkFilter]) -> list[Any]:
+        return self._push(filters)
