@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.spec.load import load_project
-from lancestat.spec.model import Node, ProjectSpec, Table
+from lancestat.spec.model import ColumnSelection, Node, ProjectSpec, Refresh, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,6 +142,48 @@ class Project:
                 fail_fast,
             )
             return executor.execute(plan)
+
+    def analyze(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        *,
+        all_columns: bool = False,
+        is_case_sensitive: bool = False,
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Run one table, as `ANALYZE TABLE` does; what is known already is not read again.
+
+        Args:
+            table: A declared name.
+            columns: These, and those that have statistics already, instead of the declared ones.
+            all_columns: All that can be analyzed instead of the declared ones.
+            is_case_sensitive: Whether the case of `columns` counts.
+            progress: See `run`.
+
+        Raises:
+            UsageError: no such table is declared, or a column is not there or cannot be analyzed.
+            LancestatError: the dataset cannot be opened.
+        """
+        declared = self._table(table)
+        if columns is None and not all_columns:
+            return self.run(self.plan(table), progress=progress)
+        everything = replace(
+            declared,
+            columns=ColumnSelection(),
+            policy=replace(declared.policy, refresh=Refresh.ALWAYS),
+        )
+        wanted = everything
+        if columns is not None:
+            from lancestat.plan.named_columns import named_columns
+
+            appraisal, _ = self._observer.appraise(everything)
+            named = named_columns(appraisal, columns, is_case_sensitive=is_case_sensitive)
+            wanted = replace(everything, columns=named)
+        nodes = tuple(wanted if node is declared else node for node in self.spec.nodes)
+        other = Project(replace(self.spec, nodes=nodes), clock=self._clock)
+        other.__dict__["state"] = self.state
+        return other.run(other.plan(table), progress=progress)
 
     def spark(self) -> SparkSession:
         """A session of the target with the cost-based optimizer on and all tables attached.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lancestat.project import Project
 
 F = TypeVar("F", bound=Callable[..., object])
-Format = Literal["text", "json", "markdown"]
+Format = Literal["text", "json", "markdown", "csv"]
 
 # Environment variables carry this prefix before and after the subcommand alike.
 ENVIRONMENT = "LANCESTAT"
@@ -113,7 +113,7 @@ def shared_options(*, from_environment: bool) -> list[click.Option]:
         ),
         click.Option(
             ["--output"],
-            type=click.Choice(["text", "json", "markdown"]),
+            type=click.Choice(["text", "json", "markdown", "csv"]),
             allow_from_autoenv=auto,
             help="Form of the result (default: text).",
         ),

@@ -14,9 +14,12 @@ from lancestat.errors import InvalidProject, LancestatError
 
 if TYPE_CHECKING:
     from lancestat.cli.check import Check
+    from lancestat.cli.output import Printed
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
     from lancestat.run.result import RunResult
+    from lancestat.spark.plan_explanation import PlanExplanation
+    from lancestat.spark.query_result import QueryResult
     from lancestat.spec.model import Node, Policy, ProjectSpec
     from lancestat.state.sweep import SweepReport
     from lancestat.stats.wire import PublishedColumn
@@ -85,6 +88,18 @@ class JsonOutput:
                 "columns": {name: _column(column) for name, column in shown.columns.items()},
             }
         )
+
+    def queried(self, result: QueryResult) -> Printed:
+        """Columns with Spark's types, and rows as lists: all at once, so that it is all or none."""
+        from lancestat.cli.sql_json import render_result
+
+        text, printed = render_result(result)
+        click.echo(text)
+        return printed
+
+    def explained(self, explanation: PlanExplanation) -> None:
+        """A plan with its estimates, and its scans."""
+        _print("sql", explanation=explanation.to_json())
 
     def swept(self, spec: ProjectSpec, report: SweepReport, *, dry_run: bool) -> None:
         """What was dropped, or would be."""

@@ -23,6 +23,7 @@ COMMANDS = {
     "plan": Entry("lancestat.cli.commands.plan:plan", "Show what a run would do, and why."),
     "run": Entry("lancestat.cli.commands.run:run", "Bring statistics up to date."),
     "show": Entry("lancestat.cli.commands.show:show", "Show a table's published statistics."),
+    "sql": Entry("lancestat.cli.commands.sql:sql", "Run a query with the tables' statistics."),
     "gc": Entry("lancestat.cli.commands.gc:gc", "Sweep scratch and old state."),
     "debug": Entry("lancestat.cli.commands.debug:debug", "Check Java, Spark, libraries, storage."),
 }

@@ -1,4 +1,4 @@
-"""Plans as Markdown, for pull requests."""
+"""Plans and query results as Markdown, for pull requests."""
 
 from __future__ import annotations
 
@@ -10,15 +10,25 @@ import click
 from lancestat.cli.text_output import TextOutput
 
 if TYPE_CHECKING:
+    from lancestat.cli.output import Printed
     from lancestat.plan.actions import Plan
+    from lancestat.spark.query_result import QueryResult
     from lancestat.spec.model import Policy
 
 
 class MarkdownOutput(TextOutput):
-    """Prints plans as tables; commands that print nothing else refuse the format beforehand."""
+    """Prints tables; commands that print nothing else refuse the format beforehand."""
 
     def planned(self, plan: Plan, policies: Mapping[str, Policy]) -> None:
         """What a run would do."""
         from lancestat.plan.render_markdown import render_markdown
 
         click.echo(render_markdown(plan, policies))
+
+    def queried(self, result: QueryResult) -> Printed:
+        """The rows of a query."""
+        from lancestat.cli.sql_text import render_markdown
+
+        lines, printed = render_markdown(result)
+        click.echo("\n".join(lines))
+        return printed

@@ -1,8 +1,9 @@
-"""How results are printed: for people, as JSON, or as Markdown. Payload goes to stdout."""
+"""How results are printed: for people, as JSON, Markdown or CSV. Payload goes to stdout."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,8 +14,19 @@ if TYPE_CHECKING:
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
     from lancestat.run.result import RunResult
+    from lancestat.spark.plan_explanation import PlanExplanation
+    from lancestat.spark.query_result import QueryResult
     from lancestat.spec.model import Node, Policy, ProjectSpec
     from lancestat.state.sweep import SweepReport
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """How much of a query's result was printed: rows, all of them or not, cells whole or not."""
+
+    rows: int
+    is_complete: bool = True
+    is_shortened: bool = False
 
 
 class Output(Protocol):
@@ -48,6 +60,14 @@ class Output(Protocol):
         """One table's statistics."""
         ...
 
+    def queried(self, result: QueryResult) -> Printed:
+        """The rows of a query, which are read here."""
+        ...
+
+    def explained(self, explanation: PlanExplanation) -> None:
+        """The plan of a query and what its estimates stand on."""
+        ...
+
     def swept(self, spec: ProjectSpec, report: SweepReport, *, dry_run: bool) -> None:
         """What was dropped, or would be."""
         ...
@@ -68,6 +88,10 @@ def make_output(form: str, *, verbose: bool = False) -> Output:
             from lancestat.cli.markdown_output import MarkdownOutput
 
             return MarkdownOutput()
+        case "csv":
+            from lancestat.cli.csv_output import CsvOutput
+
+            return CsvOutput()
     from lancestat.cli.text_output import TextOutput
 
     return TextOutput(verbose=verbose)

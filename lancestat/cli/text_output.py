@@ -14,9 +14,12 @@ from lancestat.errors import InvalidProject
 
 if TYPE_CHECKING:
     from lancestat.cli.check import Check
+    from lancestat.cli.output import Printed
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
     from lancestat.run.result import RunResult
+    from lancestat.spark.plan_explanation import PlanExplanation
+    from lancestat.spark.query_result import QueryResult
     from lancestat.spec.model import Node, Policy, ProjectSpec
     from lancestat.state.sweep import SweepReport
 
@@ -82,6 +85,20 @@ class TextOutput:
         from lancestat.cli.show_text import render_shown
 
         _print(*render_shown(shown))
+
+    def queried(self, result: QueryResult) -> Printed:
+        """A table; long values are shortened unless the output is verbose."""
+        from lancestat.cli.sql_text import render_result
+
+        lines, printed = render_result(result, is_whole=self.verbose)
+        _print(*lines)
+        return printed
+
+    def explained(self, explanation: PlanExplanation) -> None:
+        """A plan with its estimates, then its scans."""
+        from lancestat.cli.explain_text import render_explanation
+
+        _print(*render_explanation(explanation, verbose=self.verbose, width=width()))
 
     def swept(self, spec: ProjectSpec, report: SweepReport, *, dry_run: bool) -> None:
         """What was dropped, or would be."""

@@ -36,6 +36,11 @@ class AnalyzeStatement:
         """The table's name as it was written, for people."""
         return ".".join(self.name_parts)
 
+    @property
+    def quoted_name(self) -> str:
+        """The table's name for Spark."""
+        return ".".join(f"`{part.replace('`', '``')}`" for part in self.name_parts)
+
 
 def read_analyze(plan: Any) -> AnalyzeStatement | None:
     """The statement that a parsed plan of the JVM is, None when it is another kind.
@@ -64,20 +69,14 @@ def find_declared(
 ) -> str | None:
     """The declared name that the statement means, None when it means none.
 
-    Raises:
-        UsageError: it may mean several (LS413).
+    Declared names differ by more than case, so that at most one is meant.
     """
     if len(statement.name_parts) != 1:
         return None
-    found = matches(statement.name_parts[0], declared, is_case_sensitive=is_case_sensitive)
-    if len(found) > 1:
-        listed = " and ".join(f"'{name}'" for name in found)
-        raise UsageError(
-            UNKNOWN_TABLE,
-            f"'{statement.name}' may mean the tables {listed}",
-            hint="set spark.sql.caseSensitive to true, or rename one of them",
-        )
-    return found[0] if found else None
+    [written] = statement.name_parts
+    if is_case_sensitive:
+        return written if written in declared else None
+    return next((name for name in declared if name.lower() == written.lower()), None)
 
 
 def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageError:
@@ -89,13 +88,6 @@ def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageE
         f"no table '{statement.name}' is declared, nor is it in Spark's catalog",
         hint=near or f"declared tables: {listed or 'none'}",
     )
-
-
-def matches(name: str, known: Sequence[str], *, is_case_sensitive: bool) -> list[str]:
-    """Those of `known` that Spark takes `name` for."""
-    if is_case_sensitive:
-        return [each for each in known if each == name]
-    return [each for each in known if each.lower() == name.lower()]
 
 
 def strings(sequence: Any) -> tuple[str, ...]:

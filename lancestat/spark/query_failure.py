@@ -3,56 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from lancestat.errors import LancestatError, Location, RunError, UsageError
+from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
 from lancestat.lake.clean import clean
 from lancestat.spark.failure import cause, is_cancelled
+from lancestat.spark.query_text import BAD_QUERY, QueryText
 from lancestat.spark.worker_error import carried_error
 
-BAD_QUERY = "LS410"
 QUERY_FAILED = "LS513"
 CANCELLED = "LS512"
 
 _LINE_AND_POSITION = re.compile(r"\(line (\d+), pos (\d+)\)|; line (\d+) pos (\d+)")
 _FROM_STATE_ON = re.compile(r"\s*SQLSTATE:.*", re.DOTALL)
-_WIDEST_EXCERPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class QueryText:
-    """A query and where it came from."""
+class Surroundings:
+    """What a query may name: declared tables, each with the error if it could not be opened.
 
-    text: str
-    source: str = "query"
+    `secrets` are values that messages must not show.
+    """
 
-    def location(self, offset: int) -> Location:
-        """The place of a character."""
-        before = self.text[:offset]
-        return Location(self.source, before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+    tables: Mapping[str, LancestatError | None] = field(default_factory=dict)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
-    def offset(self, line: int, position: int) -> int:
-        """The character at a line, counted from 1, and a position in it, counted from 0."""
-        lines = self.text.split("\n")
-        return sum(len(each) + 1 for each in lines[: line - 1]) + position
 
-    def excerpt(self, start: int, stop: int | None = None) -> str:
-        """The line of a character, and carets under it and the others up to `stop`."""
-        begin = self.text.rfind("\n", 0, start) + 1
-        end = self.text.find("\n", start)
-        line = self.text[begin : end if end >= 0 else len(self.text)].replace("\t", " ").rstrip()
-        position = start - begin
-        width = max(1, min((stop if stop is not None else start) - start + 1, len(line) - position))
-        left = max(0, position - _WIDEST_EXCERPT // 2) if len(line) > _WIDEST_EXCERPT else 0
-        shown = line[left : left + _WIDEST_EXCERPT]
-        carets = "^" * max(1, min(width, len(shown) - (position - left)))
-        return f"      | {shown}\n      | {' ' * (position - left)}{carets}"
+NOTHING_AROUND = Surroundings()
 
 
 def explain_failure(
-    error: Exception, text: QueryText, secrets: Iterable[str] = ()
+    error: Exception, text: QueryText, surroundings: Surroundings = NOTHING_AROUND
 ) -> LancestatError:
     """The error that a user should see for a query at which Spark raised `error`.
 
@@ -64,7 +47,9 @@ def explain_failure(
     carried = carried_error(str(error))
     if carried is not None:
         return carried
-    said = _said(error, secrets)
+    if _condition(error) == "TABLE_OR_VIEW_NOT_FOUND":
+        return _no_table(error, text, surroundings)
+    said = _said(error, surroundings)
     place = _place(error, text)
     message = said if place is None else f"{said}\n{text.excerpt(*place)}"
     location = None if place is None else text.location(place[0])
@@ -72,16 +57,32 @@ def explain_failure(
         return UsageError(BAD_QUERY, message, location=location)
     if is_cancelled(error):
         return RunError(CANCELLED, "the query was cancelled")
-    reason, hint = cause(error, secrets)
+    reason, hint = cause(error, surroundings.secrets)
     if _condition(error) is None:
         message = reason
     return RunError(QUERY_FAILED, f"the query failed: {message}", location=location, hint=hint)
 
 
-def _said(error: Any, secrets: Iterable[str]) -> str:
+def _no_table(error: Any, text: QueryText, surroundings: Surroundings) -> LancestatError:
+    name = str(error.getMessageParameters()["relationName"]).replace("`", "")
+    for declared, failure in surroundings.tables.items():
+        if failure is not None and declared.lower() == name.lower():
+            return failure
+    place = _place(error, text)
+    message = f"there is no table or view '{name}'"
+    declared = ", ".join(list(surroundings.tables)[:20]) or "none"
+    return UsageError(
+        BAD_QUERY,
+        message if place is None else f"{message}\n{text.excerpt(*place)}",
+        location=None if place is None else text.location(place[0]),
+        hint=did_you_mean(name, surroundings.tables) or f"declared tables: {declared}",
+    )
+
+
+def _said(error: Any, surroundings: Surroundings) -> str:
     """Spark's sentence, without its state, the excerpt and the plan that follow."""
     text = str(getattr(error, "desc", None) or error).strip()
-    return clean(_FROM_STATE_ON.sub("", text), secrets)
+    return clean(_FROM_STATE_ON.sub("", text), surroundings.secrets)
 
 
 def _condition(error: Any) -> str | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import UsageError
 from lancestat.spark.analyze_statement import AnalyzeStatement, read_analyze
-from lancestat.spark.query_failure import BAD_QUERY, QueryText, explain_failure
+from lancestat.spark.query_failure import explain_failure
+from lancestat.spark.query_text import BAD_QUERY, QueryText
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,223 @@
+"""`lancestat sql`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lancestat.cli.command import Invocation, command
+from lancestat.cli.failure import ExitCode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lancestat.errors import LancestatError
+    from lancestat.project import Project
+    from lancestat.spark.analyze_statement import AnalyzeStatement
+    from lancestat.spark.query_failure import Surroundings
+    from lancestat.spark.query_text import QueryText
+    from lancestat.spark.statement import Statement
+
+_ROWS_FOR_PEOPLE = 100
+_ALL = "all"
+
+
+class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A number of rows, or `all`."""
+
+    name = "limit"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | int:
+        """Read the number."""
+        text = str(value)
+        if text == _ALL:
+            return _ALL
+        if not text.isascii() or not text.isdigit():
+            self.fail(f"{text!r} is neither a number of rows nor '{_ALL}'.", param, ctx)
+        return int(text)
+
+
+@command(
+    "sql",
+    help="""Run a query with the tables' statistics: every declared table is there under its name.
+
+    QUERY is one statement of Spark's SQL, '-' reads it from stdin. ANALYZE TABLE t COMPUTE
+    STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS] computes what is not known yet of a declared
+    table, as `lancestat run` does.""",
+    short_help="Run a query with the tables' statistics.",
+    formats=("text", "json", "csv", "markdown"),
+)
+@click.argument("query", required=False)
+@click.option(
+    "--file",
+    "-f",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Read the query from a file.",
+)
+@click.option(
+    "--limit",
+    type=Limit(),
+    metavar="N|all",
+    help=f"Print no more rows than this (default: {_ROWS_FOR_PEOPLE}; for JSON and CSV, all).",
+)
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Do not run it; show the plan, its estimates and which statistics they stand on.",
+)
+@click.pass_context
+def sql(
+    context: click.Context,
+    invocation: Invocation,
+    query: str | None,
+    path: Path | None,
+    limit: str | int | None,
+    explain: bool,
+) -> None:
+    """Run one statement and print what it gives."""
+    from lancestat.errors import UsageError
+    from lancestat.spark.query import query_session
+    from lancestat.spark.statement import parse
+
+    if explain and invocation.output not in ("text", "json"):
+        raise click.UsageError(f"--explain prints text or json, not {invocation.output}.", context)
+    text = _query(context, query, path)
+    project = invocation.project()
+    with query_session(project.spec.target) as spark:
+        statement = parse(spark, text)
+        if statement.analyze is not None:
+            if invocation.output not in ("text", "json"):
+                form = invocation.output
+                raise click.UsageError(f"ANALYZE TABLE prints text or json, not {form}.", context)
+            if explain:
+                raise UsageError(
+                    "LS412",
+                    "--explain shows the plan of a query, and ANALYZE TABLE has none",
+                    hint="lancestat plan shows what would be read, and why",
+                )
+            if _analyze(context, invocation, project, spark, statement.analyze):
+                return
+        surroundings = _attach(project, spark, text)
+        if explain:
+            _explain(invocation, spark, statement, surroundings)
+        else:
+            _run(invocation, spark, statement, surroundings, _limit(invocation, limit))
+
+
+def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
+    """The query from where it was said to be."""
+    from lancestat.spark.query_text import query_text
+
+    if (query is None) == (path is None):
+        what = "neither was" if query is None else "both were"
+        raise click.UsageError(f"Give a query or --file; {what} given.", context)
+    if path is not None:
+        return query_text(path.read_bytes(), str(path))
+    assert query is not None
+    if query == "-":
+        return query_text(sys.stdin.buffer.read(), "stdin")
+    return query_text(query.encode("utf-8", "surrogateescape"), "query")
+
+
+def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
+    """How many rows to print, None for all: scripts get all that they do not refuse."""
+    if isinstance(limit, int):
+        return limit
+    is_for_people = invocation.output in ("text", "markdown")
+    return _ROWS_FOR_PEOPLE if limit is None and is_for_people else None
+
+
+def _attach(project: Project, spark: SparkSession, text: QueryText) -> Surroundings:
+    """Open the tables that the query may name; one that cannot be opened fails who names it."""
+    from lancestat.lake.clean import secret_values
+    from lancestat.spark.query_failure import Surroundings
+    from lancestat.spark.statement import mentioned
+
+    tables: dict[str, LancestatError | None] = {table.name: None for table in project.spec.tables}
+    wanted = mentioned(text.text, tuple(tables))
+    if wanted:
+        tables |= project.attach(spark, select=wanted).failed
+    return Surroundings(tables, secret_values(project.spec.target.storage_options))
+
+
+def _run(
+    invocation: Invocation,
+    spark: SparkSession,
+    statement: Statement,
+    surroundings: Surroundings,
+    limit: int | None,
+) -> None:
+    from lancestat.plan.format import count
+    from lancestat.spark.query import run_query
+
+    result = run_query(
+        spark,
+        statement,
+        surroundings,
+        limit=limit,
+        local_time=invocation.output in ("text", "markdown"),
+    )
+    printed = invocation.printer().queried(result)
+    if not result.columns:
+        invocation.say("done")
+        return
+    rows = count(printed.rows, "row")
+    if printed.is_complete:
+        invocation.say(rows)
+    else:
+        invocation.say(f"the first {rows}; --limit all shows every one")
+    if printed.is_shortened:
+        invocation.say("long values are shortened; --verbose shows them whole")
+
+
+def _explain(
+    invocation: Invocation, spark: SparkSession, statement: Statement, surroundings: Surroundings
+) -> None:
+    from lancestat.spark.explain import explain_query
+    from lancestat.spark.relation import desk
+
+    invocation.printer().explained(
+        explain_query(spark, statement, desk().explanations, surroundings)
+    )
+
+
+def _analyze(
+    context: click.Context,
+    invocation: Invocation,
+    project: Project,
+    spark: SparkSession,
+    analyze: AnalyzeStatement,
+) -> bool:
+    """Do what ANALYZE TABLE says; False when it is about a table of Spark's own catalog."""
+    from lancestat.cli.progress import progress_display
+    from lancestat.run.result import Status
+    from lancestat.spark.analyze_statement import find_declared, not_declared
+
+    names = [table.name for table in project.spec.tables]
+    is_case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
+    table = find_declared(analyze, names, is_case_sensitive=is_case_sensitive)
+    if table is None:
+        if spark.catalog.tableExists(analyze.quoted_name):
+            return False
+        raise not_declared(analyze, names)
+    if analyze.objection is not None:
+        raise analyze.objection
+    with progress_display(quiet=invocation.quiet) as progress:
+        result = project.analyze(
+            table,
+            analyze.columns or None,
+            all_columns=analyze.all_columns,
+            is_case_sensitive=is_case_sensitive,
+            progress=progress,
+        )
+    invocation.printer().ran(result)
+    if result.status is Status.ERROR:
+        context.exit(ExitCode.FAILURE)
+    return True

@@ -1,0 +1,71 @@
+"""Query results as CSV, for other programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from lancestat.cli.output import Printed
+from lancestat.cli.sql_value import json_value
+from lancestat.cli.text_output import TextOutput
+
+if TYPE_CHECKING:
+    from lancestat.spark.query_result import Plain, QueryResult, Shape
+
+_ROWS_AT_ONCE = 1000
+_NEEDS_QUOTES = frozenset('",\r\n')
+
+
+class CsvOutput(TextOutput):
+    """Prints rows as they come; commands that print no rows refuse the format beforehand."""
+
+    def queried(self, result: QueryResult) -> Printed:
+        """A line of names, then a line per row, as RFC 4180 has it but for its line ends.
+
+        Null is nothing at all, the empty string a pair of quotes. Values are those of the JSON
+        output, and what is made of values is JSON.
+        """
+        shapes = [column.shape for column in result.columns]
+        if not shapes:
+            return Printed(0)
+        lines = [_line(column.name for column in result.columns)]
+        printed = 0
+        for row in result.rows:
+            if printed == result.limit:
+                _flush(lines)
+                return Printed(printed, is_complete=False)
+            lines.append(_line(_cells(row, shapes)))
+            printed += 1
+            if len(lines) >= _ROWS_AT_ONCE:
+                _flush(lines)
+        _flush(lines)
+        return Printed(printed)
+
+
+def _flush(lines: list[str]) -> None:
+    if lines:
+        click.echo("\n".join(lines))
+        lines.clear()
+
+
+def _line(cells: Iterable[str | None]) -> str:
+    return ",".join("" if cell is None else _quoted(cell) for cell in cells)
+
+
+def _quoted(cell: str) -> str:
+    if cell and _NEEDS_QUOTES.isdisjoint(cell):
+        return cell
+    return '"' + cell.replace('"', '""') + '"'
+
+
+def _cells(row: Iterable[Plain], shapes: Iterable[Shape]) -> Iterator[str | None]:
+    for value, shape in zip(row, shapes, strict=True):
+        found = json_value(value, shape)
+        yield (
+            found
+            if found is None or isinstance(found, str)
+            else json.dumps(found, ensure_ascii=False)
+        )

@@ -1,0 +1,166 @@
+"""Plans a query without running it, and reads the estimates off the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from lancestat.read.explanation import Explanation
+from lancestat.spark.plan_explanation import Join, Operator, PlanExplanation, ScanLine
+from lancestat.spark.query_failure import NOTHING_AROUND, Surroundings, explain_failure
+from lancestat.spark.statement import Statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STRATEGIES = {
+    "BroadcastHashJoin": "broadcast_hash",
+    "BroadcastNestedLoopJoin": "broadcast_nested_loop",
+    "CartesianProduct": "cartesian_product",
+    "ShuffledHashJoin": "shuffled_hash",
+    "SortMergeJoin": "sort_merge",
+}
+_WITH_BUILD_SIDE = ("broadcast_hash", "broadcast_nested_loop", "shuffled_hash")
+_PHYSICAL = "org.apache.spark.sql.execution."
+_EXPRESSION_IDS = re.compile(r"#\d+L?")
+_FIELDS_SHOWN = 12
+
+
+def explain_query(
+    spark: SparkSession,
+    statement: Statement,
+    explanations: Callable[[], Sequence[Explanation]],
+    surroundings: Surroundings = NOTHING_AROUND,
+) -> PlanExplanation:
+    """The physical plan of a statement with Spark's estimates; nothing is run, not even a command.
+
+    Args:
+        spark: The session with what the statement names.
+        statement: From `parse` with the same session.
+        explanations: What was told of scans so far, oldest first.
+        surroundings: What errors speak of.
+
+    Raises:
+        LancestatError: Spark refuses the query (see `explain_failure`).
+    """
+    jvm = cast(Any, spark._jvm)
+    state = spark._jsparkSession.sessionState()
+    skip = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+    try:
+        execution = state.executePlan(statement.plan, skip)
+        # Estimates are made while plans are optimised, those of subqueries too.
+        reader = _Reader(jvm, state.planner())
+        reader.read(execution.sparkPlan(), 0)
+        told = explanations()
+    except Exception as error:
+        raise explain_failure(error, statement.text, surroundings) from None
+    return PlanExplanation(
+        tuple(reader.operators),
+        tuple(_with_told(reader.scans, told)),
+        is_cost_based=state.conf().cboEnabled(),
+    )
+
+
+class _Scan:
+    """A scan of the plan: the columns it reads and what the optimizer holds of it."""
+
+    def __init__(self, leaf: Any, relation: Any) -> None:
+        is_v2 = leaf.getClass().getSimpleName() == "BatchScanExec"
+        self.columns = frozenset(_names(leaf.scan().readSchema()) if is_v2 else ())
+        self.table = _table(leaf)
+        self.rows, self.size_bytes = _estimate(relation)
+
+
+class _Reader:
+    """Reads a physical plan into lines."""
+
+    def __init__(self, jvm: Any, planner: Any) -> None:
+        self._jvm = jvm
+        self._planner = planner
+        self.operators: list[Operator] = []
+        self.scans: list[_Scan] = []
+
+    def read(self, plan: Any, depth: int) -> None:
+        logical = _option(plan.logicalLink())
+        inputs = _sequence(plan.children())
+        name = plan.nodeName()
+        rows, size_bytes = _estimate(logical) if logical is not None else (None, None)
+        scan = None
+        if not inputs and name.startswith(("BatchScan", "Scan ", "FileScan")):
+            relation = _sequence(logical.collectLeaves())[0] if logical is not None else None
+            found = _Scan(plan, relation)
+            self.scans.append(found)
+            scan, rows, size_bytes = len(self.scans), found.rows, found.size_bytes
+            text = f"Scan {found.table}"
+        else:
+            text = _EXPRESSION_IDS.sub("", plan.simpleString(_FIELDS_SHOWN)).strip()
+        self.operators.append(Operator(text, depth, rows, size_bytes, _join(plan, name), scan))
+        for each in inputs:
+            self.read(each, depth + 1)
+        for each in _sequence(plan.subqueries()):
+            self._read_subquery(each, depth + 1)
+
+    def _read_subquery(self, plan: Any, depth: int) -> None:
+        """A subquery is planned when its query is prepared; here it is still logical."""
+        self.operators.append(Operator("Subquery", depth))
+        if not plan.getClass().getName().startswith(_PHYSICAL):
+            plan = self._jvm.org.apache.spark.sql.execution.QueryExecution.createSparkPlan(
+                self._planner, plan
+            )
+        self.read(plan, depth + 1)
+
+
+def _with_told(scans: Sequence[_Scan], told: Sequence[Explanation]) -> Iterator[ScanLine]:
+    """Scans with what was told of them: the same table, figures and columns, each told once.
+
+    Scans of which all that is the same differ in nothing that is shown but their filters, and
+    those are told in the order of the plan.
+    """
+    left = list(told)
+    for scan in scans:
+        found = next((each for each in left if _is_of(each, scan)), None)
+        if found is not None:
+            left.remove(found)
+        yield ScanLine(scan.table, scan.rows, scan.size_bytes, found)
+
+
+def _is_of(told: Explanation, scan: _Scan) -> bool:
+    same_figures = (told.table, told.rows) == (scan.table, scan.rows)
+    return same_figures and scan.columns.issuperset(told.columns)
+
+
+def _join(plan: Any, name: str) -> Join | None:
+    strategy = _STRATEGIES.get(name)
+    if strategy is None:
+        return None
+    build_side = None
+    if strategy in _WITH_BUILD_SIDE:
+        build_side = "left" if "Left" in plan.buildSide().toString() else "right"
+    return Join(strategy, plan.joinType().toString().lower(), build_side)
+
+
+def _table(leaf: Any) -> str:
+    if leaf.getClass().getSimpleName() == "BatchScanExec":
+        return str(leaf.table().name())
+    return str(leaf.nodeName()).removeprefix("Scan ").strip()
+
+
+def _estimate(logical: Any) -> tuple[int | None, int | None]:
+    if logical is None:
+        return None, None
+    statistics = logical.stats()
+    rows = _option(statistics.rowCount())
+    return None if rows is None else int(str(rows)), int(str(statistics.sizeInBytes()))
+
+
+def _names(schema: Any) -> list[str]:
+    return [str(name) for name in schema.fieldNames()]
+
+
+def _option(option: Any) -> Any:
+    return option.get() if option.isDefined() else None
+
+
+def _sequence(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
