@@ -14,6 +14,7 @@ from typing import Any
 from lancestat.lake.filter import Filter
 from lancestat.lake.filter_json import read_filters
 from lancestat.lake.filter_sql import exact_conjuncts
+from lancestat.lake.filter_text import filter_text
 from lancestat.read.estimate import ColumnEstimate, Estimate
 from lancestat.read.estimating import estimate, surviving
 from lancestat.read.explanation import Explanation
@@ -161,5 +162,6 @@ def _explained(table: ReadTable, filters: Sequence[Filter], found: Estimate) -> 
         columns=found.columns,
         fragments=fragments,
         fragments_scanned=scanned,
-        filters=tuple(map(str, filters)),
+        filters=tuple(map(filter_text, filters)),
+        table_rows=table.snapshot.rows,
     )

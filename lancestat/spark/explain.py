@@ -22,7 +22,9 @@ _STRATEGIES = {
     "SortMergeJoin": "sort_merge",
 }
 _WITH_BUILD_SIDE = ("broadcast_hash", "broadcast_nested_loop", "shuffled_hash")
+_WITH_KEYS = ("broadcast_hash", "shuffled_hash", "sort_merge")
 _PHYSICAL = "org.apache.spark.sql.execution."
+_SCANS = ("BatchScan", "Scan ", "FileScan")
 _EXPRESSION_IDS = re.compile(r"#\d+L?")
 _FIELDS_SHOWN = 12
 
@@ -80,31 +82,44 @@ class _Reader:
         self._planner = planner
         self.operators: list[Operator] = []
         self.scans: list[_Scan] = []
+        self._subqueries: list[Any] = []
 
     def read(self, plan: Any, depth: int) -> None:
+        """Add a line for an operator, then those of its inputs and subqueries."""
         logical = _option(plan.logicalLink())
         inputs = _sequence(plan.children())
+        if _is_partial(plan, inputs):
+            # Both halves of an aggregation have the estimate of the whole.
+            [half] = inputs
+            inputs = _sequence(half.children())
         name = plan.nodeName()
-        rows, size_bytes = _estimate(logical) if logical is not None else (None, None)
-        scan = None
-        if not inputs and name.startswith(("BatchScan", "Scan ", "FileScan")):
+        if not inputs and name.startswith(_SCANS):
             relation = _sequence(logical.collectLeaves())[0] if logical is not None else None
-            found = _Scan(plan, relation)
-            self.scans.append(found)
-            scan, rows, size_bytes = len(self.scans), found.rows, found.size_bytes
-            text = f"Scan {found.table}"
+            scan = _Scan(plan, relation)
+            self.scans.append(scan)
+            self.operators.append(
+                Operator(
+                    f"Scan {scan.table}", depth, scan.rows, scan.size_bytes, scan=len(self.scans)
+                )
+            )
         else:
-            text = _EXPRESSION_IDS.sub("", plan.simpleString(_FIELDS_SHOWN)).strip()
-        self.operators.append(Operator(text, depth, rows, size_bytes, _join(plan, name), scan))
-        for each in inputs:
-            self.read(each, depth + 1)
+            join = _join(plan, name)
+            text = _text(plan) if join is None else _join_text(plan, name, join)
+            self.operators.append(Operator(text, depth, *_estimate(logical), join))
         for each in _sequence(plan.subqueries()):
             self._read_subquery(each, depth + 1)
+        for each in inputs:
+            self.read(each, depth + 1)
 
     def _read_subquery(self, plan: Any, depth: int) -> None:
-        """A subquery is planned when its query is prepared; here it is still logical."""
+        canonical = plan.canonicalized()
+        if any(canonical.equals(each) for each in self._subqueries):
+            self.operators.append(Operator("Subquery that is there already", depth))
+            return
+        self._subqueries.append(canonical)
         self.operators.append(Operator("Subquery", depth))
         if not plan.getClass().getName().startswith(_PHYSICAL):
+            # It would be planned when the query is prepared for execution.
             plan = self._jvm.org.apache.spark.sql.execution.QueryExecution.createSparkPlan(
                 self._planner, plan
             )
@@ -138,6 +153,35 @@ def _join(plan: Any, name: str) -> Join | None:
     if strategy in _WITH_BUILD_SIDE:
         build_side = "left" if "Left" in plan.buildSide().toString() else "right"
     return Join(strategy, plan.joinType().toString().lower(), build_side)
+
+
+def _join_text(plan: Any, name: str, join: Join) -> str:
+    parts = [name, join.type]
+    if join.strategy in _WITH_KEYS:
+        pairs = zip(_sequence(plan.leftKeys()), _sequence(plan.rightKeys()), strict=True)
+        keys = (f"{left.toString()} = {right.toString()}" for left, right in pairs)
+        parts.append(f"on {', '.join(keys)}")
+    condition = _option(plan.condition())
+    if condition is not None:
+        parts.append(f"where {condition.toString()}")
+    return _without_ids(" ".join(parts))
+
+
+def _text(plan: Any) -> str:
+    return _without_ids(plan.simpleString(_FIELDS_SHOWN))
+
+
+def _without_ids(text: str) -> str:
+    return _EXPRESSION_IDS.sub("", text).strip()
+
+
+def _is_partial(plan: Any, inputs: Sequence[Any]) -> bool:
+    """Whether an aggregation's only input is its own first half."""
+    return (
+        len(inputs) == 1
+        and plan.nodeName().endswith("Aggregate")
+        and inputs[0].nodeName() == plan.nodeName()
+    )
 
 
 def _table(leaf: Any) -> str:
