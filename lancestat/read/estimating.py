@@ -89,7 +89,9 @@ def _columns(
         elif is_narrowed:
             column = _scaled(column, rows, table.snapshot.rows)
         told = _told(column, type, rows)
-        found[name] = told if partial is None else _with_histogram(told, partial, type)
+        if table.histogram and partial is not None:
+            told = _with_histogram(told, partial, type)
+        found[name] = told
     return found
 
 
