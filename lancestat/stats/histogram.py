@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from lancestat.stats.bounds import Bound
 from lancestat.stats.column_type import ColumnType, Kind
 from lancestat.stats.partial import ColumnPartial, summarize
+from lancestat.stats.quantiles import QuantileSketch
 from lancestat.stats.values import are_estimable, format_bound
 
 # Numbers, dates and timestamps: what Spark makes histograms of.
@@ -52,68 +53,104 @@ def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> H
     Source: Spark's `AnalyzeColumnCommand`, whose percentiles are the ends of bins, and
         `EstimationUtils.toDouble` for the numeric form.
     """
-    minimum, maximum = partial.minimum, partial.maximum
-    if partial.quantiles is None or type.kind not in HISTOGRAM_KINDS:
+    minimum, maximum, quantiles = partial.minimum, partial.maximum, partial.quantiles
+    if quantiles is None or type.kind not in HISTOGRAM_KINDS or not quantiles.count:
         return None
     if minimum is None or maximum is None or not are_estimable(minimum, maximum):
         return None
     low, high = _numeric(minimum, type), _numeric(maximum, type)
-    numbers = partial.values - partial.nans
-    if low is None or high is None or numbers <= 0 or not partial.quantiles.count:
+    if low is None or high is None:
         return None
+    numbers = partial.values - partial.nans
     ranks = [min(1.0, bin * partial.values / (bins * numbers)) for bin in range(1, bins)]
-    inner = [_of_quantile(value, type) for value in partial.quantiles.quantiles(ranks)]
-    within = (min(max(end, low), high) for end in inner)
+    values = [float(minimum), *quantiles.quantiles(ranks), float(maximum)]
+    within = (min(max(_of_quantile(value, type), low), high) for value in values[1:-1])
     ends = [low, *accumulate(within, max), high]
     height = partial.values / bins
-    counts = _distinct_counts(ends, summarize(partial, type).distinct, height, type)
-    return Histogram(
-        height,
-        tuple(HistogramBin(*pair, n) for pair, n in zip(pairwise(ends), counts, strict=True)),
+    counts = _distinct_counts(
+        ends,
+        _inside(values, quantiles),
+        summarize(partial, type).distinct,
+        [_room(*pair, height, type) for pair in pairwise(ends)],
     )
+    made = zip(ends, ends[1:], counts, strict=False)
+    return Histogram(height, tuple(HistogramBin(*each) for each in made))
 
 
 def _numeric(bound: Bound, type: ColumnType) -> float | None:
-    """A bound as `EstimationUtils.toDouble` has it: the double of its Java text, or days, micros."""
-    if type.kind in (Kind.DATE, Kind.TIMESTAMP):
-        return float(bound) if format_bound(bound, type) is not None else None
+    """A bound as `EstimationUtils.toDouble` has it: of its Java text, of days or microseconds."""
     text = format_bound(bound, type)
+    if text is None or type.kind in (Kind.DATE, Kind.TIMESTAMP):
+        return None if text is None else float(bound)
     # Spark's negative zero equals zero, and so does every comparison here.
-    return None if text is None else float(text) + 0.0
+    return float(text) + 0.0
 
 
 def _of_quantile(value: float, type: ColumnType) -> float:
     if type.kind is Kind.DECIMAL:
         return float(value / 10**type.scale)
-    if type.kind is Kind.FLOAT:
-        numeric = _numeric(value, type)
-        return value if numeric is None else numeric
-    return value
+    if type.spark_type == "float":
+        return _numeric(value, type) or 0.0
+    return value + 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """What a sketch kept of the values between a bin's ends.
+
+    `frequent` counts values that it kept several times; `rare_rows` are the rows of all others, and
+    of one more that it might have kept.
+    """
+
+    frequent: int
+    rare_rows: float
+
+
+def _inside(ends: Sequence[float], quantiles: QuantileSketch) -> list[_Inside]:
+    import numpy as np
+
+    values, weights = quantiles.samples()
+    values, places, times = np.unique(values, return_inverse=True, return_counts=True)
+    rows = np.bincount(places, weights)
+    bins = np.searchsorted(ends, values, side="right") - 1
+    within = (bins >= 0) & (bins < len(ends) - 1) & ~np.isin(values, ends)
+    is_frequent = within & (times > 1)
+    is_rare = within & (times == 1)
+    frequent = np.bincount(bins[is_frequent], minlength=len(ends) - 1)
+    rare_rows = np.zeros(len(ends) - 1) + rows.sum() / times.sum()
+    np.add.at(rare_rows, bins[is_rare], rows[is_rare])
+    return [_Inside(int(n), float(r)) for n, r in zip(frequent, rare_rows, strict=True)]
 
 
 def _distinct_counts(
-    ends: Sequence[float], distinct: int, height: float, type: ColumnType
+    ends: Sequence[float], inside: Sequence[_Inside], distinct: int, rooms: Sequence[int]
 ) -> list[int]:
     """Share a column's distinct count over its bins.
 
-    The ends of bins are values themselves. What else there is lies inside of bins, as evenly as
-    there is room: a bin holds no more values than rows, and no more than its type has between its
-    ends.
+    The ends of bins are values themselves, and so is what the sketch kept several times. All other
+    values are shared out by the rows that hold them, as if each had equally many, but no bin gets
+    more than there is room for.
     """
-    pairs = list(pairwise(ends))
-    rooms = [_room(low, high, height, type) if low < high else 0 for low, high in pairs]
-    left = max(0, distinct - len(set(ends)))
-    inside = [0] * len(pairs)
-    order = sorted(range(len(pairs)), key=rooms.__getitem__)
-    for place, index in enumerate(order):
-        inside[index] = min(rooms[index], -(-left // (len(order) - place)))
-        left -= inside[index]
-    return [1 if low == high else 2 + n for (low, high), n in zip(pairs, inside, strict=True)]
+    counts = [min(each.frequent, room) for each, room in zip(inside, rooms, strict=True)]
+    left = max(0, distinct - len(set(ends)) - sum(counts))
+    rare_rows = sum(each.rare_rows for each in inside)
+    free = [room - count for room, count in zip(rooms, counts, strict=True)]
+    for place in sorted(range(len(free)), key=lambda place: free[place] / inside[place].rare_rows):
+        share = min(free[place], round(left * min(1.0, inside[place].rare_rows / rare_rows)))
+        counts[place] += share
+        left -= share
+        rare_rows -= inside[place].rare_rows
+    return [
+        1 if low == high else 2 + count
+        for (low, high), count in zip(pairwise(ends), counts, strict=True)
+    ]
 
 
 def _room(low: float, high: float, height: float, type: ColumnType) -> int:
-    """How many values may lie between the ends of a bin."""
+    """How many values fit between the ends of a bin: no more than rows, or than the type has."""
+    if low == high:
+        return 0
     rows = int(height)
     if type.kind is Kind.FLOAT:
         return rows
-    return max(0, min(rows, round((high - low) * 10**type.scale) - 1))
+    return max(0, min(rows, round((high - low) * 10.0**type.scale) - 1))

@@ -50,6 +50,13 @@ class QuantileSketch:
             return []
         return list(sketch.get_quantiles(list(ranks), inclusive=True))
 
+    def samples(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """The values that it kept, in no order, and how many seen ones each stands for."""
+        import numpy as np
+
+        kept = np.array(list(_open(self.serialized)), np.float64).reshape(-1, 2)
+        return kept[:, 0], kept[:, 1]
+
     def encode(self) -> bytes:
         """The stored form, compressed."""
         return zlib.compress(self.serialized)

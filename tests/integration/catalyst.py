@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +72,16 @@ class Catalyst:
             scala = scala.updated(key, text)
         return scala
 
+    def histogram(self, height: float, bins: Iterable[tuple[float, float, int]]) -> str:
+        """A histogram as Spark's catalog stores it."""
+        logical = self.jvm.org.apache.spark.sql.catalyst.plans.logical
+        made = [logical.HistogramBin(float(low), float(high), n) for low, high, n in bins]
+        array = self.spark.sparkContext._gateway.new_array(logical.HistogramBin, len(made))
+        for place, bin in enumerate(made):
+            array[place] = bin
+        serializer = self._module(logical, "HistogramSerializer")
+        return str(serializer.serialize(logical.Histogram(float(height), array)))
+
     def bound(self, text: str, type: ColumnType) -> Any:
         """What Spark reads in a bound's text, in its internal form."""
         return self.codec.fromExternalString(text, "c", self.types.fromDDL(type.spark_type), 2)
@@ -83,18 +93,20 @@ class PlannedTable:
     _MAKER = (
         "new org.apache.spark.sql.catalyst.catalog.CatalogStatistics("
         "new scala.math.BigInt(java.math.BigInteger.valueOf(16000L)),"
-        "new scala.Some(new scala.math.BigInt(java.math.BigInteger.valueOf(1000L))), columns)"
+        "new scala.Some(new scala.math.BigInt(java.math.BigInteger.valueOf({rows}L))), columns)"
     )
 
-    def __init__(self, catalyst: Catalyst, type: ColumnType, place: Path) -> None:
+    def __init__(
+        self, catalyst: Catalyst, type: ColumnType, place: Path, name: str | None = None
+    ) -> None:
         self.catalyst = catalyst
         self.type = type
-        self.name = f"planned_{type.kind.value}"
+        self.name = name or f"planned_{type.kind.value}"
         catalyst.spark.sql(
             f"create table {self.name} (c {type.spark_type}) using parquet location '{place}'"
         )
 
-    def set(self, entries: Mapping[str, str]) -> None:
+    def set(self, entries: Mapping[str, str], rows: int = 1000) -> None:
         catalyst, jvm = self.catalyst, self.catalyst.jvm
         state = catalyst.spark._jsparkSession.sessionState()
         columns = catalyst.map({"c": catalyst.catalog_stat("c", entries)})
@@ -105,7 +117,7 @@ class PlannedTable:
             self._array(jvm.java.lang.String, "columns"),
             self._array(jvm.java.lang.Class, map_class),
         )
-        maker.cook(self._MAKER)
+        maker.cook(self._MAKER.format(rows=rows))
         statistics = maker.evaluate(self._array(jvm.java.lang.Object, columns))
         identifier = state.sqlParser().parseTableIdentifier(self.name)
         state.catalog().alterTableStats(identifier, jvm.scala.Some(statistics))
