@@ -42,11 +42,14 @@ class Bounds:
         objects[:] = filled
         return cls(objects, exists)
 
-    def comparable(self, literal: object) -> npt.NDArray[Any]:
-        """The values in a form that compares with `literal` exactly."""
-        if self.values.dtype == np.int64 and not _fits(literal):
-            return self.values.astype(object)
-        return self.values
+    def comparable(self, point: object) -> tuple[npt.NDArray[Any], Any]:
+        """The values and `point` in a form in which numpy compares them exactly."""
+        if self.values.dtype == np.float64 or (self.values.dtype == np.int64 and _fits(point)):
+            return self.values, point
+        # By itself a point of bytes would lose its zero bytes at the end.
+        boxed = np.empty((), object)
+        boxed[()] = point
+        return self.values.astype(object), boxed
 
     def tolist(self) -> list[Bound | None]:
         """As Python values, None where there is none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,7 +30,7 @@ from lancestat.lake.filter import (
     Or,
     StartsWith,
 )
-from lancestat.read.column_bounds import ColumnBounds, Mask
+from lancestat.read.column_bounds import Bounds, ColumnBounds, Mask
 from lancestat.read.literal_bound import literal_bound
 from lancestat.stats.bounds import Bound
 
@@ -111,7 +112,7 @@ def _chances(column: ColumnBounds, filter: Comparison | In | IsNull | StartsWith
         case IsNull():
             return Chances(column.nulls > 0, column.values > 0)
         case Comparison():
-            return _comparison(column, filter.operator, filter.literal)
+            return _comparison(column, filter)
         case In():
             return _in(column, filter.literals)
         case StartsWith():
@@ -120,23 +121,22 @@ def _chances(column: ColumnBounds, filter: Comparison | In | IsNull | StartsWith
             assert_never(filter)
 
 
-def _comparison(
-    column: ColumnBounds, operator: Operator, literal: Literal | None
-) -> Chances | None:
+def _comparison(column: ColumnBounds, comparison: Comparison) -> Chances | None:
+    sign, literal = comparison.operator, comparison.literal
     if literal is None:
-        return _chances(column, IsNull("")) if operator is Operator.NULL_SAFE else None
+        return _chances(column, IsNull("")) if sign is Operator.NULL_SAFE else None
     point = literal_bound(literal, column.type)
     if point is None:
         return None
-    chances = (_against_nan if _is_nan(point) else _against)(column, operator, point)
-    if operator is Operator.NULL_SAFE:
+    chances = (_against_nan if _is_nan(point) else _against)(column, sign, point)
+    if sign is Operator.NULL_SAFE:
         return Chances(chances.true, chances.false | (column.nulls > 0))
     return chances
 
 
-def _against(column: ColumnBounds, operator: Operator, point: Point) -> Chances:
+def _against(column: ColumnBounds, sign: Operator, point: Point) -> Chances:
     has_nan = column.nans > 0
-    match operator:
+    match sign:
         case Operator.LESS:
             return Chances(_some_below(column, point), _some_from(column, point) | has_nan)
         case Operator.LESS_OR_EQUAL:
@@ -149,12 +149,12 @@ def _against(column: ColumnBounds, operator: Operator, point: Point) -> Chances:
             equal = _some_to(column, point) & _some_from(column, point)
             return Chances(equal, (column.values > 0) & ~_all_equal(column, point))
         case _:
-            assert_never(operator)
+            assert_never(sign)
 
 
-def _against_nan(column: ColumnBounds, operator: Operator, point: Point) -> Chances:
+def _against_nan(column: ColumnBounds, sign: Operator, point: Point) -> Chances:
     is_nan, is_ordered, nothing = column.nans > 0, column.ordered > 0, np.zeros_like(column.known)
-    match operator:
+    match sign:
         case Operator.LESS:
             return Chances(is_ordered, is_nan)
         case Operator.LESS_OR_EQUAL:
@@ -164,7 +164,7 @@ def _against_nan(column: ColumnBounds, operator: Operator, point: Point) -> Chan
         case Operator.GREATER_OR_EQUAL | Operator.EQUAL | Operator.NULL_SAFE:
             return Chances(is_nan, is_ordered)
         case _:
-            assert_never(operator)
+            assert_never(sign)
 
 
 def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> Chances | None:
@@ -179,6 +179,9 @@ def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> Chances | N
     matching = _some_among(column, ordered)
     if len(ordered) < len(points):
         matching |= column.nans > 0
+    if not literals:
+        # Since Spark 4 even null is not in an empty list; before, that was null.
+        return Chances(matching, column.rows > 0)
     # A value that is none of the others is not known to differ from null.
     differing = np.zeros_like(matching) if None in literals else column.values > 0
     return Chances(matching, differing)
@@ -215,30 +218,32 @@ def _head(bound: Bound | None, length: int) -> bytes | None:
 
 
 def _some_below(column: ColumnBounds, point: Point) -> Mask:
-    lower = column.lower
-    return (column.ordered > 0) & (~lower.exists | (lower.comparable(point) < point))
+    return _some(column, column.lower, operator.lt, point)
 
 
 def _some_to(column: ColumnBounds, point: Point) -> Mask:
-    lower = column.lower
-    return (column.ordered > 0) & (~lower.exists | (lower.comparable(point) <= point))
+    return _some(column, column.lower, operator.le, point)
 
 
 def _some_above(column: ColumnBounds, point: Point) -> Mask:
-    upper = column.upper
-    return (column.ordered > 0) & (~upper.exists | (upper.comparable(point) > point))
+    return _some(column, column.upper, operator.gt, point)
 
 
 def _some_from(column: ColumnBounds, point: Point) -> Mask:
-    upper = column.upper
-    return (column.ordered > 0) & (~upper.exists | (upper.comparable(point) >= point))
+    return _some(column, column.upper, operator.ge, point)
+
+
+def _some(
+    column: ColumnBounds, bounds: Bounds, compare: Callable[[Any, Any], Mask], point: Point
+) -> Mask:
+    return (column.ordered > 0) & (~bounds.exists | compare(*bounds.comparable(point)))
 
 
 def _all_equal(column: ColumnBounds, point: Point) -> Mask:
-    lower, upper = column.lower, column.upper
-    same: Mask = (lower.comparable(point) == point) & (upper.comparable(point) == point)
-    is_exact: Mask = (column.nans == 0) & lower.exists & upper.exists
-    return is_exact & same
+    equal: Mask = column.nans == 0
+    for bounds in (column.lower, column.upper):
+        equal = equal & bounds.exists & operator.eq(*bounds.comparable(point))
+    return equal
 
 
 def _is_nan(point: Point) -> bool:
