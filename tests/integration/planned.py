@@ -1,0 +1,51 @@
+"""What Spark's optimizer believes about a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CBO = "spark.sql.cbo.enabled"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """`optimizedPlan().stats()` of a query; `columns` are Spark's own ColumnStat by name."""
+
+    rows: int | None
+    size_bytes: int
+    columns: dict[str, Any]
+
+
+def planned(frame: DataFrame) -> Planned:
+    """The statistics of the root of a query's optimized plan."""
+    jvm: Any = frame.sparkSession._jvm
+    # Statistics ask the thread's active session whether the cost-based optimizer is on.
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(
+        frame.sparkSession._jsparkSession
+    )
+    converters = getattr(jvm.scala.jdk.javaapi, "CollectionConverters$")
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    stats = plan.stats()
+    known = stats.attributeStats()
+    columns = {}
+    for attribute in getattr(converters, "MODULE$").asJava(plan.output()):
+        found = known.get(attribute)
+        if found.isDefined():
+            columns[attribute.name()] = found.get()
+    return Planned(optional(stats.rowCount()), stats.sizeInBytes(), columns)
+
+
+def optional(option: Any) -> Any:
+    """What a Scala option holds, None when nothing."""
+    return option.get() if option.isDefined() else None
+
+
+def with_cbo(spark: SparkSession) -> SparkSession:
+    """A session of its own over the same Spark, whose optimizer uses column statistics."""
+    session = spark.newSession()
+    session.conf.set(CBO, "true")
+    return session

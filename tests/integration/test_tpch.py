@@ -1,0 +1,75 @@
+"""All queries of TPC-H give the same over Lance, planned with its statistics, as over Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lancestat
+from examples.project.load import FRAGMENTS, generate, table_path, write
+from tests.integration.planned import planned, with_cbo
+from tests.run.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+pytestmark = pytest.mark.spark
+
+SCALE = Decimal("0.1")
+QUERIES = sorted((Path(__file__).parents[2] / "benchmarks" / "tpch").glob("q*.sql"))
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two sessions that know the eight tables by the same names."""
+
+    lance: SparkSession
+    parquet: SparkSession
+
+
+@pytest.fixture(scope="module")
+def sides(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    folder = tmp_path_factory.mktemp("tpch")
+    generate(folder, SCALE)
+    made = Sides(with_cbo(spark), spark.newSession())
+    made.lance.conf.set("spark.sql.cbo.joinReorder.enabled", "true")
+    for name in FRAGMENTS:
+        parquet, path = folder / f"{name}.parquet", table_path(folder, name)
+        write(parquet, path, name)
+        assert World(path, name).run().status == "success"
+        lancestat.read_table(made.lance, str(path)).createOrReplaceTempView(name)
+        made.parquet.read.parquet(str(parquet)).createOrReplaceTempView(name)
+    yield made
+    for session in (made.lance, made.parquet):
+        session.catalog.clearCache()
+
+
+def test_all_queries_are_there() -> None:
+    assert [path.stem for path in QUERIES] == [f"q{number:02}" for number in range(1, 23)]
+
+
+@pytest.mark.parametrize("table", FRAGMENTS)
+def test_the_optimizer_knows_every_column(sides: Sides, table: str) -> None:
+    frame = sides.lance.table(table)
+    found = planned(frame)
+    assert found.rows == sides.parquet.table(table).count()
+    assert list(found.columns) == frame.columns
+    assert all(stat.distinctCount().isDefined() for stat in found.columns.values())
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda path: path.stem)
+def test_the_same_rows_as_over_parquet(sides: Sides, query: Path) -> None:
+    text = query.read_text(encoding="utf-8")
+    expected = sides.parquet.sql(text).collect()
+    assert expected
+    assert sorted_rows(sides.lance.sql(text).collect()) == sorted_rows(expected)
+
+
+def sorted_rows(rows: list[Row]) -> list[tuple[object, ...]]:
+    """Rows in one order: that of the query leaves ties open."""
+    return sorted((tuple(row) for row in rows), key=repr)
