@@ -11,6 +11,7 @@ from itertools import islice
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.plan.actions import TableWork
 from lancestat.state.grouping import (
+    MOST_GROUPS,
     Group,
     block_digest,
     contents,
@@ -74,7 +75,7 @@ class _Draft:
             self._fingerprints.update(dict.fromkeys(fields, fingerprints))
         self._joint = _joint_keys(work)
         fragments = {group.fragment_id for group in work.groups}
-        self.groups = group_fragments(fragments, self._joint_fragments())
+        self.groups = group_fragments(fragments, self._joint_fragments(), MOST_GROUPS)
         self.blocks = count_blocks(self.groups)
         self.digests = _digests(self.groups, self._fingerprints)
         self._before = _Before(before, self.groups, self._fingerprints)
@@ -117,6 +118,8 @@ class _Draft:
                 if not self._splits_joint(group, cell[1]):
                     wanted[key].append((cell, group, offset))
         known: dict[_Cell, set[int]] = defaultdict(set)
+        if not wanted:
+            return known
         for block in state.summary_blocks(self._work.table, list(wanted)):
             for cell, group, offset in wanted[block.key]:
                 sums[cell].add(block.partials[offset])

@@ -20,7 +20,7 @@ _DIGEST_SIZE = 16
 
 
 def group_fragments(
-    ids: Iterable[int], joint: Iterable[Collection[int]] = (), most: int = MOST_GROUPS
+    ids: Iterable[int], joint: Iterable[Collection[int]], most: int
 ) -> tuple[Group, ...]:
     """Cut fragments into at most `most` groups, each of one range of ids.
 

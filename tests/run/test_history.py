@@ -21,14 +21,33 @@ from hypothesis.stateful import (
     rule,
 )
 
+import lancestat.run.summarize as summarizing
+from lancestat.lake.filter import Comparison, Filter, IsNull, Not, Operator, StartsWith
+from lancestat.lake.observe import snapshot
+from lancestat.read.groups import load_groups
+from lancestat.read.pruning import columns_of
+from lancestat.read.survivors import FragmentStatistics
+from lancestat.state.grouping import MOST_GROUPS
+from lancestat.state.identity import table_identity
 from lancestat.stats.column_type import column_type
 from lancestat.stats.kernel import analyze
 from lancestat.stats.partial import summarize
 from lancestat.stats.wire import encode_statistics
+from tests.run.grouped import check_filter, check_whole
 from tests.run.world import World
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 SEEDS = st.integers(0, 2**16)
+FILTERS: list[Filter] = [
+    Comparison("id", Operator.LESS, 20),
+    Comparison("id", Operator.EQUAL, 7),
+    Not(Comparison("real", Operator.LESS_OR_EQUAL, 3.0)),
+    Comparison("real", Operator.EQUAL, 0.0),
+    StartsWith("text", "aaaa"),
+    IsNull("price"),
+    Comparison("price", Operator.GREATER, Decimal("1000000.005")),
+    Comparison("at", Operator.LESS, EPOCH),
+]
 # (fragment's files that hold the field, its deletion file): what decides the values of a column.
 Content = tuple[int, str]
 
@@ -88,6 +107,7 @@ class History(RuleBasedStateMachine):
         self.columns_made = 0
 
     def teardown(self) -> None:
+        summarizing.MOST_GROUPS = MOST_GROUPS
         shutil.rmtree(self.folder)
 
     @property
@@ -106,8 +126,9 @@ class History(RuleBasedStateMachine):
                 found[(fragment.fragment_id, name)] = (field_id, repr(key))
         return found
 
-    @initialize(seed=SEEDS, count=st.integers(1, 40))
-    def create(self, seed: int, count: int) -> None:
+    @initialize(seed=SEEDS, count=st.integers(1, 40), most_groups=st.sampled_from([2, 512]))
+    def create(self, seed: int, count: int, most_groups: int) -> None:
+        summarizing.MOST_GROUPS = most_groups
         lance.write_dataset(rows(seed, count), self.path, max_rows_per_file=10)
         self.world = World(Path(self.path))
 
@@ -216,8 +237,20 @@ class History(RuleBasedStateMachine):
         assert read <= fresh
         expected = full_values(self.dataset, self.world.published()["lance.stats.schemaHash"])
         assert self.world.published() == expected
+        check_whole(self.grouped, self.dataset)
         self.known |= {content[key] for key in read}
         self.known |= {value for key, value in content.items() if key not in fresh}
+
+    @property
+    def grouped(self) -> FragmentStatistics:
+        return load_groups(self.world.state, table_identity(self.path), snapshot(self.dataset))
+
+    @rule(filters=st.lists(st.sampled_from(FILTERS), min_size=1, max_size=2))
+    def prune(self, filters: list[Filter]) -> None:
+        """However far the table has moved on: no row is lost, and what is told is true."""
+        names = self.dataset.schema.names
+        if set().union(*map(columns_of, filters)) <= set(names):
+            check_filter(self.grouped, self.dataset, filters)
 
     @invariant()
     def nothing_is_ever_accepted_that_is_not_true(self) -> None:

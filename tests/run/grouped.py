@@ -1,0 +1,53 @@
+"""What is known by group of fragments, held against the rows themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import lance
+import pyarrow as pa
+
+from lancestat.lake.filter import Filter
+from lancestat.read.pruning import columns_of
+from lancestat.read.survivors import FragmentStatistics, Survivors
+from lancestat.stats.column_type import column_type
+from lancestat.stats.kernel import analyze
+from lancestat.stats.partial import ColumnPartial
+from tests.read.values import holds
+
+
+def one_pass(dataset: lance.LanceDataset, ids: Sequence[int] | None) -> dict[str, ColumnPartial]:
+    """Partials of all columns over some fragments, all when None, without fragments or state."""
+    schema = pa.schema([field for field in dataset.schema if column_type(field.type)])
+    fragments = [dataset.get_fragment(each) for each in ids] if ids is not None else None
+    scanner = dataset.scanner(columns=schema.names, fragments=fragments)
+    return analyze([] if ids == () else scanner.to_batches(), schema)
+
+
+def check_whole(known: FragmentStatistics, dataset: lance.LanceDataset) -> None:
+    """Merged groups are what one pass over the table gives."""
+    expected = one_pass(dataset, None) if dataset.get_fragments() else {}
+    assert {name: known.partial(name) for name in expected} == expected
+
+
+def check_filter(
+    known: FragmentStatistics, dataset: lance.LanceDataset, filters: Sequence[Filter]
+) -> Survivors | None:
+    """No fragment with a matching row is ruled out, and survivors are what their rows say."""
+    left = known.survivors(filters)
+    if left is None:
+        return None
+    every = {fragment.fragment_id for fragment in dataset.get_fragments()}
+    assert list(left.fragment_ids) == sorted(left.fragment_ids)
+    assert set(left.fragment_ids) < every
+    columns = sorted(set().union(*map(columns_of, filters)))
+    for gone in every - set(left.fragment_ids):
+        for row in dataset.get_fragment(gone).to_table(columns=columns).to_pylist():
+            assert not all(holds(filter, row) is True for filter in filters), (filters, row)
+    ids = tuple(left.fragment_ids)
+    assert left.rows == sum(dataset.get_fragment(each).count_rows() for each in ids)
+    for name, expected in one_pass(dataset, ids).items():
+        found = left.partial(name)
+        assert found in (None, expected), name
+        assert found is not None or not left.is_known or name not in columns
+    return left
