@@ -47,7 +47,8 @@ class CsvOutput(TextOutput):
 
 def _flush(lines: list[str]) -> None:
     if lines:
-        click.echo("\n".join(lines))
+        # A value keeps its escape characters, which click would take for colours.
+        click.echo("\n".join(lines), color=True)
         lines.clear()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.spark.plain import plain, shape_of, to_plain
 from lancestat.spark.query_failure import NOTHING_AROUND, Surroundings, explain_failure
@@ -34,7 +34,7 @@ def query_session(target: Target) -> Iterator[SparkSession]:
     try:
         for key, value in optimizer_settings(target.spark_conf).items():
             session.conf.set(key, value)
-        with _silent_logger():
+        with _silent_logger(), _active(session, running):
             yield session
     finally:
         if running is None:
@@ -105,6 +105,18 @@ def _rows(
         raise
     except Exception as error:
         raise explain_failure(error, statement.text, surroundings) from None
+
+
+@contextmanager
+def _active(session: SparkSession, before: SparkSession | None) -> Iterator[None]:
+    """Estimates are made under the configuration of the thread's active session."""
+    sessions = cast(Any, session._jvm).org.apache.spark.sql.classic.SparkSession
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before is not None:
+            sessions.setActiveSession(before._jsparkSession)
 
 
 @contextmanager

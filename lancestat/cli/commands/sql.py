@@ -119,7 +119,11 @@ def _query(context: click.Context, query: str | None, path: Path | None) -> Quer
         what = "neither was" if query is None else "both were"
         raise click.UsageError(f"Give a query or --file; {what} given.", context)
     if path is not None:
-        return query_text(path.read_bytes(), str(path))
+        try:
+            return query_text(path.read_bytes(), str(path))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise click.UsageError(f"cannot read {path}: {reason}", context) from None
     assert query is not None
     if query == "-":
         return query_text(sys.stdin.buffer.read(), "stdin")

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from lancestat.cli.output import Printed, make_output
+from lancestat.cli.sql_value import json_value
+from lancestat.read.estimate import ColumnEstimate, Histogram, HistogramBin
+from lancestat.read.explanation import Explanation
+from lancestat.spark.plan_explanation import Join, Operator, PlanExplanation, ScanLine
+from lancestat.spark.query_result import (
+    Array,
+    Map,
+    Plain,
+    QueryResult,
+    ResultColumn,
+    Scalar,
+    Struct,
+)
+from lancestat.stats.guard import GuardReason, Verdict
+from tests.cli.conftest import Lancestat
+from tests.cli.test_imports import HEAVY, loaded
+from tests.conftest import Golden
+
+COLUMNS = (
+    ResultColumn("id", "bigint", Scalar("bigint")),
+    ResultColumn("price", "decimal(10,2)", Scalar("decimal")),
+    ResultColumn("share", "double", Scalar("double")),
+    ResultColumn("name | in\tfull", "string", Scalar("string")),
+    ResultColumn("at", "timestamp", Scalar("timestamp")),
+    ResultColumn("wall", "timestamp_ntz", Scalar("timestamp_ntz")),
+    ResultColumn("raw", "binary", Scalar("binary")),
+    ResultColumn("ok", "boolean", Scalar("boolean")),
+    ResultColumn(
+        "parts",
+        "array<struct<a:int,b:map<string,binary>>>",
+        Array(Struct((("a", Scalar("int")), ("b", Map(Scalar("string"), Scalar("binary")))))),
+    ),
+)
+ROWS: tuple[tuple[Plain, ...], ...] = (
+    (1, "12.30", "0.1", "plain", 0, "2024-01-01 00:00:00", "00FF", True, [(1, [("k", "0A")])]),
+    (-20, "-1.00", "NaN", 'a "quoted", b', -1, "1969-12-31 23:59:59.5", "", False, []),
+    (None, None, "-Infinity", "", None, None, None, None, None),
+    (
+        3,
+        "0.00",
+        "1.0E10",
+        "日本語 | \\ \x1b[31m\nö" + "x" * 70,
+        86_400_000_000,
+        None,
+        "41",
+        None,
+        None,
+    ),
+)
+
+
+def result(limit: int | None = None) -> QueryResult:
+    return QueryResult(COLUMNS, iter(ROWS), limit)
+
+
+def printed(form: str, shown: Callable[[], object], *, verbose: bool = False) -> str:
+    """What an output puts on stdout."""
+
+    @click.command()
+    def run() -> None:
+        shown()
+
+    done = CliRunner().invoke(run, catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [("text", "txt"), ("json", "json"), ("csv", "csv"), ("markdown", "md")]
+)
+def test_rows_in_every_form(form: str, name: str, golden: Golden) -> None:
+    text = printed(form, lambda: make_output(form).queried(result()))
+    golden(f"cli/sql.{name}", text)
+
+
+def test_verbose_shortens_nothing(golden: Golden) -> None:
+    told: list[Printed] = []
+    output = make_output("text", verbose=True)
+    text = printed("text", lambda: told.append(output.queried(result())))
+    assert "x" * 70 in text
+    assert told == [Printed(4)]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "csv", "markdown"])
+@pytest.mark.parametrize(
+    ("limit", "told"), [(2, (2, False)), (4, (4, True)), (0, (0, False)), (None, (4, True))]
+)
+def test_a_limit_says_whether_there_is_more(
+    form: str, limit: int | None, told: tuple[int, bool]
+) -> None:
+    found: list[Printed] = []
+    text = printed(form, lambda: found.append(make_output(form).queried(result(limit))))
+    assert [(each.rows, each.is_complete) for each in found] == [told]
+    if form == "json":
+        payload = json.loads(text)
+        assert (payload["row_count"], payload["complete"]) == told
+        assert len(payload["rows"]) == told[0]
+
+
+def test_csv_is_read_back_by_a_reader_of_csv() -> None:
+    text = printed("csv", lambda: make_output("csv").queried(result()))
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows[0] == [column.name for column in COLUMNS]
+    assert rows[2][3] == 'a "quoted", b'
+    assert rows[4][3] == ROWS[3][3]
+    # Null and the empty string differ for readers that look at quotes.
+    assert text.splitlines()[3] == ',,-Infinity,"",,,,,'
+
+
+def test_csv_does_not_wait_for_the_last_row() -> None:
+    seen: list[int] = []
+
+    def rows() -> Iterator[tuple[Plain, ...]]:
+        for number in range(3000):
+            seen.append(number)
+            yield (number,)
+
+    lines: list[int] = []
+
+    def echo(text: str, color: bool) -> None:
+        lines.append(len(seen))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lancestat.cli.csv_output.click.echo", echo)
+        make_output("csv").queried(QueryResult((COLUMNS[0],), rows(), None))
+    assert lines[0] < 1001 < 3000 == lines[-1]
+
+
+@pytest.mark.parametrize("form", ["text", "csv", "markdown"])
+def test_a_statement_without_a_result_prints_nothing(form: str) -> None:
+    text = printed(form, lambda: make_output(form).queried(QueryResult((), iter(()), None)))
+    assert text.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "json_form"),
+    [
+        ("1.5", "float", 1.5),
+        ("-0.0", "double", -0.0),
+        ("5.0E-324", "double", 5e-324),
+        ("Infinity", "float", "Infinity"),
+        (2**63 - 1, "bigint", 2**63 - 1),
+        ("12345678901234567890.123", "decimal", "12345678901234567890.123"),
+        ("2024-02-29", "date", "2024-02-29"),
+        ("+10000-01-01", "date", "+10000-01-01"),
+        (1_704_067_200_123_456, "timestamp", "2024-01-01T00:00:00.123456Z"),
+        (-62_135_596_800_000_000, "timestamp", "0001-01-01T00:00:00.000000Z"),
+        (253_402_300_800_000_000, "timestamp", "+10000-01-01T00:00:00.000000Z"),
+        ("2024-01-01 00:00:00.5", "timestamp_ntz", "2024-01-01T00:00:00.500000"),
+        ("10:00:00", "time", "10:00:00"),
+        (True, "boolean", True),
+    ],
+)
+def test_values_as_json(value: Plain, kind: str, json_form: object) -> None:
+    found = json_value(value, Scalar(kind))
+    assert found == json_form
+    assert type(found) is type(json_form)
+    assert str(found) == str(json_form)
+
+
+def test_fields_that_share_a_name_are_all_there() -> None:
+    twins = Struct((("a", Scalar("int")), ("a", Scalar("int"))))
+    assert json_value((1, 2), twins) == [1, 2]
+
+
+TOLD = Explanation(
+    table="orders",
+    version=18,
+    rows=2_500,
+    size_bytes=70_000,
+    verdict=Verdict(True, GuardReason.CURRENT, "the statistics describe version 18"),
+    columns={
+        "o_id": ColumnEstimate(
+            "0", "2499", 0, 2500, 8, 8, Histogram(10.0, (HistogramBin(0, 9, 9),))
+        ),
+        "o_note": ColumnEstimate(nulls=3, distinct=7, average_length=12, maximum_length=40),
+    },
+    fragments=4,
+    fragments_scanned=1,
+    filters=tuple(f"o_id < {number}" for number in range(6)),
+    table_rows=10_000,
+)
+REFUSED = Explanation(
+    table="part",
+    version=3,
+    rows=100,
+    size_bytes=800,
+    verdict=Verdict(False, GuardReason.STALE, "the policy accepts no distance"),
+    fragments=1,
+    fragments_scanned=1,
+    table_rows=100,
+)
+EXPLAINED = PlanExplanation(
+    operators=(
+        Operator("HashAggregate(keys=[a], functions=[sum(b)])", 0, None, 36_000_000),
+        Operator(
+            "BroadcastHashJoin inner on a = b",
+            1,
+            2001,
+            44_000,
+            Join("broadcast_hash", "inner", "right"),
+        ),
+        Operator("Filter " + "x" * 200, 2, 2001, 44_000),
+        Operator("Scan orders", 3, 2500, 70_000, scan=1),
+        Operator("Subquery", 2),
+        Operator("Scan part", 3, 100, 800, scan=2),
+        Operator("Scan parquet", 3, None, 9_000, scan=3),
+        Operator("SortMergeJoin leftouter on c = d", 2, 1, 8, Join("sort_merge", "leftouter")),
+    ),
+    scans=(
+        ScanLine("orders", 2500, 70_000, TOLD),
+        ScanLine("part", 100, 800, REFUSED),
+        ScanLine("parquet", None, 9_000),
+    ),
+    is_cost_based=False,
+)
+
+
+def test_an_explanation_for_people(golden: Golden) -> None:
+    text = printed("text", lambda: make_output("text").explained(EXPLAINED))
+    golden("cli/sql_explain.txt", text)
+    verbose = printed("text", lambda: make_output("text", verbose=True).explained(EXPLAINED))
+    assert "o_id < 5" in verbose
+    assert "o_id < 5" not in text
+
+
+def test_an_explanation_as_json(golden: Golden) -> None:
+    golden(
+        "cli/sql_explain.json", printed("json", lambda: make_output("json").explained(EXPLAINED))
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "Give a query or --file; neither was given."),
+        (("select 1", "--file", "q.sql"), "Give a query or --file; both were given."),
+        (("select 1", "--limit", "-1"), "'-1' is neither a number of rows nor 'all'."),
+        (("select 1", "--limit", "²"), "'²' is neither a number of rows nor 'all'."),
+        (("select 1", "--explain", "--output", "csv"), "--explain prints text or json, not csv."),
+        (("--file", "missing.sql"), "cannot read missing.sql"),
+    ],
+)
+def test_wrong_usage_is_told_before_spark_starts(
+    args: tuple[str, ...], said: str, lancestat: Lancestat
+) -> None:
+    ran = lancestat("sql", *args)
+    assert ran.exit_code == 2
+    assert said in ran.stderr
+    assert ran.stdout == ""
+
+
+def test_other_commands_print_no_csv(lancestat: Lancestat) -> None:
+    ran = lancestat("plan", "--output", "csv")
+    assert ran.exit_code == 2
+    assert "'plan' prints text or json or markdown, not csv." in ran.stderr
+
+
+def test_a_query_that_is_not_utf_8_is_named_with_its_place(
+    lancestat: Lancestat, tmp_path: Path
+) -> None:
+    (tmp_path / "q.sql").write_bytes(b"select 1,\n  '\xff'")
+    ran = lancestat("sql", "--file", "q.sql")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("LS410 q.sql:2:4  byte 0xff is not UTF-8")
+
+
+def test_help_of_sql_loads_nothing_heavy(tmp_path: Path) -> None:
+    modules = loaded("sql", "--help", folder=tmp_path)
+    assert modules.isdisjoint(HEAVY)
