@@ -225,7 +225,7 @@ class Project:
 
         tables = [node for node in self.nodes(select, exclude) if isinstance(node, Table)]
         opened = DeclaredTables(self.spec, self.state, self._clock).open(tables)
-        attachment = attach_views(spark, opened)
+        attachment = attach_views(spark, opened, self.spec.target.reader)
         for name, error in attachment.failed.items():
             _log.warning("table '%s' is not attached: %s", name, error.message)
         return attachment

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 import zipfile
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -34,7 +35,7 @@ def relation_classes(spark: SparkSession) -> Any:
     with _compiling:
         relation = getattr(context, "_lancestat_relation", None)
         if relation is None:
-            relation = _loaded(spark, _jar(_compiled(spark)))
+            relation = load(spark, compile_jar(spark, sources()), CLASS_NAME)
             context._lancestat_relation = relation
         return relation
 
@@ -46,8 +47,12 @@ def sources() -> dict[str, str]:
     return {each.name: each.read_text(encoding="utf-8") for each in files}
 
 
-def _compiled(spark: SparkSession) -> dict[str, bytes]:
-    """The files of all classes, by their paths in a jar."""
+def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
+    """Compile Java sources, given by file name, into a jar that lives as long as this process.
+
+    Raises:
+        RunError: the sources do not compile (LS530).
+    """
     jvm: Any = spark._jvm
     util = jvm.org.codehaus.commons.compiler.util.resource
     found = jvm.java.util.HashMap()
@@ -58,37 +63,41 @@ def _compiled(spark: SparkSession) -> dict[str, bytes]:
     # Else it would look for sources and classes beside the sources, in the working directory.
     compiler.setSourceFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
     compiler.setClassFileFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
-    texts = sources()
     units = cast(Any, spark.sparkContext._gateway).new_array(util.Resource, len(texts))
     for index, (name, text) in enumerate(texts.items()):
         units[index] = util.StringResource(name, text)
     try:
         compiler.compile(units)
     except Exception as error:
-        raise RunError(
-            "LS530", f"Spark's Java compiler refuses {CLASS_NAME}: {_said(error)}"
-        ) from None
-    return {str(path): bytes(found[path]) for path in found}
+        names = ", ".join(texts)
+        raise RunError("LS530", f"Spark's Java compiler refuses {names}: {_said(error)}") from None
+    return _jar({str(path): bytes(found[path]) for path in found})
 
 
-def _jar(classes: dict[str, bytes]) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="lancestat-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / "lancestat-relation.jar"
-    with zipfile.ZipFile(path, "w") as jar:
-        for name, code in classes.items():
-            jar.writestr(name, code)
-    return path
+def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
+    """Give a jar to the driver and all executors; an instance of one of its classes.
 
-
-def _loaded(spark: SparkSession, jar: Path) -> Any:
+    Raises:
+        RunError: Spark does not load it (LS531).
+    """
     session: Any = spark._jsparkSession
     try:
         session.sessionState().resourceLoader().addJar(str(jar))
-        loaded = session.sharedState().jarClassLoader().loadClass(CLASS_NAME)
+        loaded = session.sharedState().jarClassLoader().loadClass(class_name)
         return loaded.getConstructors()[0].newInstance(None)
     except Exception as error:
-        raise RunError("LS531", f"Spark does not load {CLASS_NAME}: {_said(error)}") from None
+        raise RunError("LS531", f"Spark does not load {class_name}: {_said(error)}") from None
+
+
+def _jar(files: Mapping[str, bytes]) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="lancestat-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # Spark takes one jar of a name.
+    path = folder / f"{folder.name}.jar"
+    with zipfile.ZipFile(path, "w") as jar:
+        for name, code in files.items():
+            jar.writestr(name, code)
+    return path
 
 
 def _said(error: Exception) -> str:

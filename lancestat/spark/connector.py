@@ -131,8 +131,8 @@ class _Connector:
         if provider is None or "PythonDataSource" in provider.getClass().getName():
             raise RunError(
                 ABSENT,
-                "reader: connector needs the Lance connector for Spark, and there is no data source "
-                f"'{SOURCE}' on Spark's class path",
+                f"Spark's class path has no data source '{SOURCE}', the Lance connector for Spark, "
+                "which is to read",
                 hint="set spark.jars.packages to its bundle for this Spark, such as "
                 f"org.lance:lance-spark-bundle-4.2_2.13:VERSION, {_OWN_READER}",
             )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lancestat.errors import LancestatError
+from lancestat.errors import LancestatError, UsageError, did_you_mean
 from lancestat.read.opening import open_table
 from lancestat.read.table import ReadTable
+from lancestat.spark.connector import ABSENT, inner_table
 from lancestat.spark.relation import Relation, relate
+from lancestat.spark.session import require_classic
+from lancestat.spec.model import Reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +26,7 @@ def read_table(
     tag: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
+    reader: str = Reader.LANCESTAT.value,
 ) -> DataFrame:
     """Any Lance table as a DataFrame that reports the statistics of its manifest.
 
@@ -37,14 +41,18 @@ def read_table(
         storage_options: How to reach it; they travel inside tasks only.
         options: Of its scans: `cbo.column.stats.enabled` and `cbo.column.stats.allow.stale`, `true`
             or `false`, which the session's `spark.lance.*` configuration overrides.
+        reader: What reads the rows: `lancestat`, or `connector`, the Lance connector for Spark.
 
     Raises:
-        UsageError: both a version and a tag, or a version that cannot be one.
+        UsageError: both a version and a tag, a version that cannot be one, or an unknown reader.
         LakeError: the dataset, the version or the tag cannot be opened.
-        RunError: the session cannot be used.
+        RunError: the session or the connector cannot be used.
     """
+    chosen = _reader(reader)
+    require_classic(spark)
     table = open_table(uri, version=version, tag=tag, storage_options=storage_options)
-    [rows] = relate(spark, [Relation(table, options=options or {})])
+    inner = _inner(spark, table, chosen)
+    [rows] = relate(spark, [Relation(table, options=options or {}, inner=inner)])
     return rows
 
 
@@ -57,10 +65,44 @@ class Attachment:
 
 
 def attach_views(
-    spark: SparkSession, tables: Mapping[str, ReadTable | LancestatError]
+    spark: SparkSession,
+    tables: Mapping[str, ReadTable | LancestatError],
+    reader: Reader = Reader.LANCESTAT,
 ) -> Attachment:
-    """Make a temporary view of each table that could be opened, under its name."""
-    opened = {name: table for name, table in tables.items() if isinstance(table, ReadTable)}
-    failed = {name: error for name, error in tables.items() if isinstance(error, LancestatError)}
-    relate(spark, [Relation(table, view=name) for name, table in opened.items()])
-    return Attachment(tuple(opened), failed)
+    """Make a temporary view of each table that could be opened, under its name.
+
+    Raises:
+        RunError: the session cannot be used, or the connector is not there (LS540).
+    """
+    require_classic(spark)
+    relations: dict[str, Relation] = {}
+    failed: dict[str, LancestatError] = {}
+    for name, table in tables.items():
+        try:
+            if isinstance(table, LancestatError):
+                raise table
+            relations[name] = Relation(table, view=name, inner=_inner(spark, table, reader))
+        except LancestatError as error:
+            if error.code == ABSENT:
+                raise
+            failed[name] = error
+    relate(spark, list(relations.values()))
+    return Attachment(tuple(relations), failed)
+
+
+def _inner(spark: SparkSession, table: ReadTable, reader: Reader) -> Any:
+    if reader is Reader.LANCESTAT:
+        return None
+    return inner_table(spark, table.snapshot, table.storage_options)
+
+
+def _reader(name: str) -> Reader:
+    try:
+        return Reader(name)
+    except ValueError:
+        valid = [each.value for each in Reader]
+        raise UsageError(
+            "LS406",
+            f"unknown reader '{name}', expected {' or '.join(valid)}",
+            hint=did_you_mean(name, valid),
+        ) from None

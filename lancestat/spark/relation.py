@@ -29,12 +29,14 @@ _starting = threading.Lock()
 class Relation:
     """A table to relate, and the temporary view to make of it, if any.
 
-    `options` are those of its scans, such as `cbo.column.stats.enabled`.
+    `options` are those of its scans, such as `cbo.column.stats.enabled`. `inner` is what reads it
+    instead of lancestat's own workers: the JVM's table of another data source.
     """
 
     table: ReadTable
     view: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    inner: Any = None
 
 
 def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame]:
@@ -91,15 +93,21 @@ def _planner(spark: SparkSession) -> _Planner:
 
 
 class _Readers:
-    """The functions that read, one for each set of storage options, pickled once per context."""
+    """What reads: functions, one for each set of storage options, pickled once per context.
+
+    Tables of other sources stand among them.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._places: dict[tuple[tuple[str, str], ...], int] = {}
         self._functions: list[Any] = []
 
-    def place(self, storage_options: Mapping[str, str]) -> int:
-        key = tuple(sorted(storage_options.items()))
+    def place(self, relation: Relation) -> int:
+        if relation.inner is not None:
+            self._functions.append(relation.inner)
+            return len(self._functions) - 1
+        key = tuple(sorted(relation.table.storage_options.items()))
         if key not in self._places:
             self._places[key] = len(self._functions)
             self._functions.append(self._function(key))
@@ -142,7 +150,7 @@ def _declared(relation: Relation, readers: _Readers) -> dict[str, Any]:
         "schema": spark_schema(fields).jsonValue(),
         "rows": table.snapshot.rows,
         "size": decoded_size(table.snapshot.rows, fields, {}),
-        "reader": readers.place(table.storage_options),
+        "reader": readers.place(relation),
         "view": relation.view,
         "options": dict(relation.options),
     }

@@ -1,0 +1,552 @@
+package lancestat.fake;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalLong;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
+import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownOffset;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTableSample;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/**
+ * Data sources over rows in memory, whose scan builders and scans have different interfaces. Each
+ * claims to apply whatever is pushed down and notes it; none does.
+ */
+@SuppressWarnings({"cast", "deprecation", "rawtypes", "serial", "unchecked"})
+public final class FakeSource {
+  static final Map HELD = new ConcurrentHashMap();
+  static final List NOTES = Collections.synchronizedList(new ArrayList());
+
+  /** Hold the rows of a Dataset as a version of a path. */
+  public void hold(String path, String version, Dataset rows) {
+    Held held = new Held();
+    held.schema = rows.schema();
+    InternalRow[] collected = rows.queryExecution().executedPlan().executeCollect();
+    held.rows = new InternalRow[collected.length];
+    for (int i = 0; i < collected.length; i++) {
+      held.rows[i] = collected[i].copy();
+    }
+    HELD.put(path + "@" + version, held);
+  }
+
+  /** What was pushed down since the last call, in order. */
+  public List notes() {
+    List noted = new ArrayList(NOTES);
+    NOTES.clear();
+    return noted;
+  }
+
+  static void note(String text) {
+    NOTES.add(text);
+  }
+
+  static final class Held {
+    StructType schema;
+    InternalRow[] rows;
+  }
+
+  /** A source with no push-down at all. */
+  public static class Bare implements TableProvider, DataSourceRegister {
+    public String shortName() {
+      return "lancestat-fake";
+    }
+
+    Held held(Map options) {
+      return (Held) HELD.get(options.get("path") + "@" + options.get("version"));
+    }
+
+    public StructType inferSchema(CaseInsensitiveStringMap options) {
+      Held held = held(options.asCaseSensitiveMap());
+      return held == null ? null : held.schema;
+    }
+
+    public Table getTable(StructType schema, Transform[] partitioning, Map properties) {
+      return new FakeTable(held(properties), builders());
+    }
+
+    Builders builders() {
+      return new Builders();
+    }
+  }
+
+  /** Columns and V1 filters. */
+  public static class V1 extends Bare {
+    Builders builders() {
+      return new V1Builders();
+    }
+  }
+
+  /** Columns and V2 filters, in columnar batches. */
+  public static class V2 extends Bare {
+    Builders builders() {
+      return new V2Builders();
+    }
+  }
+
+  /** Whatever can be pushed down, statistics of its own, run-time filters, metadata columns. */
+  public static class All extends Bare {
+    public Table getTable(StructType schema, Transform[] partitioning, Map properties) {
+      return new AllTable(held(properties), new AllBuilders());
+    }
+  }
+
+  /** Takes no notice of versions. */
+  public static class Unpinned extends Bare {
+    Held held(Map options) {
+      return (Held) HELD.get(options.get("path") + "@1");
+    }
+  }
+
+  /** Cannot be read in batches. */
+  public static class Unreadable extends Bare {
+    public Table getTable(StructType schema, Transform[] partitioning, Map properties) {
+      return new UnreadableTable(held(properties), builders());
+    }
+  }
+
+  /** Fails at planning, with an exception that Java has one declare. */
+  public static class Failing extends Bare {
+    Builders builders() {
+      return new FailingBuilders();
+    }
+  }
+
+  /** Fails at once, and repeats what it was given. */
+  public static class Talkative extends Bare {
+    public StructType inferSchema(CaseInsensitiveStringMap options) {
+      throw new IllegalArgumentException("cannot open " + options.asCaseSensitiveMap());
+    }
+  }
+
+  static class Builders {
+    ScanBuilder builder(Held held) {
+      return new BareBuilder(held);
+    }
+  }
+
+  static final class V1Builders extends Builders {
+    ScanBuilder builder(Held held) {
+      return new V1Builder(held);
+    }
+  }
+
+  static final class V2Builders extends Builders {
+    ScanBuilder builder(Held held) {
+      return new V2Builder(held);
+    }
+  }
+
+  static final class AllBuilders extends Builders {
+    ScanBuilder builder(Held held) {
+      return new AllBuilder(held);
+    }
+  }
+
+  static final class FailingBuilders extends Builders {
+    ScanBuilder builder(Held held) {
+      return new FailingBuilder(held);
+    }
+  }
+
+  static class FakeTable implements Table, SupportsRead {
+    final Held held;
+    final Builders builders;
+
+    FakeTable(Held held, Builders builders) {
+      this.held = held;
+      this.builders = builders;
+    }
+
+    public String name() {
+      return "fake";
+    }
+
+    public StructType schema() {
+      return held.schema;
+    }
+
+    public Set capabilities() {
+      return new HashSet(
+          Arrays.asList(
+              new Object[] {TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ}));
+    }
+
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+      note("options " + options.asCaseSensitiveMap());
+      return builders.builder(held);
+    }
+  }
+
+  static final class UnreadableTable extends FakeTable {
+    UnreadableTable(Held held, Builders builders) {
+      super(held, builders);
+    }
+
+    public Set capabilities() {
+      return Collections.singleton(TableCapability.BATCH_WRITE);
+    }
+  }
+
+  static final class AllTable extends FakeTable implements SupportsMetadataColumns {
+    AllTable(Held held, Builders builders) {
+      super(held, builders);
+    }
+
+    public MetadataColumn[] metadataColumns() {
+      return new MetadataColumn[] {new Place()};
+    }
+  }
+
+  static final class Place implements MetadataColumn {
+    public String name() {
+      return "_place";
+    }
+
+    public DataType dataType() {
+      return DataTypes.LongType;
+    }
+  }
+
+  static class BareBuilder implements ScanBuilder {
+    final Held held;
+    StructType columns;
+
+    BareBuilder(Held held) {
+      this.held = held;
+      this.columns = held.schema;
+    }
+
+    public Scan build() {
+      return new BareScan(this, false);
+    }
+
+    // As the connector does: nothing required means everything.
+    void prune(StructType required) {
+      note("columns " + String.join(",", required.fieldNames()));
+      if (required.length() > 0) {
+        columns = required;
+      }
+    }
+  }
+
+  static final class V1Builder extends BareBuilder
+      implements SupportsPushDownRequiredColumns, SupportsPushDownFilters {
+    Filter[] pushed = new Filter[0];
+
+    V1Builder(Held held) {
+      super(held);
+    }
+
+    public void pruneColumns(StructType required) {
+      prune(required);
+    }
+
+    public Filter[] pushFilters(Filter[] filters) {
+      note("V1 filters " + Arrays.toString(filters));
+      pushed = filters;
+      return new Filter[0];
+    }
+
+    public Filter[] pushedFilters() {
+      return pushed;
+    }
+  }
+
+  static class V2Builder extends BareBuilder
+      implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters {
+    Predicate[] pushed = new Predicate[0];
+
+    V2Builder(Held held) {
+      super(held);
+    }
+
+    public void pruneColumns(StructType required) {
+      prune(required);
+    }
+
+    public Predicate[] pushPredicates(Predicate[] predicates) {
+      note("V2 filters " + Arrays.toString(predicates));
+      pushed = predicates;
+      return new Predicate[0];
+    }
+
+    public Predicate[] pushedPredicates() {
+      return pushed;
+    }
+
+    public Scan build() {
+      return new BareScan(this, true);
+    }
+  }
+
+  static final class AllBuilder extends V2Builder
+      implements SupportsPushDownAggregates,
+          SupportsPushDownLimit,
+          SupportsPushDownOffset,
+          SupportsPushDownTableSample,
+          SupportsPushDownTopN {
+    AllBuilder(Held held) {
+      super(held);
+    }
+
+    public boolean pushAggregation(Aggregation aggregation) {
+      note("aggregation");
+      return true;
+    }
+
+    public boolean pushLimit(int limit) {
+      note("limit " + limit);
+      return true;
+    }
+
+    public boolean pushOffset(int offset) {
+      note("offset " + offset);
+      return true;
+    }
+
+    public boolean pushTableSample(double low, double high, boolean replaced, long seed) {
+      note("sample");
+      return true;
+    }
+
+    public boolean pushTopN(SortOrder[] orders, int limit) {
+      note("top " + limit);
+      return true;
+    }
+
+    public boolean isPartiallyPushed() {
+      return false;
+    }
+
+    public Scan build() {
+      return new AllScan(this);
+    }
+  }
+
+  static final class FailingBuilder extends BareBuilder {
+    FailingBuilder(Held held) {
+      super(held);
+    }
+
+    public Scan build() {
+      return (Scan) FakeSource.<RuntimeException>sneak(new java.io.IOException("the disk is full"));
+    }
+  }
+
+  static <T extends Throwable> Object sneak(Throwable error) throws T {
+    throw (T) error;
+  }
+
+  static class BareScan implements Scan, Batch {
+    final Held held;
+    final StructType columns;
+    final boolean columnar;
+
+    BareScan(BareBuilder builder, boolean columnar) {
+      this.held = builder.held;
+      this.columns = builder.columns;
+      this.columnar = columnar;
+    }
+
+    public StructType readSchema() {
+      return columns;
+    }
+
+    public String description() {
+      return "fake scan";
+    }
+
+    public Batch toBatch() {
+      return this;
+    }
+
+    public InputPartition[] planInputPartitions() {
+      int middle = held.rows.length / 2;
+      return new InputPartition[] {slice(0, middle), slice(middle, held.rows.length)};
+    }
+
+    Slice slice(int start, int stop) {
+      InternalRow[] rows = new InternalRow[stop - start];
+      for (int i = 0; i < rows.length; i++) {
+        Object[] values = new Object[columns.length()];
+        for (int j = 0; j < values.length; j++) {
+          StructField field = columns.fields()[j];
+          if (field.name().equals("_place")) {
+            values[j] = Long.valueOf(start + i);
+          } else {
+            values[j] =
+                held.rows[start + i].get(held.schema.fieldIndex(field.name()), field.dataType());
+          }
+        }
+        rows[i] = new GenericInternalRow(values);
+      }
+      return new Slice(rows, columns);
+    }
+
+    public PartitionReaderFactory createReaderFactory() {
+      return new Readers(columnar);
+    }
+
+    public boolean equals(Object other) {
+      return other instanceof BareScan
+          && held == ((BareScan) other).held
+          && columns.equals(((BareScan) other).columns);
+    }
+
+    public int hashCode() {
+      return columns.hashCode();
+    }
+  }
+
+  static final class AllScan extends BareScan
+      implements SupportsReportStatistics, SupportsRuntimeV2Filtering {
+    AllScan(BareBuilder builder) {
+      super(builder, false);
+    }
+
+    public Statistics estimateStatistics() {
+      return new Wrong();
+    }
+
+    public NamedReference[] filterAttributes() {
+      String[] names = columns.fieldNames();
+      NamedReference[] found = new NamedReference[names.length];
+      for (int i = 0; i < names.length; i++) {
+        found[i] = Expressions.column(names[i]);
+      }
+      return found;
+    }
+
+    public void filter(Predicate[] predicates) {
+      note("run-time filter");
+    }
+  }
+
+  static final class Wrong implements Statistics {
+    public OptionalLong sizeInBytes() {
+      return OptionalLong.of(7L);
+    }
+
+    public OptionalLong numRows() {
+      return OptionalLong.of(7L);
+    }
+  }
+
+  static final class Slice implements InputPartition {
+    final InternalRow[] rows;
+    final StructType columns;
+
+    Slice(InternalRow[] rows, StructType columns) {
+      this.rows = rows;
+      this.columns = columns;
+    }
+  }
+
+  static final class Readers implements PartitionReaderFactory, Serializable {
+    final boolean columnar;
+
+    Readers(boolean columnar) {
+      this.columnar = columnar;
+    }
+
+    public boolean supportColumnarReads(InputPartition partition) {
+      return columnar;
+    }
+
+    public PartitionReader createReader(InputPartition partition) {
+      return new RowReader(((Slice) partition).rows);
+    }
+
+    public PartitionReader createColumnarReader(InputPartition partition) {
+      Slice slice = (Slice) partition;
+      OnHeapColumnVector[] vectors =
+          OnHeapColumnVector.allocateColumns(slice.rows.length + 1, slice.columns);
+      for (int i = 0; i < slice.rows.length; i++) {
+        for (int j = 0; j < vectors.length; j++) {
+          put(vectors[j], i, slice.rows[i], j, slice.columns.fields()[j].dataType());
+        }
+      }
+      return new RowReader(
+          new Object[] {new ColumnarBatch((ColumnVector[]) vectors, slice.rows.length)});
+    }
+
+    static void put(OnHeapColumnVector vector, int place, InternalRow row, int column, DataType t) {
+      if (row.isNullAt(column)) {
+        vector.putNull(place);
+      } else if (t.equals(DataTypes.LongType) || t.equals(DataTypes.TimestampType)) {
+        vector.putLong(place, row.getLong(column));
+      } else if (t.equals(DataTypes.DateType) || t.equals(DataTypes.IntegerType)) {
+        vector.putInt(place, row.getInt(column));
+      } else if (t.equals(DataTypes.DoubleType)) {
+        vector.putDouble(place, row.getDouble(column));
+      } else {
+        vector.putByteArray(place, row.getUTF8String(column).getBytes());
+      }
+    }
+  }
+
+  static final class RowReader implements PartitionReader {
+    final Object[] items;
+    int place = -1;
+
+    RowReader(Object[] items) {
+      this.items = items;
+    }
+
+    public boolean next() {
+      place++;
+      return place < items.length;
+    }
+
+    public Object get() {
+      return items[place];
+    }
+
+    public void close() {}
+  }
+}

@@ -1,0 +1,334 @@
+"""Tables that another data source reads, with lancestat's statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lancestat
+from lancestat.errors import RunError, UsageError
+from lancestat.spark import connector
+from tests.integration.fakes import SHORT_NAME, Fakes
+from tests.integration.planned import planned, with_cbo
+from tests.run.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = 1_000
+SOURCES = ("Bare", "V1", "V2", "All")
+NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+
+
+def orders(rows: int = ROWS) -> pa.Table:
+    numbers = range(rows)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "part": pa.array([None if n % 10 == 9 else n % 50 for n in numbers], pa.int32()),
+            "price": pa.array([n / 4 for n in numbers], pa.float64()),
+            "day": pa.array([date(1969, 12, 1) + timedelta(n) for n in numbers], pa.date32()),
+            "at": pa.array([NOON + timedelta(hours=n) for n in numbers], pa.timestamp("us", "UTC")),
+            "note": pa.array([f"ß{n % 7}" for n in numbers], pa.string()),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def fakes(spark: SparkSession) -> Fakes:
+    return Fakes(spark)
+
+
+@pytest.fixture(scope="session")
+def session(spark: SparkSession) -> SparkSession:
+    return with_cbo(spark)
+
+
+class Held:
+    """A published Lance table, the same rows as Parquet, and held by the fake sources."""
+
+    def __init__(self, session: SparkSession, fakes: Fakes, folder: Path) -> None:
+        self.session = session
+        self.fakes = fakes
+        self.path = folder / "orders.lance"
+        parquet = folder / "orders.parquet"
+        lance.write_dataset(orders(), str(self.path), max_rows_per_file=ROWS // 2)
+        pq.write_table(orders(), parquet)
+        World(self.path).run()
+        self.version = lance.dataset(str(self.path)).version
+        self.parquet = session.read.parquet(str(parquet))
+        fakes.hold(self.path, self.version, self.parquet)
+
+    def read(self, **options: Any) -> DataFrame:
+        return lancestat.read_table(self.session, str(self.path), reader="connector", **options)
+
+
+@pytest.fixture(scope="session")
+def held(session: SparkSession, fakes: Fakes, tmp_path_factory: pytest.TempPathFactory) -> Held:
+    return Held(session, fakes, tmp_path_factory.mktemp("connector"))
+
+
+@pytest.fixture(params=SOURCES)
+def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(connector, "SOURCE", Fakes.name(request.param))
+    yield request.param
+
+
+def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(connector, "SOURCE", Fakes.name(name))
+
+
+QUERIES = (
+    "select * from {t}",
+    "select note, id from {t} where id > 900 and part is not null",
+    "select count(*) from {t}",
+    "select count(*), max(price), min(day) from {t} where day < date'1970-01-05'",
+    "select part, sum(price) from {t} where note like 'ß1%' or part in (1, null) group by part",
+    "select * from {t} order by price desc limit 3",
+    "select count(*) from (select * from {t} limit 10)",
+    "select count(*) from (select * from {t} limit 10 offset 5)",
+    "select a.id, b.note from {t} a join {t} b on a.id = b.id + 1 where b.at > '2026-03-05'",
+    "select id from {t} where part = (select max(part) from {t} where id < 20)",
+)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_answers_are_those_over_parquet(held: Held, source: str, query: str) -> None:
+    held.read().createOrReplaceTempView("connected")
+    held.parquet.createOrReplaceTempView("plain")
+    found = held.session.sql(query.format(t="connected")).collect()
+    assert sorted(found, key=str) == sorted(
+        held.session.sql(query.format(t="plain")).collect(), key=str
+    )
+
+
+def test_statistics_are_those_that_lancestat_reports(held: Held, source: str) -> None:
+    columns = ["id", "part", "price", "day", "at", "note"]
+    mine = planned(lancestat.read_table(held.session, str(held.path)).select(columns))
+    theirs = planned(held.read().select(columns))
+    assert theirs.rows == mine.rows == ROWS
+    assert theirs.size_bytes == mine.size_bytes
+    assert set(theirs.columns) == set(columns)
+    assert {name: str(stat) for name, stat in theirs.columns.items()} == {
+        name: str(stat) for name, stat in mine.columns.items()
+    }
+
+
+def test_filters_are_estimated_once(held: Held, source: str) -> None:
+    filtered = held.read().where("id >= 250")
+    assert planned(filtered).rows == pytest.approx(750, rel=0.01)
+    assert "Filter" in filtered._jdf.queryExecution().optimizedPlan().toString()
+
+
+@pytest.mark.parametrize(
+    ("name", "pushed"),
+    [
+        ("Bare", []),
+        ("V1", ["V1 filters [IsNotNull(id), GreaterThan(id,990)]", "columns id,note"]),
+        ("V2", ["V2 filters [id IS NOT NULL, id > 990]", "columns id,note"]),
+        ("All", ["V2 filters [id IS NOT NULL, id > 990]", "columns id,note"]),
+    ],
+)
+def test_the_source_is_given_filters_and_columns(
+    held: Held, monkeypatch: pytest.MonkeyPatch, name: str, pushed: list[str]
+) -> None:
+    use(monkeypatch, name)
+    query = held.read().where("id > 990").select("note", "id")
+    notes = held.fakes.notes(query._jdf.queryExecution().optimizedPlan)
+    assert notes == ["options {}", *pushed]
+
+
+def test_what_would_void_the_statistics_is_not_pushed(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, "All")
+    table = held.read()
+    table.createOrReplaceTempView("connected")
+
+    def noted(query: str) -> list[str]:
+        execution = held.session.sql(query)._jdf.queryExecution()
+        notes = held.fakes.notes(execution.optimizedPlan)
+        return [note for note in notes if not note.startswith(("options", "columns"))]
+
+    assert noted("select count(*) from connected") == []
+    assert noted("select * from connected tablesample (10 percent)") == []
+    assert noted("select * from connected offset 3") == []
+    assert noted("select * from connected limit 3") == ["limit 3"]
+    assert noted("select * from connected order by id limit 3") == ["top 3"]
+
+
+def test_a_limit_that_the_source_takes_stays_in_the_plan(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, "All")
+    assert planned(held.read().limit(3)).rows == 3
+    assert planned(held.read().orderBy("id").limit(4)).rows == 4
+
+
+def test_metadata_columns_are_the_sources(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, "All")
+    rows = held.read().select("id", "_place").where("id = 7")
+    assert [tuple(row) for row in rows.collect()] == [(7, 7)]
+    assert planned(rows).rows == 1
+
+
+def test_options_of_a_scan_reach_the_source_less_those_that_are_settled(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, "V1")
+    options = {"batch_size": "64", "version": "1", "cbo.column.stats.enabled": "false"}
+    table = held.read(options=options)
+    notes = held.fakes.notes(table._jdf.queryExecution().optimizedPlan)
+    assert notes[0] == "options {batch_size=64}"
+    assert planned(table).columns == {}
+    assert planned(table).rows == ROWS
+
+
+def test_equal_scans_are_read_once(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, "V1")
+    held.session.conf.set("spark.sql.adaptive.enabled", "false")
+    sums = held.read().groupBy("part").sum("price")
+    plan = sums.union(sums)._jdf.queryExecution().executedPlan().toString()
+    held.session.conf.unset("spark.sql.adaptive.enabled")
+    assert plan.count("ReusedExchange") == 1
+
+
+def test_a_failure_of_the_source_keeps_its_message(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, "Failing")
+    with pytest.raises(Exception, match="the disk is full"):
+        held.read().collect()
+
+
+def test_sparks_own_parquet_source_takes_lancestats_statistics(held: Held, tmp_path: Path) -> None:
+    """A source that lancestat did not write, whose builder takes Catalyst's own expressions."""
+    from lancestat.read.opening import open_table
+    from lancestat.spark.relation import Relation, relate
+
+    pq.write_table(orders(), tmp_path / "orders.parquet")
+    jvm: Any = held.session._jvm
+    parquet = jvm.org.apache.spark.sql.execution.datasources.v2.parquet.ParquetDataSourceV2()
+    options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(
+        {"path": str(tmp_path / "orders.parquet")}
+    )
+    inner = parquet.getTable(options)
+    [table] = relate(held.session, [Relation(open_table(str(held.path)), inner=inner)])
+    query = table.where("id >= 500 and note like 'ß1%'").select("id", "price")
+    assert sorted(query.collect()) == sorted(
+        held.parquet.where("id >= 500 and note like 'ß1%'").select("id", "price").collect()
+    )
+    assert planned(table.where("id >= 500")).rows == pytest.approx(500, rel=0.01)
+    assert "GreaterThanOrEqual(id,500)" in query._jdf.queryExecution().executedPlan().toString()
+    assert table.groupBy().count().collect()[0][0] == ROWS
+
+
+def test_without_the_connector_there_is_a_hint_where_to_get_it(held: Held) -> None:
+    with pytest.raises(RunError) as refused:
+        held.read()
+    assert refused.value.code == "LS540"
+    assert "no data source 'lance'" in refused.value.message
+    assert refused.value.hint is not None
+    assert "org.lance:lance-spark-bundle" in refused.value.hint
+
+
+def test_a_reader_that_does_not_exist_is_refused(session: SparkSession) -> None:
+    with pytest.raises(UsageError, match="unknown reader 'conector'") as refused:
+        lancestat.read_table(session, "x", reader="conector")
+    assert (refused.value.code, refused.value.hint) == ("LS406", "did you mean 'connector'?")
+
+
+def test_a_version_that_the_source_does_not_have(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, "V1")
+    with pytest.raises(RunError, match=r"LS541.*does not open version 1"):
+        held.read(version=1)
+
+
+def test_what_the_source_says_is_shown_without_secrets(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, "Talkative")
+    with pytest.raises(RunError, match=r"LS541.*cannot open") as refused:
+        held.read(storage_options={"aws_secret_access_key": "s3cr3t"})
+    assert "s3cr3t" not in str(refused.value)
+
+
+def test_another_schema_is_refused(
+    held: Held, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(orders(10), str(path))
+    other = held.parquet.selectExpr("id", "cast(part as bigint) part", "price", "day", "at", "1 x")
+    held.fakes.hold(path, 1, other)
+    use(monkeypatch, "V1")
+    with pytest.raises(RunError) as refused:
+        lancestat.read_table(held.session, str(path), reader="connector")
+    assert refused.value.code == "LS542"
+    assert refused.value.message.endswith(
+        "column 'part' is bigint, expected int; it has no column 'note'; it has a column 'x'"
+    )
+
+
+def test_a_source_that_does_not_keep_to_a_version_is_refused(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held.fakes.hold(held.path, 1, held.parquet)
+    use(monkeypatch, "Unpinned")
+    with pytest.raises(RunError, match=r"LS543.*takes no notice of the option 'version'"):
+        held.read()
+
+
+def test_a_source_that_cannot_be_read_in_batches_is_refused(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, "Unreadable")
+    with pytest.raises(RunError, match=r"LS544.*cannot read .* in batches"):
+        held.read()
+
+
+def project(held: Held, folder: Path) -> lancestat.Project:
+    """Two tables, the second of which the sources do not have."""
+    lance.write_dataset(orders(10), str(folder / "other.lance"))
+    (folder / "specs").mkdir()
+    (folder / "lancestat_project.yml").write_text(
+        "name: shop\ntargets: {dev: {reader: connector, state: state}}\n", encoding="utf-8"
+    )
+    (folder / "specs" / "shop.yml").write_text(
+        f"tables: [{{name: orders, uri: {held.path}}}, {{name: other, uri: other.lance}}]\n",
+        encoding="utf-8",
+    )
+    return lancestat.Project.load(folder)
+
+
+def test_a_target_has_its_tables_read_by_the_connector(
+    held: Held, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use(monkeypatch, "V1")
+    attachment = project(held, tmp_path).attach(held.session)
+    assert attachment.views == ("orders",)
+    assert {name: error.code for name, error in attachment.failed.items()} == {"other": "LS541"}
+    query = held.session.sql("select * from orders where id < 100")
+    assert "fake scan" in query._jdf.queryExecution().executedPlan().toString()
+    assert planned(query).rows == pytest.approx(100, rel=0.02)
+    assert query.count() == 100
+
+
+def test_a_target_whose_connector_is_missing_attaches_nothing(held: Held, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="LS540"):
+        project(held, tmp_path).attach(held.session)
+
+
+def test_a_source_is_found_by_its_short_name(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector, "SOURCE", SHORT_NAME)
+    assert held.read().count() == ROWS
