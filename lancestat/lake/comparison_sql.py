@@ -62,7 +62,7 @@ def domain(arrow_type: pa.DataType) -> Domain | None:
     if types.is_integer(arrow_type):
         return _integers(arrow_type)
     if types.is_floating(arrow_type):
-        return _Floats({16: "e", 32: "f", 64: "d"}[arrow_type.bit_width])
+        return _Floats({16: "<e", 32: "<f", 64: "<d"}[arrow_type.bit_width])
     if types.is_decimal128(arrow_type) and 0 <= arrow_type.scale <= arrow_type.precision:
         return _decimals(arrow_type.precision, arrow_type.scale)
     if types.is_timestamp(arrow_type):
@@ -245,7 +245,7 @@ class _Nanoseconds(Domain):
 @dataclass(frozen=True, slots=True)
 class _Floats(Domain):
     """Spark has one NaN, equal to itself and above all else; Lance orders them by sign, and all
-    others between. `layout` is the type's letter of `struct`.
+    others between. `layout` is the type's format in `struct`.
     """
 
     layout: str

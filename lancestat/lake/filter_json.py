@@ -70,7 +70,7 @@ def _filter(found: Mapping[str, Any], fields: Fields) -> Filter:
         case {"op": "in", "column": column, "type": type, "values": [*values]}:
             name = _typed(column, type, fields)
             return In(name, tuple(_literal(value, type) for value in values))
-        case {"op": op, "column": column, "type": type, "value": value} if op in _OPERATORS:
+        case {"op": str(op), "column": column, "type": type, "value": value} if op in _OPERATORS:
             name = _typed(column, type, fields)
             return Comparison(name, _OPERATORS[op], _literal(value, type))
     raise _Unknown
@@ -88,11 +88,11 @@ def _typed(column: str, type: str, fields: Fields) -> str:
     return column
 
 
-def _literal(value: str | None, type: str) -> Literal | None:
+def _literal(value: object, type: str) -> Literal | None:
     if value is None:
         return None
     read = _READERS.get(type.partition("(")[0])
-    if read is None:
+    if read is None or not isinstance(value, str):
         raise _Unknown
     try:
         return read(value)
@@ -108,7 +108,7 @@ def _boolean(text: str) -> bool:
 
 def _single(text: str) -> float:
     # The few digits that Java prints tell floats apart, but as a double they are another number.
-    (value,) = struct.unpack("f", struct.pack("f", float(text)))
+    (value,) = struct.unpack("<f", struct.pack("<f", float(text)))
     return float(value)
 
 
