@@ -14,7 +14,9 @@ import pytest
 
 import lancestat
 from lancestat.errors import RunError, UsageError
+from lancestat.read.opening import open_table
 from lancestat.spark import connector
+from lancestat.spark.relation import Relation, desk, relate
 from tests.integration.fakes import SHORT_NAME, Fakes
 from tests.integration.planned import planned, with_cbo
 from tests.run.world import World
@@ -129,6 +131,18 @@ def test_filters_are_estimated_once(held: Held, source: str) -> None:
     assert "Filter" in filtered._jdf.queryExecution().optimizedPlan().toString()
 
 
+def test_the_estimate_is_asked_with_the_filters_of_any_source(held: Held, source: str) -> None:
+    condition = "id in (1, 2) and day < date'1970-01-01' and note is not null"
+
+    def asked(table: DataFrame) -> tuple[str, ...]:
+        planned(table.where(condition))
+        return desk().explanations()[-1].filters
+
+    mine = asked(lancestat.read_table(held.session, str(held.path)))
+    assert mine
+    assert sorted(asked(held.read())) == sorted(mine)
+
+
 @pytest.mark.parametrize(
     ("name", "pushed"),
     [
@@ -212,9 +226,6 @@ def test_a_failure_of_the_source_keeps_its_message(
 
 def test_sparks_own_parquet_source_takes_lancestats_statistics(held: Held, tmp_path: Path) -> None:
     """A source that lancestat did not write, whose builder takes Catalyst's own expressions."""
-    from lancestat.read.opening import open_table
-    from lancestat.spark.relation import Relation, relate
-
     pq.write_table(orders(), tmp_path / "orders.parquet")
     jvm: Any = held.session._jvm
     parquet = jvm.org.apache.spark.sql.execution.datasources.v2.parquet.ParquetDataSourceV2()
