@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 from lancestat.stats.bounds import Bound
@@ -43,6 +44,8 @@ class Histogram:
     bins: tuple[HistogramBin, ...]
 
 
+# Every query of a session asks for the same ones, and each takes milliseconds.
+@lru_cache(maxsize=256)
 def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> Histogram | None:
     """The histogram of a column; None without quantiles, values, or bounds that Spark can use.
 

@@ -192,7 +192,8 @@ class DecimalReducer(IntegerReducer):
         self._widen(_unscaled(bounds["min"]), _unscaled(bounds["max"]))
         self._sketch.update(hash_decimals(low.view(np.uint64), high))
         if self._quantiles:
-            floats = high * 2.0**64 + low.view(np.uint64)
+            wide = high * 2.0**64 + low.view(np.uint64)
+            floats = np.where(high == low >> 63, low, wide)
             self._quantiles.update(repeated(floats, counts))
 
 
