@@ -1,0 +1,191 @@
+"""Declared tables as views of a Spark session, and single tables as DataFrames."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import pytest
+
+import lancestat
+from lancestat.errors import LakeError, RunError, UsageError
+from lancestat.spark.desk import Desk
+from lancestat.spark.relation import Relation, desk, relate
+from tests.integration.planned import planned, with_cbo
+from tests.run.world import orders, write_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    return with_cbo(spark)
+
+
+@pytest.fixture
+def project(tmp_path: Path, spark: SparkSession) -> Iterator[lancestat.Project]:
+    """Two tables of three fragments, analyzed."""
+    write_project(tmp_path, "orders", "returns")
+    for name, step in (("orders", 0), ("returns", 1000)):
+        for part in range(3):
+            uri = tmp_path / f"{name}.lance"
+            mode = "append" if uri.exists() else "create"
+            lance.write_dataset(orders(step + 100 * part, 100), uri, mode=mode)
+    project = lancestat.Project.load(tmp_path)
+    assert project.run().status.value == "success"
+    yield project
+    for view in ("orders", "returns"):
+        spark.catalog.dropTempView(view)
+
+
+def test_declared_tables_become_views_with_their_statistics(
+    session: SparkSession, project: lancestat.Project
+) -> None:
+    attachment = project.attach(session)
+    assert attachment.views == ("orders", "returns")
+    assert attachment.failed == {}
+    joined = session.sql(
+        "select count(*), max(o.o_total) from orders o join returns r on o.o_id + 1000 = r.o_id"
+    )
+    assert joined.collect()[0][:] == (300, 74.75)
+    told = planned(session.table("orders")).columns["o_id"]
+    assert (told.min().get(), told.max().get()) == (0, 299)
+
+
+def test_only_selected_tables_are_attached(
+    session: SparkSession, project: lancestat.Project
+) -> None:
+    assert project.attach(session, select="ret*").views == ("returns",)
+    assert project.attach(session, exclude="returns").views == ("orders",)
+
+
+def test_a_table_that_cannot_be_opened_stops_no_other(
+    session: SparkSession,
+    project: lancestat.Project,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "returns.lance").rename(tmp_path / "gone.lance")
+    with caplog.at_level(logging.WARNING, "lancestat.project"):
+        attachment = project.attach(session)
+    assert attachment.views == ("orders",)
+    assert attachment.failed["returns"].code == "LS201"
+    assert "table 'returns' is not attached" in caplog.text
+    assert session.table("orders").count() == 300
+
+
+def test_a_view_stays_at_its_version_until_attached_again(
+    session: SparkSession, project: lancestat.Project, tmp_path: Path
+) -> None:
+    project.attach(session)
+    before = session.table("orders")
+    lance.write_dataset(orders(300, 50), tmp_path / "orders.lance", mode="append")
+    assert session.table("orders").count() == 300
+    project.attach(session)
+    assert session.table("orders").count() == 350
+    assert before.count() == 300
+
+
+def test_a_table_is_read_at_a_version_or_a_tag(session: SparkSession, tmp_path: Path) -> None:
+    uri = str(tmp_path / "t.lance")
+    lance.write_dataset(orders(0, 10), uri)
+    dataset = lance.write_dataset(orders(10, 10), uri, mode="append")
+    dataset.tags.create("first", 1)
+    assert lancestat.read_table(session, uri).count() == 20
+    assert lancestat.read_table(session, uri, version=1).count() == 10
+    assert lancestat.read_table(session, uri, tag="first").count() == 10
+    with pytest.raises(UsageError, match="both version 1 and tag 'first'"):
+        lancestat.read_table(session, uri, version=1, tag="first")
+    with pytest.raises(LakeError, match="no tag 'frist'"):
+        lancestat.read_table(session, uri, tag="frist")
+    with pytest.raises(LakeError, match="version 9"):
+        lancestat.read_table(session, uri, version=9)
+
+
+def test_without_a_project_the_manifest_is_told(
+    session: SparkSession, project: lancestat.Project, tmp_path: Path
+) -> None:
+    rows = lancestat.read_table(session, str(tmp_path / "orders.lance"))
+    told = planned(rows)
+    assert told.rows == 300
+    assert told.columns["o_total"].max().get() == 74.75
+
+
+def test_with_a_project_the_state_is_told(session: SparkSession, tmp_path: Path) -> None:
+    write_project(tmp_path, "orders")
+    specs = tmp_path / "specs" / "shop.yml"
+    specs.write_text(specs.read_text().replace("}", ", publish: none}"))
+    uri = tmp_path / "orders.lance"
+    lance.write_dataset(orders(0, 100), uri)
+    project = lancestat.Project.load(tmp_path)
+    project.run()
+    project.attach(session)
+    assert planned(session.table("orders")).columns["o_id"].max().get() == 99
+    assert planned(lancestat.read_table(session, str(uri))).columns == {}
+
+
+def test_an_unreachable_state_leaves_the_manifests(
+    session: SparkSession,
+    project: lancestat.Project,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    yaml = tmp_path / "lancestat_project.yml"
+    yaml.write_text(yaml.read_text().replace("state: state", "state: elsewhere"))
+    (tmp_path / "elsewhere").write_text("a file where a folder belongs")
+    with caplog.at_level(logging.WARNING, "lancestat"):
+        lancestat.Project.load(tmp_path).attach(session)
+    assert "without the state" in caplog.text
+    assert planned(session.table("orders")).columns["o_id"].max().get() == 299
+
+
+def test_a_query_goes_on_when_no_estimate_can_be_had(
+    session: SparkSession,
+    project: lancestat.Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project.attach(session)
+    answer = Desk.answer
+
+    def fail(self: Desk, question: str) -> str:
+        if '"estimate"' in question:
+            raise LakeError("LS204", "the index is damaged")
+        return answer(self, question)
+
+    monkeypatch.setattr(Desk, "answer", fail)
+    found = session.sql("select * from orders where o_id < 10")
+    assert planned(found).columns == {}
+    assert found.count() == 10
+
+
+def test_a_range_is_estimated_and_read_from_its_fragments(
+    session: SparkSession, project: lancestat.Project
+) -> None:
+    project.attach(session)
+    found = session.sql("select * from orders where o_id >= 250")
+    assert planned(found).rows == pytest.approx(50, rel=0.1)
+    assert found.count() == 50
+    told = desk().explanations()[-1]
+    assert (told.table, told.fragments, told.fragments_scanned) == ("orders", 3, 1)
+    assert told.rows == 100
+    assert (told.columns["o_id"].minimum, told.columns["o_id"].maximum) == ("200", "299")
+
+
+def test_a_session_without_a_jvm_is_refused() -> None:
+    class Remote:
+        """Stands for a Spark Connect session."""
+
+    with pytest.raises(RunError, match="Spark Connect") as refused:
+        relate(Remote(), [])  # type: ignore[arg-type]
+    assert refused.value.code == "LS523"
+
+
+def test_nothing_to_relate_is_no_work(session: SparkSession) -> None:
+    none: list[Relation] = []
+    assert relate(session, none) == []
