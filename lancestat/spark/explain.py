@@ -24,6 +24,7 @@ _STRATEGIES = {
 _WITH_BUILD_SIDE = ("broadcast_hash", "broadcast_nested_loop", "shuffled_hash")
 _WITH_KEYS = ("broadcast_hash", "shuffled_hash", "sort_merge")
 _PHYSICAL = "org.apache.spark.sql.execution."
+_COMMAND = "Execute "
 _SCANS = ("BatchScan", "Scan ", "FileScan")
 _EXPRESSION_IDS = re.compile(r"#\d+L?")
 _FIELDS_SHOWN = 12
@@ -48,13 +49,12 @@ def explain_query(
     """
     jvm = cast(Any, spark._jvm)
     state = spark._jsparkSession.sessionState()
-    skip = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+    # Estimates are made while plans are optimised, those of subqueries too.
+    before = explanations()
+    reader = _Reader(jvm, state)
     try:
-        execution = state.executePlan(statement.plan, skip)
-        # Estimates are made while plans are optimised, those of subqueries too.
-        reader = _Reader(jvm, state.planner())
-        reader.read(execution.sparkPlan(), 0)
-        told = explanations()
+        reader.read(reader.planned(statement.plan), 0)
+        told = [each for each in explanations() if not any(each is old for old in before)]
     except Exception as error:
         raise explain_failure(error, statement.text, surroundings) from None
     return PlanExplanation(
@@ -77,12 +77,17 @@ class _Scan:
 class _Reader:
     """Reads a physical plan into lines."""
 
-    def __init__(self, jvm: Any, planner: Any) -> None:
-        self._jvm = jvm
-        self._planner = planner
+    def __init__(self, jvm: Any, state: Any) -> None:
+        self._execution = jvm.org.apache.spark.sql.execution
+        self._state = state
         self.operators: list[Operator] = []
         self.scans: list[_Scan] = []
         self._subqueries: list[Any] = []
+
+    def planned(self, plan: Any) -> Any:
+        """The physical plan of a parsed one; a command in it is not run."""
+        skip = self._execution.CommandExecutionMode.SKIP()
+        return self._state.executePlan(plan, skip).sparkPlan()
 
     def read(self, plan: Any, depth: int) -> None:
         """Add a line for an operator, then those of its inputs and subqueries."""
@@ -93,6 +98,11 @@ class _Reader:
             [half] = inputs
             inputs = _sequence(half.children())
         name = plan.nodeName()
+        if name.startswith(_COMMAND):
+            self.operators.append(Operator(name, depth))
+            for each in _sequence(plan.cmd().innerChildren()):
+                self.read(self.planned(each), depth + 1)
+            return
         if not inputs and name.startswith(_SCANS):
             relation = _sequence(logical.collectLeaves())[0] if logical is not None else None
             scan = _Scan(plan, relation)
@@ -120,9 +130,7 @@ class _Reader:
         self.operators.append(Operator("Subquery", depth))
         if not plan.getClass().getName().startswith(_PHYSICAL):
             # It would be planned when the query is prepared for execution.
-            plan = self._jvm.org.apache.spark.sql.execution.QueryExecution.createSparkPlan(
-                self._planner, plan
-            )
+            plan = self._execution.QueryExecution.createSparkPlan(self._state.planner(), plan)
         self.read(plan, depth + 1)
 
 

@@ -47,6 +47,7 @@ def explain_failure(
     carried = carried_error(str(error))
     if carried is not None:
         return carried
+    error = _unwrapped(error)
     if _condition(error) == "TABLE_OR_VIEW_NOT_FOUND":
         return _no_table(error, text, surroundings)
     said = _said(error, surroundings)
@@ -83,6 +84,19 @@ def _said(error: Any, surroundings: Surroundings) -> str:
     """Spark's sentence, without its state, the excerpt and the plan that follow."""
     text = str(getattr(error, "desc", None) or error).strip()
     return clean(_FROM_STATE_ON.sub("", text), surroundings.secrets)
+
+
+def _unwrapped(error: Any) -> Any:
+    """The innermost of Java's causes that has a condition, if the outer ones have none."""
+    from pyspark.errors.exceptions.captured import convert_exception
+
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while _condition(error) is None and java is not None:
+        java = java.getCause()
+        if java is not None:
+            converted = convert_exception(java)
+            error = converted if _condition(converted) is not None else error
+    return error
 
 
 def _condition(error: Any) -> str | None:

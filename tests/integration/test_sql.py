@@ -1,0 +1,439 @@
+"""`lancestat sql` on real Spark, in the process that has the session already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from lancestat.cli.main import cli
+from lancestat.project import Project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Sql = Callable[..., Result]
+
+PROJECT = """
+name: shop
+targets:
+  dev:
+    state: .state
+    spark: {master: "local[2]"}
+"""
+SPECS = """
+tables:
+  - {name: Orders, uri: orders.lance, columns: [id, customer]}
+  - {name: customers, uri: customers.lance}
+  - {name: gone, uri: gone.lance}
+"""
+ROWS = 400
+
+
+def orders(start: int, rows: int) -> pa.Table:
+    numbers = range(start, start + rows)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "customer": pa.array([n % 10 for n in numbers], pa.int32()),
+            "Price": pa.array([Decimal(n) / 4 for n in numbers], pa.decimal128(10, 2)),
+            "note": [f"nöte {n}" for n in numbers],
+            "tags": pa.array([["a"]] * rows, pa.list_(pa.string())),
+        }
+    )
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
+    (tmp_path / "specs" / "shop.yml").write_text(SPECS)
+    lance.write_dataset(orders(0, ROWS), tmp_path / "orders.lance", max_rows_per_file=100)
+    names = pa.table({"key": pa.array(range(10), pa.int32()), "name": [f"c{n}" for n in range(10)]})
+    lance.write_dataset(names, tmp_path / "customers.lance")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def sql(shop: Path, spark: SparkSession) -> Iterator[Sql]:
+    views = {table.name for table in spark.catalog.listTables()}
+
+    def run(query: str, *args: str, input: str | bytes | None = None) -> Result:
+        return CliRunner().invoke(cli, ["sql", query, *args], input=input, prog_name="lancestat")
+
+    yield run
+    # The session that was there sees nothing of it.
+    assert {table.name for table in spark.catalog.listTables()} == views
+
+
+def payload(ran: Result) -> dict[str, Any]:
+    assert ran.exit_code == 0, ran.output
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def columns_of(path: Path) -> set[str]:
+    """The columns of which statistics are published."""
+    config = lance.dataset(path).config()
+    prefix = "lance.stats.column."
+    return {key[len(prefix) :].rpartition(".")[0] for key in config if key.startswith(prefix)}
+
+
+def test_declared_tables_are_there_under_their_names_in_any_case(sql: Sql) -> None:
+    ran = sql("select id, Price, note, tags from orders o where id in (3, 399) order by id")
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout.splitlines() == [
+        " id  Price  note      tags",
+        '  3   0.75  nöte 3    ["a"]',
+        '399  99.75  nöte 399  ["a"]',
+    ]
+    assert ran.stderr == "2 rows\n"
+    assert sql("select 1", "--quiet").stderr == ""
+
+
+def test_a_table_for_people_stops_at_its_limit(sql: Sql) -> None:
+    ran = sql("select id from orders")
+    assert len(ran.stdout.splitlines()) == 101
+    assert ran.stderr == "the first 100 rows; --limit all shows every one\n"
+    assert len(sql("select id from orders", "--limit", "all").stdout.splitlines()) == ROWS + 1
+    assert payload(sql("select id from orders", "--output", "json"))["row_count"] == ROWS
+    short = payload(sql("select id from orders", "--output", "json", "--limit", "3"))
+    assert (short["row_count"], short["complete"]) == (3, False)
+
+
+def test_csv_has_every_row(sql: Sql) -> None:
+    ran = sql("select id, note from orders order by id", "--output", "csv")
+    lines = ran.stdout.splitlines()
+    assert lines[:2] == ["id,note", "0,nöte 0"]
+    assert len(lines) == ROWS + 1
+
+
+def test_every_type_of_spark_is_exact_in_json(sql: Sql) -> None:
+    query = r"""
+        select 9223372036854775807 as big, cast('0.1' as float) as f, double('nan') as d,
+            cast('-12345678901234567890.12345' as decimal(38, 5)) as dec,
+            timestamp '2024-07-01 12:00:00.123456 UTC' as ts,
+            timestamp '9999-12-31 23:00:00Z' as late,
+            timestamp_ntz '1582-10-04 00:00:00' as ntz, date '-0044-03-15' as ides, x'00ff' as raw,
+            interval '1-2' year to month as months, interval '1 02:03:04.5' day to second as span,
+            cast(null as void) as nothing, map(1, array(cast(1 as decimal(2, 1)), null)) as m,
+            named_struct('a', 1, 'A', timestamp '1970-01-01 00:00:00.000001Z') as twins,
+            array(named_struct('x.y', x'41')) as dotted, parse_json('{"k": [1, null]}') as v,
+            cast(null as struct<a: int>) as hollow, 'twice' as t, 2 as t
+    """
+    found = payload(sql(query, "--output", "json"))
+    [row] = found["rows"]
+    names = [column["name"] for column in found["columns"]]
+    assert names[-2:] == ["t", "t"]
+    assert row == [
+        2**63 - 1,
+        0.1,
+        "NaN",
+        "-12345678901234567890.12345",
+        "2024-07-01T12:00:00.123456Z",
+        "9999-12-31T23:00:00.000000Z",
+        "1582-10-04T00:00:00.000000",
+        "-0044-03-15",
+        "AP8=",
+        "INTERVAL '1-2' YEAR TO MONTH",
+        "INTERVAL '1 02:03:04.5' DAY TO SECOND",
+        None,
+        [[1, ["1.0", None]]],
+        {"a": 1, "A": "1970-01-01T00:00:00.000001Z"},
+        [{"x.y": "QQ=="}],
+        '{"k":[1,null]}',
+        None,
+        "twice",
+        2,
+    ]
+    types = {column["name"]: column["type"] for column in found["columns"]}
+    assert types["dec"] == "decimal(38,5)"
+    assert types["m"] == "map<int,array<decimal(2,1)>>"
+
+
+def test_queries_come_from_files_and_stdin_too(sql: Sql, shop: Path) -> None:
+    (shop / "q.sql").write_text("-- how many; really\nselect count(*) as n from orders;\n")
+    ran = CliRunner().invoke(cli, ["sql", "-f", "q.sql", "--output", "csv"])
+    assert ran.stdout == f"n\n{ROWS}\n"
+    assert sql("-", "--output", "csv", input="select ';' as s").stdout == "s\n;\n"
+    assert sql("-", input=b"select '\xff'").exit_code == 2
+
+
+def test_anything_else_goes_to_spark(sql: Sql, spark: SparkSession) -> None:
+    listed = payload(sql("show views", "--output", "json"))
+    assert {row[1] for row in listed["rows"]} >= {"orders", "customers"}
+    made = sql("create table sql_made using parquet as select id, note from orders where id < 5")
+    try:
+        assert (made.exit_code, made.stdout, made.stderr) == (0, "", "done\n")
+        assert spark.table("sql_made").count() == 5
+        ran = sql("analyze table sql_made compute statistics for all columns")
+        assert (ran.exit_code, ran.stderr) == (0, "done\n")
+        told = spark.sql("describe extended sql_made id").collect()
+        assert ("distinct_count", "5") in {tuple(row) for row in told}
+        assert sql("analyze table sql_made compute statistics noscan").exit_code == 0
+    finally:
+        spark.sql("drop table sql_made")
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        ("", ["LS410 query:1:1  the query is empty"]),
+        (" -- nothing\n/* at ; all */ ;", ["LS410 query:1:1  the query is empty"]),
+        (
+            "select *\nfro orders",
+            [
+                "LS410 query:2:5  [PARSE_SYNTAX_ERROR] Syntax error at or near 'orders': "
+                "extra input 'orders'.",
+                "      | fro orders",
+                "      |     ^",
+            ],
+        ),
+        (
+            "select 1;\nselect ';'",
+            [
+                "LS410 query:2:1  another statement follows the first",
+                "      | select ';'",
+                "      | ^",
+                "      hint: give one statement at a time",
+            ],
+        ),
+        (
+            "select idd\nfrom range(3)",
+            [
+                "LS410 query:1:8  [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or "
+                "function parameter with name `idd` cannot be resolved. Did you mean one of the "
+                "following? [`id`].",
+                "      | select idd",
+                "      |        ^^^",
+            ],
+        ),
+        (
+            "select 'é' from\n  ordres o",
+            [
+                "LS410 query:2:3  there is no table or view 'ordres'",
+                "      |   ordres o",
+                "      |   ^^^^^^",
+                "      hint: did you mean 'Orders'?",
+            ],
+        ),
+        (
+            "select * from zzz",
+            [
+                "LS410 query:1:15  there is no table or view 'zzz'",
+                "      | select * from zzz",
+                "      |               ^^^",
+                "      hint: declared tables: Orders, customers, gone",
+            ],
+        ),
+    ],
+)
+def test_a_wrong_query_is_one_error_with_its_place(query: str, lines: list[str], sql: Sql) -> None:
+    ran = sql(query)
+    assert ran.stderr.splitlines() == lines
+    assert (ran.exit_code, ran.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("form", ["text", "csv", "json"])
+def test_a_query_that_fails_when_it_runs_is_one_error(form: str, sql: Sql) -> None:
+    ran = sql("select id,\n 1 / (id - 7) as x from orders", "--output", form)
+    assert ran.exit_code == 1
+    first, *rest = ran.stderr.splitlines()
+    assert first.startswith("LS513 query:2:2  the query failed: [DIVIDE_BY_ZERO] Division by zero.")
+    assert rest == ["      |  1 / (id - 7) as x from orders", "      |  ^^^^^^^^^^^^"]
+    assert form != "json" or ran.stdout == ""
+
+
+def test_a_failure_without_a_condition_is_one_line_too(sql: Sql) -> None:
+    ran = sql("select java_method('java.lang.Integer', 'parseInt', note) from orders")
+    assert ran.exit_code == 1
+    assert len(ran.stderr.splitlines()) == 1
+    assert ran.stderr.startswith("LS513  the query failed: java.lang")
+
+
+def test_a_table_that_cannot_be_opened_fails_only_who_names_it(sql: Sql) -> None:
+    assert sql("select 1 as gone").exit_code == 0
+    ran = sql("select * from gone join orders")
+    assert ran.exit_code == 1
+    told = [line for line in ran.stderr.splitlines() if line.startswith("LS2")]
+    assert len(told) == 1
+    assert "gone.lance" in told[0]
+    assert "Traceback" not in ran.stderr
+
+
+def test_analyze_does_what_run_does(sql: Sql, shop: Path) -> None:
+    ran = sql("ANALYZE TABLE ORDERS COMPUTE STATISTICS", "--output", "json")
+    [node] = payload(ran)["nodes"]
+    assert (node["name"], node["action"], node["rows_scanned"]) == ("Orders", "analyze", ROWS)
+    assert columns_of(shop / "orders.lance") == {"id", "customer"}
+
+    again = payload(sql("analyze table orders compute statistics", "--output", "json"))
+    assert again["nodes"][0]["action"] == "skip"
+    planned = Project.load(shop).plan("Orders")
+    assert [action.verb for action in planned.actions] == ["skip"]
+
+
+def test_analyze_of_columns_keeps_those_that_are_there(sql: Sql, shop: Path) -> None:
+    assert sql("analyze table orders compute statistics for columns `PRICE`").exit_code == 0
+    assert columns_of(shop / "orders.lance") == {"Price"}
+    ran = sql("analyze table orders compute statistics for columns note, id", "--output", "json")
+    assert payload(ran)["nodes"][0]["fragments_scanned"] == 4
+    assert columns_of(shop / "orders.lance") == {"Price", "note", "id"}
+
+    everything = sql("analyze table orders compute statistics for all columns", "--output", "json")
+    assert payload(everything)["nodes"][0]["columns"] == 4
+    assert columns_of(shop / "orders.lance") == {"id", "customer", "Price", "note"}
+    # What is declared is less, and every value of it is known.
+    back = payload(sql("analyze table orders compute statistics", "--output", "json"))["nodes"][0]
+    assert (back["action"], back["fragments_scanned"]) == ("refresh", 0)
+    assert columns_of(shop / "orders.lance") == {"id", "customer"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "said", "hint"),
+    [
+        ("orders COMPUTE STATISTICS NOSCAN", "LS412", "NOSCAN", "leave NOSCAN out"),
+        (
+            "orders PARTITION (id = 1) COMPUTE STATISTICS",
+            "LS412",
+            "Lance tables have no partitions",
+            "leave PARTITION out",
+        ),
+        (
+            "ordrs COMPUTE STATISTICS",
+            "LS413",
+            "no table 'ordrs' is declared",
+            "did you mean 'Orders'?",
+        ),
+        (
+            "db.orders COMPUTE STATISTICS FOR ALL COLUMNS",
+            "LS413",
+            "no table 'db.orders' is declared",
+            "did you mean 'Orders'?",
+        ),
+        (
+            "orders COMPUTE STATISTICS FOR COLUMNS id, prise",
+            "LS414",
+            "table 'Orders' has no column 'prise'",
+            "did you mean 'Price'?",
+        ),
+        (
+            "orders COMPUTE STATISTICS FOR COLUMNS tags",
+            "LS414",
+            "column 'tags' of table 'Orders' cannot have statistics",
+            None,
+        ),
+    ],
+)
+def test_what_analyze_cannot_do_is_said_and_nothing_is_done(
+    statement: str, code: str, said: str, hint: str | None, sql: Sql, shop: Path
+) -> None:
+    ran = sql(f"ANALYZE TABLE {statement}")
+    assert ran.exit_code == 2
+    assert ran.stderr.startswith(f"{code}  ")
+    assert said in ran.stderr
+    assert (f"hint: {hint}" in ran.stderr) if hint else ("hint" not in ran.stderr)
+    assert lance.dataset(shop / "orders.lance").version == 1
+
+
+def test_analyze_of_a_table_that_cannot_be_opened_fails_as_a_run_does(sql: Sql) -> None:
+    ran = sql("ANALYZE TABLE gone COMPUTE STATISTICS")
+    assert ran.exit_code == 1
+    assert "gone.lance" in ran.output
+
+
+def test_columns_that_differ_by_case_alone_are_ambiguous(sql: Sql, shop: Path) -> None:
+    twins = pa.table({"a": [1], "A": [2]})
+    lance.write_dataset(twins, shop / "customers.lance", mode="overwrite")
+    ran = sql("ANALYZE TABLE customers COMPUTE STATISTICS FOR COLUMNS a")
+    assert (ran.exit_code, ran.stderr.split("\n")[0]) == (
+        2,
+        "LS414  column 'a' of table 'customers' may be 'a' and 'A'",
+    )
+
+
+def test_explain_says_when_the_optimizer_looks_at_no_statistics(sql: Sql, shop: Path) -> None:
+    off = 'spark: {master: "local[2]", conf: {spark.sql.cbo.enabled: "false"}}'
+    (shop / "lancestat_project.yml").write_text(PROJECT.replace('spark: {master: "local[2]"}', off))
+    told = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
+    assert told["cost_based"] is False
+
+
+@pytest.mark.parametrize("args", [("--explain",), ("--output", "csv")])
+def test_analyze_has_no_plan_and_no_rows(args: tuple[str, ...], sql: Sql) -> None:
+    ran = sql("ANALYZE TABLE orders COMPUTE STATISTICS", *args)
+    assert ran.exit_code == 2
+    assert ran.stdout == ""
+
+
+JOIN = """
+    select name, count(*) from orders join customers on customer = key
+    where id < 100 and key >= (select min(customer) from orders) group by name
+"""
+
+
+def test_explain_shows_what_the_estimates_stand_on(sql: Sql, shop: Path) -> None:
+    assert sql("analyze table orders compute statistics").exit_code == 0
+    told = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
+
+    assert told["cost_based"] is True
+    scans = {(scan["table"], scan["rows"]): scan for scan in told["scans"]}
+    whole, pruned, refused = scans["Orders", ROWS], scans["Orders", 100], scans["customers", 10]
+    assert (whole["fragments_scanned"], whole["fragments"]) == (4, 4)
+    assert list(whole["statistics"]["columns"]) == ["customer"]
+    assert (pruned["table_rows"], pruned["fragments_scanned"]) == (ROWS, 1)
+    assert pruned["statistics"]["columns"]["id"]["max"] == "99"
+    assert "id < 100" in pruned["filters"]
+    assert (refused["statistics"]["verdict"], refused["statistics"]["reason"]) == (
+        "refuse",
+        "absent",
+    )
+    [join] = [line for line in told["plan"] if line["join"]]
+    assert join["join"]["strategy"] == "broadcast_hash"
+    assert join["text"].startswith("BroadcastHashJoin inner on customer = key")
+    assert (
+        90
+        <= next(line for line in told["plan"] if line["text"].startswith("Filter"))["rows"]
+        <= 110
+    )
+
+
+def test_explain_for_people_names_scans_and_reasons(sql: Sql) -> None:
+    ran = sql(JOIN, "--explain")
+    assert ran.exit_code == 0, ran.output
+    assert "Scan Orders [1]" in ran.stdout
+    assert "statistics  refused: absent, no statistics are published" in ran.stdout
+    assert "#" not in ran.stdout
+
+
+def test_explain_runs_nothing(sql: Sql, spark: SparkSession) -> None:
+    ran = sql("create table sql_never using parquet as select * from orders", "--explain")
+    assert ran.exit_code == 0, ran.output
+    lines = ran.stdout.splitlines()
+    assert lines[1].strip().startswith("Execute CreateDataSourceTableAsSelectCommand")
+    assert f"{ROWS}" in lines[2]
+    assert "Scan Orders [1]" in lines[2]
+    assert not spark.catalog.tableExists("sql_never")
+    assert sql("select raise_error(note) from orders", "--explain").exit_code == 0
+    wrong = sql("select idd from orders", "--explain")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith("LS410 query:1:8  ")
+
+
+def test_scans_of_one_table_are_told_apart(sql: Sql) -> None:
+    assert sql("analyze table orders compute statistics").exit_code == 0
+    query = "select * from orders a join orders b on a.id = b.id and a.id < 100 and b.customer > 3"
+    told = payload(sql(query, "--explain", "--output", "json"))["explanation"]
+    assert [scan["fragments_scanned"] for scan in told["scans"]] == [1, 1]
+    filters = [set(scan["filters"]) for scan in told["scans"]]
+    assert any("customer > 3" in each for each in filters)
