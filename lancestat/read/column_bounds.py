@@ -94,6 +94,14 @@ class ColumnBounds:
         return self.rows - self.nulls - self.nans
 
 
+def fits_spark(maximum: Bound | None, type: ColumnType) -> bool:
+    """Whether Spark can hold values up to a maximum: unsigned 64-bit ones may be too large.
+
+    What it makes of those is not known, so groups that have some are not either.
+    """
+    return type.kind is not Kind.INTEGER or not isinstance(maximum, int) or maximum < _LARGEST
+
+
 def _fits(literal: object) -> bool:
     return isinstance(literal, int) and -_LARGEST <= literal < _LARGEST
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lancestat.read.column_bounds import Bounds, ColumnBounds, Counts, Mask
+from lancestat.read.column_bounds import Bounds, ColumnBounds, Counts, Mask, fits_spark
 from lancestat.stats.column_type import ColumnType
 from lancestat.stats.partial import EMPTY_PARTIAL, ColumnPartial, merge
 from lancestat.stats.quantiles import QuantileSketch
 from lancestat.stats.sketch import REGISTERS, Sketch
-
-_SIGNED_END = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +28,12 @@ class GroupColumn:
     quantiles: Sequence[QuantileSketch | None]
 
     @classmethod
-    def of(
-        cls,
-        partials: Sequence[ColumnPartial | None],
-        type: ColumnType,
-        *,
-        is_unsigned: bool = False,
-    ) -> GroupColumn:
-        """Lay partials out; None is what is not known.
-
-        Of unsigned 64-bit columns, groups with values that Spark's bigint cannot hold are not
-        known.
-        """
-        if is_unsigned:
-            partials = [each if each is None or _is_signed(each) else None for each in partials]
+    def of(cls, partials: Sequence[ColumnPartial | None], type: ColumnType) -> GroupColumn:
+        """Lay partials out; None is what is not known, as are values that Spark cannot hold."""
+        partials = [
+            each if each is not None and fits_spark(each.maximum, type) else None
+            for each in partials
+        ]
         found = [EMPTY_PARTIAL if each is None else each for each in partials]
         joined = b"".join(each.sketch.registers for each in found)
         return cls(
@@ -98,7 +88,3 @@ class GroupColumn:
 
 def _counts(numbers: object) -> Counts:
     return np.fromiter(numbers, np.int64)  # type: ignore[call-overload,no-any-return]
-
-
-def _is_signed(partial: ColumnPartial) -> bool:
-    return not isinstance(partial.maximum, int) or partial.maximum < _SIGNED_END

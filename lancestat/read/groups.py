@@ -83,7 +83,7 @@ class GroupedStatistics:
         for name, partials in found.items():
             type = types[name]
             assert type is not None
-            self._columns[name] = self._places.column(type, partials, self._fields[name])
+            self._columns[name] = self._places.column(type, partials)
 
     def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
         """The fragments that a conjunction of filters leaves; None when none is ruled out."""
@@ -239,9 +239,7 @@ class _Places:
 
         return tuple(self.ids[np.isin(self.group_of, groups)].tolist())
 
-    def column(
-        self, type: ColumnType, partials: Sequence[ColumnPartial | None], field: Field
-    ) -> GroupColumn:
+    def column(self, type: ColumnType, partials: Sequence[ColumnPartial | None]) -> GroupColumn:
         """A column's partials by group, as far as they have the rows that the manifest tells."""
         from lancestat.read.group_column import GroupColumn
 
@@ -251,7 +249,7 @@ class _Places:
                 [*partials, None], self.is_whole.tolist(), self.rows.tolist(), strict=True
             )
         ]
-        return GroupColumn.of(sound, type, is_unsigned=str(field.type) == "uint64")
+        return GroupColumn.of(sound, type)
 
 
 @dataclass(frozen=True)
