@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lancestat.state.failure import is_lance_failure
@@ -19,6 +20,7 @@ from lancestat.state.summary_rows import (
 from lancestat.state.values import BlockKey, SummaryBlock, TableSummary
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from lance import LanceDataset
 
 _log = logging.getLogger("lancestat.state")
@@ -44,43 +46,73 @@ def read_summary(dataset: LanceDataset, table: str) -> TableSummary | None:
 def stream_blocks(
     stored: StoredTable, table: str, wanted: Collection[BlockKey]
 ) -> Iterator[SummaryBlock]:
-    """Yield every wanted block at most once, of what is stored and decodes."""
-    dataset = stored.dataset()
-    missing = set(wanted)
-    if dataset is None or not missing:
-        return
-    batches = dataset.scanner(
-        columns=["field", "content", "body"],
-        filter=_blocks_filter(table, missing),
-        batch_size=_BATCH_ROWS,
-        batch_readahead=2,
-        fragment_readahead=1,
-        io_buffer_size=_IO_BUFFER_BYTES,
-    ).to_batches()
-    undecodable = 0
-    while missing:
-        try:
-            batch = next(batches, None)
-        except BaseException as error:
-            if not is_lance_failure(error):
-                raise
-            stored.fail(error)
-            break
-        if batch is None:
-            break
+    """Yield every wanted block at most once, of what is stored and decodes.
+
+    When a clean-up takes files away under the scan, what is still missing is read from the latest
+    version.
+    """
+    search = _Search(set(wanted))
+    if search.missing:
+        complete = yield from _scan(stored, table, search, last=False)
+        if not complete:
+            yield from _scan(stored, table, search, last=True)
+    if search.undecodable:
+        _log.warning("%d stored summaries do not decode and are not used", search.undecodable)
+
+
+@dataclass(slots=True)
+class _Search:
+    """What is still wanted, and how much of what is stored turned out not to decode."""
+
+    missing: set[BlockKey]
+    undecodable: int = 0
+
+    def found_in(self, batch: pa.RecordBatch) -> Iterator[SummaryBlock]:
         for row in batch.to_pylist():
             key = BlockKey(row["field"], row["content"])
-            if key not in missing:
+            if key not in self.missing:
                 continue
             try:
                 block = decode_block(key, row["body"])
             except ValueError:
-                undecodable += 1
+                self.undecodable += 1
                 continue
-            missing.discard(key)
+            self.missing.discard(key)
             yield block
-    if undecodable:
-        _log.warning("%d stored summaries do not decode and are not used", undecodable)
+
+
+def _scan(
+    stored: StoredTable, table: str, search: _Search, *, last: bool
+) -> Generator[SummaryBlock, None, bool]:
+    dataset = stored.dataset(latest=True)
+    if dataset is None:
+        return True
+    batches = _batches(dataset, table, search.missing)
+    while True:
+        try:
+            batch = next(batches, None)
+        except BaseException as error:
+            if is_lance_failure(error) and not last:
+                return False
+            stored.fail(error)
+            return True
+        if batch is None:
+            return True
+        yield from search.found_in(batch)
+
+
+def _batches(
+    dataset: LanceDataset, table: str, wanted: Collection[BlockKey]
+) -> Iterator[pa.RecordBatch]:
+    scanner = dataset.scanner(
+        columns=["field", "content", "body"],
+        filter=_blocks_filter(table, wanted),
+        batch_size=_BATCH_ROWS,
+        batch_readahead=2,
+        fragment_readahead=1,
+        io_buffer_size=_IO_BUFFER_BYTES,
+    )
+    yield from scanner.to_batches()
 
 
 def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:

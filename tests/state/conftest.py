@@ -9,9 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from lancestat.state.grouping import block_digest, slices
 from lancestat.state.memory import MemoryState
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.values import NodeRun, RunRecord, StateWriter, StoredPartials, TableRecord
+from lancestat.state.values import (
+    BlockKey,
+    NodeRun,
+    RunRecord,
+    StateWriter,
+    StoredPartials,
+    SummaryBlock,
+    TableRecord,
+    TableSummary,
+)
 from lancestat.stats.partial import ColumnPartial
 from lancestat.stats.sketch import REGISTERS, Sketch
 
@@ -35,6 +45,29 @@ def stored(names: object, **numbers: int) -> StoredPartials:
         tuple(sorted(map(fingerprint, several))),
         {field: partial(number) for field, number in numbers.items()},
     )
+
+
+def summary(version: int, *contents: object, blocks: tuple[int, ...] = (1, 1)) -> TableSummary:
+    """A summary of fields x and y over one group of two fragments for each of some contents."""
+    digests = tuple(map(fingerprint, contents))
+    return TableSummary(
+        version=version,
+        committed_at=EPOCH + timedelta(seconds=version, microseconds=1),
+        groups=tuple((10 * place, 10 * place + 3) for place in range(len(contents))),
+        blocks=blocks,
+        contents={"x": digests, "y": digests},
+    )
+
+
+def blocks(found: TableSummary, *fields: str) -> list[SummaryBlock]:
+    """All blocks that a summary names for some fields."""
+    return [
+        SummaryBlock(BlockKey(field, block_digest(digests)), partials)
+        for field in fields
+        for place in slices(found.blocks)
+        for digests in [found.contents[field][place]]
+        for partials in [tuple(partial(digest[0]) for digest in digests)]
+    ]
 
 
 def record(table: str, version: int) -> TableRecord:

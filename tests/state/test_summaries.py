@@ -1,0 +1,228 @@
+"""Summaries in every state: what is added comes back, and what is needed no more goes."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.state.store import open_state
+from lancestat.state.summary_rows import block_keys, decode_summary, encode_summary
+from lancestat.state.sweep import sweep
+from lancestat.state.values import BlockKey, StateWriter, SummaryBlock, TableSummary
+from tests.state.conftest import EPOCH, blocks, files_under, fingerprint, stored, summary
+
+MakeState = Callable[[], StateWriter]
+EMPTY = (b"", b"")
+
+
+def by_key(found: list[SummaryBlock]) -> dict[BlockKey, SummaryBlock]:
+    assert len({block.key for block in found}) == len(found)
+    return {block.key: block for block in found}
+
+
+def test_a_state_without_summaries(state: StateWriter) -> None:
+    assert state.summary("t") is None
+    assert list(state.summary_blocks("t", [BlockKey("x", fingerprint("a"))])) == []
+    state.tidy({"t": frozenset()})
+
+
+def test_summaries_come_back_as_they_went_in(make_state: MakeState) -> None:
+    first = summary(7, "a", "b")
+    make_state().add_summary("t", first, blocks(first, "x", "y"))
+    assert make_state().summary("t") == first
+    assert make_state().summary("it's") is None
+    wanted = [*block_keys(first), BlockKey("x", fingerprint("never"))]
+    found = by_key(list(make_state().summary_blocks("t", wanted)))
+    assert found == by_key(blocks(first, "x", "y"))
+    assert list(make_state().summary_blocks("t", [])) == []
+    assert list(make_state().summary_blocks("it's", wanted)) == []
+
+
+def test_only_wanted_blocks_come_back(state: StateWriter) -> None:
+    first = summary(7, "a", "b")
+    state.add_summary("t", first, blocks(first, "x", "y"))
+    [wanted, *_] = blocks(first, "y")
+    assert list(state.summary_blocks("t", [wanted.key])) == [wanted]
+
+
+def test_the_newest_summary_counts_and_shares_blocks(make_state: MakeState) -> None:
+    first, second = summary(7, "a", "b"), summary(8, "a", "c")
+    make_state().add_summary("t", first, blocks(first, "x", "y"))
+    make_state().add_summary("t", second, blocks(second, "x", "y")[1::2])
+    assert make_state().summary("t") == second
+    assert len(list(make_state().summary_blocks("t", block_keys(second)))) == 4
+
+
+def test_what_is_not_stored_has_no_content(state: StateWriter) -> None:
+    first = summary(7, "a", "b", "c", blocks=(2, 1))
+    state.add_summary("t", first, [*blocks(first, "x"), blocks(first, "y")[1]])
+    found = state.summary("t")
+    assert found is not None
+    assert found.contents["x"] == first.contents["x"]
+    assert found.contents["y"] == (*EMPTY, fingerprint("c"))
+
+
+def test_tidy_keeps_what_the_newest_summary_names(make_state: MakeState) -> None:
+    first, second = summary(7, "a", "b"), summary(8, "a", "c")
+    state = make_state()
+    for table in ("t", "other"):
+        state.add_summary(table, first, blocks(first, "x", "y"))
+        state.add_summary(table, second, blocks(second, "x", "y")[1::2])
+        # Two runs at once store the same.
+        state.add_summary(table, second, blocks(second, "x"))
+    state.tidy({"t": frozenset()})
+    for seen in (state, make_state()):
+        assert seen.summary("t") == second
+        every = [*block_keys(first), *block_keys(second)]
+        assert by_key(list(seen.summary_blocks("t", every))) == by_key(blocks(second, "x", "y"))
+        assert len(by_key(list(seen.summary_blocks("other", every)))) == 6
+
+
+def test_a_failing_source_leaves_nothing_behind(state: StateWriter) -> None:
+    first = summary(7, "a", "b")
+
+    class BrokenError(Exception):
+        pass
+
+    def source() -> Iterator[SummaryBlock]:
+        yield from blocks(first, "x")
+        raise BrokenError("gone")
+
+    with pytest.raises(BrokenError):
+        state.add_summary("t", first, source())
+    assert state.summary("t") is None
+
+
+def test_summaries_do_not_grow_with_the_number_of_runs(folder: Path) -> None:
+    state = open_state(str(folder), retention=timedelta(0))
+    sizes = []
+    for number in range(40):
+        found = summary(number, "a", number)
+        state.add_summary("t", found, blocks(found, "x", "y"))
+        state.tidy({"t": frozenset()})
+        sizes.append(sum(file.stat().st_size for file in files_under(folder)))
+    assert max(sizes) < 3 * max(sizes[:20])
+    [place] = state.folder.places()
+    assert lance.dataset(state.folder.dataset_uri(place)).count_rows() == 5
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "manifest": lambda path: [
+        file.write_bytes(b"garbage") for file in path.glob("_versions/*.manifest")
+    ],
+    "data": lambda path: [file.write_bytes(bytes(100)) for file in path.glob("data/*")],
+    "data gone": lambda path: shutil.rmtree(path / "data"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_set_aside_and_rebuilt(
+    folder: Path, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    first = summary(7, "a", "b")
+    opened = open_state(str(folder))
+    opened.add_summary("t", first, blocks(first, "x", "y"))
+    damage(folder / "v1" / "summaries-1.lance")
+    state = open_state(str(folder))
+    with caplog.at_level(logging.WARNING, "lancestat.state"):
+        assert list(opened.summary_blocks("t", block_keys(first))) == []
+        assert state.summary("t") is None
+    assert "v1/summaries-1.lance is set aside and will be rebuilt" in caplog.text
+    state.add_partials("t", [stored("a", x=1)])
+    state.tidy({"t": frozenset()})
+    state.add_summary("t", first, blocks(first, "x", "y"))
+    assert open_state(str(folder)).summary("t") == first
+    assert (folder / "v1" / "summaries-2.lance").exists()
+
+
+def test_what_does_not_decode_is_not_used(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = summary(7, "a", "b")
+    state = open_state(str(folder))
+    state.add_summary("t", first, blocks(first, "x", "y"))
+    path = folder / "v1" / "summaries-1.lance"
+    lance.dataset(path).update({"body": "[X'00']"}, where="field = 'x'")
+    assert {block.key.field for block in state.summary_blocks("t", block_keys(first))} == {"y"}
+    assert "2 stored summaries do not decode" in caplog.text
+    lance.dataset(path).update({"body": "[X'00']"}, where="field = ''")
+    assert state.summary("t") is None
+    assert "a stored summary does not decode" in caplog.text
+    state.tidy({"t": frozenset()})
+    assert state.summary("t") is None
+
+
+def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(folder: Path) -> None:
+    first = summary(0, "a", "b")
+    reader = open_state(str(folder))
+    reader.add_summary("t", first, blocks(first, "x", "y"))
+    assert reader.summary("t") == first
+    stream = reader.summary_blocks("t", block_keys(first))
+    writer = open_state(str(folder), retention=timedelta(0))
+    for number in range(1, 20):
+        writer.add_summary("t", summary(number, "a", number), [])
+        writer.tidy({"t": frozenset()})
+    assert {block.key for block in stream} == {block.key for block in blocks(first, "x", "y")[::2]}
+    assert not (folder / "v1" / "summaries-2.lance").exists()
+
+
+def test_gc_drops_the_summaries_of_tables_that_are_not_declared(folder: Path) -> None:
+    state = open_state(str(folder))
+    first = summary(7, "a", "b")
+    for table in ("kept", "gone"):
+        state.add_summary(table, first, blocks(first, "x", "y"))
+    report = sweep(state, frozenset({"kept"}), dry_run=True)
+    assert (report.partials_dropped, report.bytes > 0) == (5, True)
+    assert sweep(state, frozenset({"kept"}), dry_run=False) == report
+    assert state.summary("gone") is None
+    assert state.summary("kept") == first
+    assert len(list(state.summary_blocks("kept", block_keys(first)))) == 4
+    old = folder / "v1" / "summaries-0.lance"
+    lance.write_dataset(pa.table({"a": [1]}), old)
+    assert sweep(state, frozenset({"kept"}), dry_run=False).generations_dropped == 1
+    assert not files_under(old)
+
+
+@st.composite
+def summaries(draw: st.DrawFn) -> TableSummary:
+    counts = tuple(draw(st.lists(st.integers(1, 4), max_size=4)))
+    ids = st.sets(st.integers(0, 60), min_size=1).map(sorted).map(tuple)
+    size = sum(counts)
+    digests = st.lists(st.binary(max_size=16), min_size=size, max_size=size).map(tuple)
+    at = st.timedeltas(timedelta(0), timedelta(days=9000)).map(EPOCH.__add__)
+    return TableSummary(
+        version=draw(st.integers(0, 2**64)),
+        committed_at=draw(st.none() | at),
+        groups=tuple(draw(st.lists(ids, min_size=size, max_size=size))),
+        blocks=counts,
+        contents=draw(st.dictionaries(st.text(st.characters(codec="utf-8")), digests)),
+    )
+
+
+@given(summaries())
+def test_summaries_survive_their_stored_form(found: TableSummary) -> None:
+    assert decode_summary(encode_summary(found)) == found
+
+
+@given(st.binary(max_size=40))
+def test_noise_is_no_summary(noise: bytes) -> None:
+    with pytest.raises(ValueError):
+        decode_summary(noise)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"blocks": (1,)}, {"groups": ((0,),)}, {"contents": {"x": EMPTY[:1]}}, {"blocks": (2, 0)}],
+    ids=str,
+)
+def test_a_summary_whose_parts_disagree_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="groups"):
+        decode_summary(encode_summary(replace(summary(1, "a", "b"), **wrong)))  # type: ignore[arg-type]
