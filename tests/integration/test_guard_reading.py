@@ -1,0 +1,421 @@
+"""A reader refuses statistics that one thing makes untrue, says why, and answers rightly."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+
+import lancestat
+from lancestat.read.opening import DeclaredTables
+from lancestat.read.table import ReadTable
+from lancestat.spark.relation import Relation, relate
+from lancestat.stats.wire import (
+    COLUMN_PREFIX,
+    COMPLETE,
+    COMPUTED_AT_VERSION,
+    NUM_ROWS,
+    PREFIX,
+    SCHEMA_HASH,
+    VERSION,
+    format_instant,
+)
+from tests.integration.planned import Planned, optional, planned, with_cbo
+from tests.run.world import Clock, World, orders
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = 60
+LOGGER = "lancestat.read"
+ENABLED = "spark.lance.cbo.column.stats.enabled"
+ALLOW_STALE = "spark.lance.cbo.column.stats.allow.stale"
+# What Spark takes for a row of bigint, string and double that it knows nothing of.
+UNKNOWN_WIDTH = 8 + 8 + 20 + 8
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    return with_cbo(spark)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A table of three fragments whose statistics are current."""
+    path = tmp_path / "orders.lance"
+    lance.write_dataset(orders(0, ROWS), path, max_rows_per_file=20)
+    assert World(path, clock=Clock(datetime.now(timezone.utc))).run().status == "success"
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with caplog.at_level(logging.INFO, LOGGER):
+        yield
+
+
+def corrupt(path: Path, entries: Mapping[str, str | None]) -> None:
+    """Change config entries in one commit that leaves the statistics current, unless they say."""
+    dataset = lance.dataset(path)
+    dataset.update_config({COMPUTED_AT_VERSION: str(dataset.version + 1), **entries})
+
+
+def column(key: str) -> str:
+    return COLUMN_PREFIX + key
+
+
+def everything(path: Path) -> dict[str, str | None]:
+    return {key: None for key in lance.dataset(path).config() if key.startswith(PREFIX)}
+
+
+def answer(frame: DataFrame) -> list[tuple[object, ...]]:
+    """What a query with a filter, a join of the table with itself and an aggregate finds."""
+    other = frame.select("o_id").where("o_id >= 30").withColumnRenamed("o_id", "o_other")
+    joined = frame.where("o_total < 10").join(other, frame.o_id + 20 == other.o_other)
+    counted = joined.groupBy("o_status").count().collect()
+    return sorted((tuple(row) for row in counted), key=repr)
+
+
+def assert_right(frame: DataFrame, path: Path) -> None:
+    rows = lance.dataset(path).to_table()
+    assert sorted(map(tuple, frame.collect())) == sorted(
+        tuple(row.values()) for row in rows.to_pylist()
+    )
+    ids = set(rows["o_id"].to_pylist())
+    kept = [
+        row["o_status"]
+        for row in rows.to_pylist()
+        if row["o_total"] < 10 and row["o_id"] + 20 in ids and row["o_id"] + 20 >= 30
+    ]
+    expected = [(status, kept.count(status)) for status in set(kept)]
+    assert answer(frame) == sorted(expected, key=repr)
+
+
+def assert_refused(
+    frame: DataFrame, path: Path, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows and size are told and no column is; the reason is said once; the answer is right."""
+    live = lance.dataset(path).count_rows()
+    assert planned(frame) == Planned(live, live * UNKNOWN_WIDTH, {})
+    assert_right(frame, path)
+    said = [record for record in caplog.records if record.name == LOGGER]
+    assert [record.levelno for record in said] == [logging.INFO]
+    assert reason in said[0].getMessage().split()
+    assert path.name in said[0].getMessage()
+
+
+def is_used(frame: DataFrame) -> bool:
+    return bool(planned(frame).columns)
+
+
+def read(session: SparkSession, path: Path, options: Mapping[str, str] | None = None) -> DataFrame:
+    return lancestat.read_table(session, str(path), options=options)
+
+
+def test_current_statistics_are_used_in_silence(
+    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame = read(session, path)
+    found = planned(frame)
+    assert list(found.columns) == ["o_id", "o_status", "o_total"]
+    assert found.rows == ROWS
+    assert_right(frame, path)
+    assert not [record for record in caplog.records if record.name == LOGGER]
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ({VERSION: None}, "unknown_format"),
+        ({VERSION: "2"}, "unknown_format"),
+        ({VERSION: "one"}, "unknown_format"),
+        ({COMPLETE: "false"}, "incomplete"),
+        ({COMPLETE: "nearly"}, "malformed"),
+        ({COMPUTED_AT_VERSION: None}, "malformed"),
+        ({COMPUTED_AT_VERSION: "-1"}, "malformed"),
+        ({COMPUTED_AT_VERSION: "two"}, "malformed"),
+        ({COMPUTED_AT_VERSION: "9" * 300}, "malformed"),
+        ({SCHEMA_HASH: None}, "schema_changed"),
+        ({SCHEMA_HASH: "0" * 64}, "schema_changed"),
+        ({SCHEMA_HASH: "'; drop table orders; --"}, "schema_changed"),
+        ({COMPUTED_AT_VERSION: "1"}, "stale"),
+        ({COMPUTED_AT_VERSION: "99"}, "stale"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_one_wrong_entry_is_refused(
+    entries: Mapping[str, str | None],
+    reason: str,
+    session: SparkSession,
+    path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    corrupt(path, entries)
+    assert_refused(read(session, path), path, reason, caplog)
+
+
+def test_nothing_published_is_refused(
+    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lance.dataset(path).update_config(everything(path))
+    assert_refused(read(session, path), path, "absent", caplog)
+
+
+def test_without_a_word_on_completeness_statistics_are_complete(
+    session: SparkSession, path: Path
+) -> None:
+    corrupt(path, {COMPLETE: None})
+    assert is_used(read(session, path))
+
+
+def test_appended_rows_are_refused_and_counted(
+    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lance.write_dataset(orders(ROWS, 7), path, mode="append")
+    assert_refused(read(session, path), path, "stale", caplog)
+
+
+def test_deleted_rows_are_refused_and_not_counted(
+    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lance.dataset(path).delete("o_id % 4 = 0")
+    assert_refused(read(session, path), path, "stale", caplog)
+
+
+def test_another_schema_is_refused_before_its_version_is_looked_at(
+    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lance.dataset(path).alter_columns({"path": "o_id", "nullable": False})
+    lance.dataset(path).alter_columns({"path": "o_id", "nullable": True})
+    assert_refused(read(session, path), path, "stale", caplog)
+    caplog.clear()
+    lance.dataset(path).alter_columns({"path": "o_total", "data_type": pa.float32()})
+    frame = read(session, path)
+    assert planned(frame).columns == {}
+    assert "schema_changed" in caplog.text
+
+
+def test_the_live_rows_are_told_and_not_those_published(session: SparkSession, path: Path) -> None:
+    corrupt(path, {NUM_ROWS: "1000000000000"})
+    assert planned(read(session, path)).rows == ROWS
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"o_id.version": "3"},
+        {"o_id.version": "two"},
+        {"o_id.distinctCount": "-1"},
+        {"o_id.nullCount": "many"},
+        {"o_id.avgLen": "-8"},
+        {"o_id.min": "1; drop table orders"},
+        {"o_id.max": "NaN"},
+        {"o_id.max": "9" * 30},
+    ],
+    ids=lambda entries: "=".join(*entries.items()),
+)
+def test_a_column_that_cannot_be_read_is_left_out_alone(
+    entries: Mapping[str, str], session: SparkSession, path: Path
+) -> None:
+    corrupt(path, {column(key): text for key, text in entries.items()})
+    frame = read(session, path)
+    assert list(planned(frame).columns) == ["o_status", "o_total"]
+    assert_right(frame, path)
+
+
+def test_a_histogram_in_the_manifest_is_ignored(session: SparkSession, path: Path) -> None:
+    corrupt(path, {column("o_id.histogram"): "AAAA"})
+    found = planned(read(session, path)).columns["o_id"]
+    assert optional(found.histogram()) is None
+    assert optional(found.distinctCount()) == pytest.approx(ROWS, rel=0.05)
+
+
+POISONS = [
+    "1" * 257,
+    "x" * 100_000,
+    "0 or 1=1; drop table orders; --",
+    "${jndi:ldap://127.0.0.1/x}",
+    "{{ 7 * 7 }}",
+    "\x00\x1b[2J\n'\"\\",
+    "\U0001f600" * 200,
+]
+
+
+@pytest.mark.parametrize("suffix", ["min", "max", "distinctCount", "nullCount", "avgLen"])
+@pytest.mark.parametrize("poison", POISONS, ids=lambda text: ascii(text[:8]))
+def test_a_poisoned_value_does_nothing(
+    poison: str, suffix: str, session: SparkSession, path: Path
+) -> None:
+    corrupt(path, {column(f"o_id.{suffix}"): poison, column("o_id.note"): poison, poison: poison})
+    frame = read(session, path)
+    found = planned(frame)
+    assert found.rows == ROWS
+    assert {"o_status", "o_total"} <= set(found.columns)
+    assert planned(frame.where("o_id < 10")).rows > 0
+    assert_right(frame, path)
+
+
+@pytest.mark.parametrize(("bound", "reason"), [("x" * 300, "unknown_format")])
+def test_a_poisoned_tag_is_not_repeated_at_length(
+    bound: str,
+    reason: str,
+    session: SparkSession,
+    path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    corrupt(path, {VERSION: bound})
+    assert_refused(read(session, path), path, reason, caplog)
+    assert bound not in caplog.text
+
+
+# In the order of precedence: the session's configuration, the scan's option.
+SWITCHES = [
+    ("false", None, False),
+    ("true", None, True),
+    (None, "false", False),
+    (None, "true", True),
+    ("true", "false", True),
+    ("false", "true", False),
+    ("FALSE", None, False),
+]
+
+
+@pytest.mark.parametrize(("conf", "option", "used"), SWITCHES)
+def test_the_kill_switch(
+    conf: str | None, option: str | None, used: bool, session: SparkSession, path: Path
+) -> None:
+    frame = read(session, path, option_of(ENABLED, option))
+    if conf is not None:
+        session.conf.set(ENABLED, conf)
+    assert is_used(frame) is used
+    assert_right(frame, path)
+
+
+def test_the_kill_switch_says_so_once(
+    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.conf.set(ENABLED, "false")
+    assert_refused(read(session, path), path, "disabled", caplog)
+
+
+def test_the_kill_switch_acts_on_tables_that_are_read_already(
+    session: SparkSession, path: Path
+) -> None:
+    frame = read(session, path)
+    session.conf.set(ENABLED, "false")
+    assert not is_used(frame.where("o_id < 5"))
+    session.conf.set(ENABLED, "true")
+    assert is_used(frame.where("o_id < 6"))
+
+
+# The session's configuration, the scan's option, the declared policy, and what comes of them.
+STALENESS = [
+    (None, None, "false", False),
+    (None, None, "true", True),
+    (None, "true", "false", True),
+    (None, "false", "true", False),
+    ("true", None, "false", True),
+    ("false", None, "true", False),
+    ("true", "false", "false", True),
+    ("false", "true", "true", False),
+    (None, None, "{max_versions: 2}", True),
+    (None, None, "{max_versions: 1}", False),
+    (None, None, "{max_changed_rows: 20%}", True),
+    (None, None, "{max_changed_rows: 5%}", False),
+    (None, None, "{max_age: 1h}", True),
+    (None, None, "{max_versions: 2, max_age: 1h, max_changed_rows: 20%}", True),
+    (None, None, "{max_versions: 1, max_age: 1h, max_changed_rows: 20%}", False),
+    (None, None, "{max_versions: 2, max_age: 1h, max_changed_rows: 5%}", False),
+    ("false", None, "{max_versions: 2}", False),
+    ("true", None, "{max_versions: 1}", True),
+]
+
+
+@pytest.mark.parametrize(("conf", "option", "policy", "used"), STALENESS)
+def test_staleness_is_allowed_by_session_then_scan_then_policy(
+    conf: str | None,
+    option: str | None,
+    policy: str,
+    used: bool,
+    session: SparkSession,
+    path: Path,
+) -> None:
+    go_stale(path)
+    frame = declare(path, policy, session, option_of(ALLOW_STALE, option))
+    if conf is not None:
+        session.conf.set(ALLOW_STALE, conf)
+    assert is_used(frame) is used
+    assert planned(frame).rows == ROWS + 6
+    assert_right(frame, path)
+
+
+def test_an_age_beyond_the_bound_is_refused(
+    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_stale(path)
+    earlier = datetime.now(timezone.utc) - timedelta(hours=3)
+    tag = lance.dataset(path).config()[COMPUTED_AT_VERSION]
+    corrupt(path, {f"{PREFIX}computedAt": format_instant(earlier), COMPUTED_AT_VERSION: tag})
+    assert not is_used(declare(path, "{max_age: 1h}", session))
+    assert "stale" in caplog.text
+
+
+def test_a_declared_table_without_bounds_is_used_while_current(
+    session: SparkSession, path: Path
+) -> None:
+    assert is_used(declare(path, "false", session))
+
+
+@pytest.mark.parametrize("word", ["yes", "", "1", "'; set spark.sql.cbo.enabled=false"])
+def test_a_word_that_is_neither_true_nor_false_is_taken_cautiously(
+    word: str, session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.conf.set(ALLOW_STALE, word)
+    assert is_used(read(session, path))
+    go_stale(path)
+    assert not is_used(read(session, path))
+    session.conf.set(ENABLED, word)
+    assert not is_used(read(session, path))
+    assert "neither true nor false" in caplog.text
+
+
+def go_stale(path: Path) -> None:
+    """Two versions past the statistics, with 6 rows more."""
+    lance.write_dataset(orders(ROWS, 3), path, mode="append")
+    lance.write_dataset(orders(ROWS + 3, 3), path, mode="append")
+
+
+def declare(
+    path: Path, policy: str, session: SparkSession, options: Mapping[str, str] | None = None
+) -> DataFrame:
+    """The table as a project with that policy opens it, read with a scan's options."""
+    folder = path.parent
+    (folder / "specs").mkdir()
+    (folder / "lancestat_project.yml").write_text(
+        "name: shop\ndefault-target: dev\ntargets: {dev: {state: state}}\n"
+    )
+    (folder / "specs" / "shop.yml").write_text(
+        f"tables: [{{name: orders, uri: {path.name}, policy: {{allow.stale: {policy}}}}}]\n"
+    )
+    project = lancestat.Project.load(folder)
+    if not options:
+        project.attach(session)
+        return session.table("orders")
+    tables = DeclaredTables(project.spec, project.state, lambda: datetime.now(timezone.utc))
+    table = tables.open(project.spec.tables)["orders"]
+    assert isinstance(table, ReadTable)
+    [frame] = relate(session, [Relation(table, options=options)])
+    return frame
+
+
+def option_of(key: str, text: str | None) -> dict[str, str]:
+    """The scan's option of a setting."""
+    return {} if text is None else {key.removeprefix("spark.lance."): text}
