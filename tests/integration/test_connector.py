@@ -216,6 +216,17 @@ def test_equal_scans_are_read_once(held: Held, monkeypatch: pytest.MonkeyPatch) 
     assert plan.count("ReusedExchange") == 1
 
 
+def test_scans_are_equal_that_ask_for_the_same(held: Held, source: str) -> None:
+    def scan(condition: str) -> Any:
+        plan = held.session.sql(f"select id from connected where {condition}")._jdf
+        return plan.queryExecution().optimizedPlan().collectLeaves().head().scan()
+
+    held.read().createOrReplaceTempView("connected")
+    assert scan("id > 3").equals(scan("id > 3"))
+    assert scan("id > 3").hashCode() == scan("id > 3").hashCode()
+    assert not scan("id > 3").equals(scan("id > 4"))
+
+
 def test_a_failure_of_the_source_keeps_its_message(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
