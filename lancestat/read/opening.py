@@ -16,8 +16,9 @@ from lancestat.plan.appraise import appraise, entries_of
 from lancestat.plan.observe import Observer
 from lancestat.plan.planner import distance
 from lancestat.read.groups import load_groups
-from lancestat.read.survivors import FragmentStatistics
+from lancestat.read.survivors import FragmentStatistics, NothingKnown
 from lancestat.read.table import ReadTable
+from lancestat.read.zone_maps import load_zone_maps
 from lancestat.spec.model import ProjectSpec, Table
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StateReader, TableRecord
@@ -48,8 +49,15 @@ def open_table(
     """
     options = dict(storage_options or {})
     pinned = pinned_version(uri, version, tag, options)
-    found = snapshot(open_dataset(uri, version=pinned, storage_options=options), uri, options)
-    return ReadTable(uri, found, found.config, options)
+    dataset = open_dataset(uri, version=pinned, storage_options=options)
+    found = snapshot(dataset, uri, options)
+    return ReadTable(
+        name=uri,
+        snapshot=found,
+        entries=found.config,
+        storage_options=options,
+        load_fragments=lambda: load_zone_maps(dataset, found, options),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +91,9 @@ class DeclaredTables:
         identity = table_identity(table.uri)
         record = records.get(identity)
 
-        def groups() -> FragmentStatistics:
-            return load_groups(self.state, identity, found)
+        def fragments() -> FragmentStatistics:
+            groups = load_groups(self.state, identity, found)
+            return self._zone_maps(found) if isinstance(groups, NothingKnown) else groups
 
         return ReadTable(
             name=table.name,
@@ -94,8 +103,17 @@ class DeclaredTables:
             allow_stale=table.policy.allow_stale,
             histogram=table.histogram,
             distance=lambda: self._distance(table, identity, found, record),
-            load_fragments=groups,
+            load_fragments=fragments,
         )
+
+    def _zone_maps(self, found: Snapshot) -> FragmentStatistics:
+        options = self.spec.target.storage_options
+        try:
+            dataset = open_dataset(found.uri, version=found.version, storage_options=options)
+        except LakeError as error:
+            _log.warning("fragments are not told apart: %s", error.message)
+            return NothingKnown()
+        return load_zone_maps(dataset, found, options)
 
     def _distance(
         self, table: Table, identity: str, found: Snapshot, record: TableRecord | None
