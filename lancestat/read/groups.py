@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -42,6 +42,10 @@ def load_groups(state: StateReader, identity: str, snapshot: Snapshot) -> Fragme
     return GroupedStatistics(state, identity, snapshot, summary)
 
 
+# Partials take twice their memory while they are laid out.
+_COLUMNS_AT_ONCE = 16
+
+
 class GroupedStatistics:
     """`FragmentStatistics` over the groups of a stored summary; a query costs groups, not files.
 
@@ -68,22 +72,21 @@ class GroupedStatistics:
             self._load(columns)
 
     def _load(self, columns: Iterable[str]) -> None:
-        fields = {name: self._fields[name] for name in columns if name in self._fields}
-        missing = [field for name, field in fields.items() if name not in self._columns]
-        if not missing:
-            return
-        types = {field.name: column_type(field.type) for field in missing}
-        known = {field.name: self._known(field) for field in missing if types[field.name]}
-        self._columns.update(dict.fromkeys((field.name for field in missing), None))
+        missing = dict.fromkeys(name for name in columns if name not in self._columns)
+        types = {
+            name: type
+            for name in missing
+            if name in self._fields and (type := column_type(self._fields[name].type))
+        }
+        self._columns.update(dict.fromkeys(missing))
+        known = {name: self._known(self._fields[name]) for name in types}
         try:
-            found = self._read({name: each for name, each in known.items() if each is not None})
+            for some in _batched([name for name, found in known.items() if found]):
+                found = self._read({name: each for name in some if (each := known[name])})
+                for name, partials in found.items():
+                    self._columns[name] = self._places.column(types[name], partials)
         except StateError as error:
             _log.warning("columns are not known by group: %s", error.message)
-            return
-        for name, partials in found.items():
-            type = types[name]
-            assert type is not None
-            self._columns[name] = self._places.column(type, partials)
 
     def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
         """The fragments that a conjunction of filters leaves; None when none is ruled out."""
@@ -189,6 +192,11 @@ class GroupedStatistics:
                         for partial, known in zip(block.partials, is_known, strict=True)
                     ]
         return found
+
+
+def _batched(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), _COLUMNS_AT_ONCE):
+        yield names[start : start + _COLUMNS_AT_ONCE]
 
 
 @dataclass(frozen=True)
