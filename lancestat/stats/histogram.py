@@ -49,9 +49,9 @@ class Histogram:
 def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> Histogram | None:
     """The histogram of a column; None without quantiles, values, or bounds that Spark can use.
 
-    The first bin begins at the column's minimum and the last ends at its maximum exactly as Spark
-    reads them, since `FilterEstimation` asserts that both lie inside. Rows that are NaN, which
-    Spark orders last, count at the maximum.
+    The first bin begins at the column's minimum and the last ends at its maximum as Spark reads
+    them, since `FilterEstimation` asserts that both lie inside. Rows that are NaN, which Spark
+    orders last, count at the maximum.
 
     Source: Spark's `AnalyzeColumnCommand`, whose percentiles are the ends of bins, and
         `EstimationUtils.toDouble` for the numeric form.
@@ -61,9 +61,10 @@ def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> H
         return None
     if minimum is None or maximum is None or not are_estimable(minimum, maximum):
         return None
-    low, high = _numeric(minimum, type), _numeric(maximum, type)
-    if low is None or high is None:
+    lowest, highest = _numeric(minimum, type), _numeric(maximum, type)
+    if lowest is None or highest is None:
         return None
+    low, high = lowest - _doubt(minimum, type), highest + _doubt(maximum, type)
     numbers = partial.values - partial.nans
     ranks = [min(1.0, bin * partial.values / (bins * numbers)) for bin in range(1, bins)]
     values = [float(minimum), *quantiles.quantiles(ranks), float(maximum)]
@@ -87,6 +88,21 @@ def _numeric(bound: Bound, type: ColumnType) -> float | None:
         return None if text is None else float(bound)
     # Spark's negative zero equals zero, and so does every comparison here.
     return float(text) + 0.0
+
+
+def _doubt(bound: Bound, type: ColumnType) -> float:
+    """How far Spark's double of a bound may be from ours: something for single floats alone.
+
+    Spark takes theirs from Java's text, which may be any that rounds to the float: the shortest is
+    what Java prints only from version 19 on (JDK-4511638).
+    """
+    if type.spark_type != "float":
+        return 0.0
+    import numpy as np
+
+    single = np.float32(bound)
+    gap = float(np.abs(single - np.nextafter(single, np.float32(0))))
+    return gap or 2.0**-149
 
 
 def _of_quantile(value: float, type: ColumnType) -> float:

@@ -152,7 +152,7 @@ _HEADS = [[5, 1, 15, flags, K, 8] for flags in (0, 2)]
 
 def _room(depth: int) -> int:
     """How many values the level so far below the top has memory for, which ends where it ends."""
-    return max(8, ((2 * K << depth) // 3**depth + 1) // 2)
+    return max(8, ((2 * K << depth) // int(3**depth) + 1) // 2)
 
 
 def _are_finite(values: bytes) -> bool:

@@ -80,10 +80,16 @@ def test_whatever_the_values_spark_can_take_it(
     assert all(bin.low <= bin.high for bin in found.bins)
     assert all(left.high == right.low for left, right in pairwise(found.bins))
     assert all(bin.distinct >= (1 if bin.low == bin.high else 2) for bin in found.bins)
-    assert (ends(found)[0], ends(found)[-1]) == tuple(
+    low, high = (
         as_spark_reads(bound, type)
         for bound in (partial.minimum, partial.maximum)  # type: ignore[arg-type]
     )
+    if type.spark_type == "float":
+        # Java 17 may print another text of the same float than the shortest.
+        singles = np.nextafter(np.float32([low, high]), np.float32([-math.inf, math.inf]))
+        assert singles[0] <= ends(found)[0] < low <= high < ends(found)[-1] <= singles[1]
+    else:
+        assert (ends(found)[0], ends(found)[-1]) == (low, high)
 
 
 def as_spark_reads(bound: int | float, type: ColumnType) -> float:
@@ -151,7 +157,6 @@ def test_rows_of_nan_count_at_the_maximum() -> None:
     ("array", "expected"),
     [
         (pa.array([Decimal("-0.10"), Decimal("0.30")], pa.decimal128(4, 2)), [-0.1, -0.1, 0.3]),
-        (pa.array([0.1, 0.3], pa.float32()), [0.1, 0.1, 0.3]),
         (pa.array([-0.0, 0.0]), [0.0, 0.0, 0.0]),
         (pa.array([-3, 4], pa.int32()).cast(pa.date32()), [-3, -3, 4]),
         (pa.array([-3, 4], pa.timestamp("ms", "UTC")), [-3000, -3000, 4000]),
@@ -162,6 +167,12 @@ def test_rows_of_nan_count_at_the_maximum() -> None:
 def test_values_are_in_sparks_numeric_form(array: pa.Array, expected: list[float]) -> None:
     """A float is the double of its own text there, not of its bits."""
     assert ends(histogram(array, bins=2)) == expected
+
+
+def test_single_floats_are_the_doubles_of_their_text() -> None:
+    found = ends(histogram(pa.array([0.1, 0.2, 0.2, 0.3], pa.float32()), bins=4))
+    assert found[1:-1] == [0.1, 0.2, 0.2]
+    assert [found[0], found[-1]] == pytest.approx([0.1, 0.3], rel=1e-6)
 
 
 def skewed() -> dict[str, npt.NDArray[np.float64 | np.int64]]:

@@ -1,0 +1,347 @@
+"""Spark's estimates follow histograms: against the truth, Spark's own, and anything random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lancestat
+from lancestat.stats.column_type import ColumnType, column_type
+from lancestat.stats.histogram import equi_height
+from lancestat.stats.kernel import analyze
+from lancestat.stats.partial import summarize
+from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
+from tests.integration.planned import planned, with_cbo
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = 60_000
+FIRST_DAY = date(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class Skewed:
+    """A column, its values as Spark compares them, and how SQL spells one."""
+
+    array: pa.Array
+    values: npt.NDArray[np.float64]
+    literal: str
+
+    def spelled(self, value: float) -> str:
+        if self.array.type == pa.date32():
+            return self.literal.format(FIRST_DAY + timedelta(days=int(value)))
+        return self.literal.format(value if "D" in self.literal else int(value))
+
+    @property
+    def type(self) -> ColumnType:
+        found = column_type(self.array.type)
+        assert found is not None
+        return found
+
+
+def skewed_columns() -> dict[str, Skewed]:
+    draw = np.random.default_rng(23)
+    zipf = draw.zipf(1.5, ROWS).clip(max=1_000_000)
+    amounts = draw.exponential(200, ROWS)
+    cents = (draw.lognormal(5, 1.5, ROWS)).astype(np.int64)
+    days = (20_000 - draw.exponential(40, ROWS)).astype(np.int32)
+    micros = 1_700_000_000_000_000 - (draw.pareto(1.5, ROWS) * 1e12).astype(np.int64).clip(
+        0, 10**16
+    )
+    decimals = pa.array([Decimal(int(c)) / 100 for c in cents], pa.decimal128(18, 2))
+    singles = draw.pareto(2, ROWS).astype(np.float32)
+    return {
+        "clicks": Skewed(pa.array(zipf), zipf.astype(float), "{}L"),
+        "amount": Skewed(pa.array(amounts), amounts, "{!r}D"),
+        "price": Skewed(decimals, cents.astype(float), "cast({} / 100bd as decimal(18,2))"),
+        "day": Skewed(pa.array(days).cast(pa.date32()), days.astype(float), "date'{}'"),
+        "at": Skewed(
+            pa.array(micros).cast(pa.timestamp("us", "UTC")),
+            micros.astype(float),
+            "timestamp_micros({})",
+        ),
+        "single": Skewed(pa.array(singles), singles.astype(float), "cast({!r}D as float)"),
+    }
+
+
+COLUMNS = skewed_columns()
+
+
+def ranges(values: npt.NDArray[np.float64], count: int) -> Iterator[tuple[float, float]]:
+    """Pairs of values with at least a tenth of the rows between them, at random ranks."""
+    draw = random.Random(29)
+    ordered = np.sort(values)
+    for _ in range(count):
+        share = draw.uniform(0.1, 0.9)
+        start = draw.uniform(0, 1 - share)
+        low, high = (ordered[int(rank * (len(values) - 1))] for rank in (start, start + share))
+        yield float(low), float(high)
+
+
+@pytest.fixture(scope="module")
+def skewed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two views of the same rows, `with_bins` and `without`."""
+    folder = tmp_path_factory.mktemp("skewed")
+    (folder / "specs").mkdir()
+    (folder / "lancestat_project.yml").write_text(
+        "name: skewed\ntargets: {dev: {state: state}}\ndefault-target: dev\n"
+    )
+    (folder / "specs" / "tables.yml").write_text(
+        "tables:\n"
+        "  - {name: with_bins, uri: a.lance, histogram: true, publish: none}\n"
+        "  - {name: without, uri: b.lance}\n"
+    )
+    rows = pa.table({name: column.array for name, column in COLUMNS.items()})
+    for name in ("a", "b"):
+        lance.write_dataset(rows, folder / f"{name}.lance", max_rows_per_file=7_000)
+    pq.write_table(rows, folder / "rows.parquet")
+    session = with_cbo(spark)
+    project = lancestat.Project.load(folder)
+    assert project.run().status.value == "success"
+    assert not project.attach(session).failed
+    session.read.parquet(str(folder / "rows.parquet")).createOrReplaceTempView("rows")
+    yield session
+    for view in ("with_bins", "without"):
+        spark.catalog.dropTempView(view)
+
+
+def estimated(session: SparkSession, view: str, condition: str) -> int:
+    rows = planned(session.sql(f"select * from {view} where {condition}")).rows
+    assert rows is not None
+    return rows
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_ranges_of_a_skewed_column_are_estimated_within_ten_percent(
+    skewed: SparkSession, name: str
+) -> None:
+    column = COLUMNS[name]
+    worst_without = 0.0
+    for low, high in ranges(column.values, 12):
+        condition = f"`{name}` >= {column.spelled(low)} and `{name}` <= {column.spelled(high)}"
+        truth = int(((column.values >= low) & (column.values <= high)).sum())
+        found = estimated(skewed, "with_bins", condition)
+        assert abs(found - truth) <= 0.1 * truth, condition
+        without = estimated(skewed, "without", condition)
+        worst_without = max(worst_without, abs(without - truth) / truth)
+    assert worst_without > 0.4, "the column is not skewed"
+
+
+def test_the_conditions_mean_what_they_count(skewed: SparkSession) -> None:
+    for name, column in COLUMNS.items():
+        low, high = next(ranges(column.values, 1))
+        condition = f"`{name}` >= {column.spelled(low)} and `{name}` <= {column.spelled(high)}"
+        truth = int(((column.values >= low) & (column.values <= high)).sum())
+        for view in ("with_bins", "rows"):
+            [[found]] = skewed.sql(f"select count(*) from {view} where {condition}").collect()
+            assert found == truth, condition
+
+
+def test_a_frequent_value_is_estimated_within_ten_percent(skewed: SparkSession) -> None:
+    values, counts = np.unique(COLUMNS["clicks"].values, return_counts=True)
+    for value, count in zip(values[:2], counts[:2], strict=True):
+        condition = f"clicks = {int(value)}L"
+        assert count > 0.1 * ROWS
+        assert abs(estimated(skewed, "with_bins", condition) - count) <= 0.1 * count
+        assert estimated(skewed, "without", condition) < 0.1 * count
+
+
+def test_ends_are_those_of_the_column(skewed: SparkSession) -> None:
+    """Spark's `FilterEstimation` asserts it of every filter."""
+    told = planned(skewed.table("with_bins")).columns
+    for name, column in COLUMNS.items():
+        histogram = told[name].histogram().get()
+        bins = histogram.bins()
+        text = str(told[name].min().get()), str(told[name].max().get())
+        low, high = map(float, text)
+        assert bins[0].lo() <= low < high <= bins[len(bins) - 1].hi()
+        assert [bins[0].lo(), bins[len(bins) - 1].hi()] == pytest.approx([low, high], rel=1e-6)
+        assert histogram.height() * len(bins) == pytest.approx(len(column.values))
+    assert not planned(skewed.table("without")).columns["clicks"].histogram().isDefined()
+
+
+def test_a_join_on_a_skewed_column_follows_the_bins(skewed: SparkSession) -> None:
+    """Each frequent value meets itself: by far more rows than an even spread would give."""
+    counts = np.unique(COLUMNS["clicks"].values, return_counts=True)[1].astype(float)
+    truth = (counts**2).sum()
+    sizes = {}
+    for view in ("with_bins", "without"):
+        query = f"select * from {view} a join {view} b on a.clicks = b.clicks"
+        rows = planned(skewed.sql(query)).rows
+        assert rows is not None
+        sizes[view] = rows
+    assert sizes["without"] < 0.1 * truth
+    assert 0.5 * truth <= sizes["with_bins"] <= 2 * truth
+
+
+# From here on the optimizer is given histograms through its own catalog.
+
+
+@pytest.fixture(scope="module")
+def catalyst(spark: SparkSession) -> Iterator[Catalyst]:
+    settings = {"spark.sql.cbo.enabled": "true", "spark.sql.statistics.histogram.enabled": "true"}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    yield Catalyst(spark)
+    for key in settings:
+        spark.conf.unset(key)
+
+
+@pytest.fixture
+def tables(catalyst: Catalyst, tmp_path: Path) -> Iterator[list[PlannedTable]]:
+    """What `table` makes, dropped in the end."""
+    made: list[PlannedTable] = []
+    yield made
+    for each in made:
+        catalyst.spark.sql(f"drop table {each.name}")
+
+
+def told(catalyst: Catalyst, array: pa.Array) -> dict[str, str]:
+    """A column's entries with its histogram, where it has one."""
+    table = pa.table({"c": array})
+    partial = analyze(table.to_batches(max_chunksize=5000), table.schema, quantiles={"c"})["c"]
+    type = column_type(array.type)
+    assert type is not None
+    entries = entries_of("c", type, summarize(partial, type))
+    found = equi_height(partial, type)
+    if found is not None:
+        bins = [(bin.low, bin.high, bin.distinct) for bin in found.bins]
+        entries["c.histogram"] = catalyst.histogram(found.height, bins)
+    return entries
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_estimates_are_as_near_as_with_sparks_own_histogram(
+    catalyst: Catalyst, tables: list[PlannedTable], tmp_path: Path, name: str
+) -> None:
+    column = COLUMNS[name]
+    table = PlannedTable(catalyst, column.type, tmp_path / "t", f"near_{name}")
+    tables.append(table)
+    pq.write_table(pa.table({"c": column.array}), tmp_path / "rows.parquet")
+    _, _, theirs = catalyst.computed(f"select * from parquet.`{tmp_path / 'rows.parquet'}`")["c"]
+    assert "c.histogram" in theirs
+    errors = {}
+    for whose, entries in {"ours": told(catalyst, column.array), "theirs": theirs}.items():
+        table.set(entries, ROWS)
+        errors[whose] = [
+            abs(table.estimate(f"c >= {column.spelled(low)} and c <= {column.spelled(high)}") - n)
+            for low, high in ranges(column.values, 8)
+            for n in [int(((column.values >= low) & (column.values <= high)).sum())]
+        ]
+    # Two ends of a range, each off by the sketch's error at most, and by a bin.
+    allowed = 2 * ROWS * (3 * 0.0035 + 1 / 254)
+    assert max(errors["ours"]) <= max(errors["theirs"]) + allowed
+
+
+RANDOM_TYPES = [
+    (pa.int8(), "cast({} as tinyint)"),
+    (pa.int64(), "{}L"),
+    (pa.float32(), "cast({!r}D as float)"),
+    (pa.float64(), "{!r}D"),
+    (pa.decimal128(12, 3), "cast({}bd as decimal(12,3))"),
+    (pa.date32(), "date_from_unix_date({})"),
+    (pa.timestamp("us", "UTC"), "timestamp_micros({})"),
+]
+
+
+def random_values(draw: random.Random, type: pa.DataType, count: int) -> list[object]:
+    few = [_random_value(draw, type) for _ in range(draw.choice([1, 2, 5]))]
+    share = draw.choice([0, 0.5, 1])
+    values: list[object] = [
+        draw.choice(few) if draw.random() < share else _random_value(draw, type)
+        for _ in range(count)
+    ]
+    return values + [None] * draw.choice([0, 3])
+
+
+def _random_value(draw: random.Random, type: pa.DataType) -> object:
+    if pa.types.is_floating(type):
+        single = pa.types.is_float32(type)
+        edges = [0.0, -0.0, 0.1, 1.1, 3e38 if single else 8e307, 1e-40, float("nan")]
+        value = draw.choice([draw.gauss(0, 1), draw.lognormvariate(0, 9), draw.choice(edges)])
+        return float(np.float32(value)) if single else value
+    if pa.types.is_decimal(type):
+        return (
+            Decimal(draw.choice([draw.randint(-5, 5), draw.randint(-(10**12) + 1, 10**12)])) / 1000
+        )
+    most = {8: 127, 32: 200_000}.get(type.bit_width, 2**55)
+    return draw.choice([draw.randint(-5, 5), draw.randint(-most, most)])
+
+
+def array_of(values: Sequence[object], type: pa.DataType) -> pa.Array:
+    if pa.types.is_date32(type):
+        return pa.array(values, pa.int32()).cast(type)
+    return (
+        pa.array(values, pa.int64()).cast(type)
+        if pa.types.is_timestamp(type)
+        else pa.array(values, type)
+    )
+
+
+@pytest.mark.parametrize(
+    ("type", "literal"), RANDOM_TYPES, ids=lambda each: str(each).split("(")[0]
+)
+def test_no_filter_and_no_join_breaks_on_a_random_histogram(
+    catalyst: Catalyst,
+    tables: list[PlannedTable],
+    tmp_path: Path,
+    type: pa.DataType,
+    literal: str,
+) -> None:
+    draw = random.Random(str(type))
+    of = column_type(type)
+    assert of is not None
+    left, right = (
+        PlannedTable(catalyst, of, tmp_path / side, f"random_{side}_{of.kind.value}")
+        for side in ("left", "right")
+    )
+    tables += [left, right]
+    with_histogram = 0
+    for _ in range(12):
+        drawn = []
+        for table in (left, right):
+            values = random_values(draw, type, draw.choice([0, 1, 3, 40, 600]))
+            entries = told(catalyst, array_of(values, type))
+            with_histogram += "c.histogram" in entries
+            table.set(entries, len(values))
+            drawn.append([value for value in values if value is not None and value == value])
+        for _ in range(4):
+            condition = random_condition(draw, [*drawn[0], _finite(draw, type)], literal)
+            assert 0 <= left.estimate(condition) <= 603, condition
+        join = f"select * from {left.name} l join {right.name} r on l.c = r.c"
+        rows = planned(catalyst.spark.sql(join)).rows
+        assert rows is not None
+        assert 0 <= rows <= 603 * 603
+    assert with_histogram > 8
+
+
+def _finite(draw: random.Random, type: pa.DataType) -> object:
+    while True:
+        value = _random_value(draw, type)
+        if value == value:
+            return value
+
+
+def random_condition(draw: random.Random, values: Sequence[object], literal: str) -> str:
+    def compared() -> str:
+        return f"c {draw.choice(['<', '<=', '=', '>=', '>'])} {literal.format(draw.choice(values))}"
+
+    parts = [compared() for _ in range(draw.randint(1, 3))]
+    if draw.random() < 0.3:
+        parts = [f"not ({part})" for part in parts]
+    return draw.choice([" and ", " or "]).join(parts)
