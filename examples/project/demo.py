@@ -15,6 +15,10 @@ from readings import readings
 
 FOLDER = Path(__file__).resolve().parent
 STATE = FOLDER / ".lancestat"
+QUERY = (
+    "select c_mktsegment, count(*) from customer join orders on c_custkey = o_custkey "
+    "where o_orderdate < date '1992-03-01' group by c_mktsegment"
+)
 
 
 def main() -> None:
@@ -53,9 +57,11 @@ def walk(page: Page, scale: Decimal) -> None:
         """
     )
     load_tables(page, scale)
+    explain_unaware(page)
     plan_everything(page)
     first_seconds = run_everything(page)
     show_orders(page)
+    explain_aware(page)
     change_tables(page, scale)
     plan_changes(page)
     second_seconds = run_changes(page)
@@ -79,6 +85,18 @@ def load_tables(page: Page, scale: Decimal) -> None:
         fragment is a portion of a table's rows, in files that never change: a change to the table
         adds fragments or replaces them. The YAML in {typed(FOLDER / "specs", Path.cwd())}
         declares which statistics are wanted.
+        """
+    )
+
+
+def explain_unaware(page: Page) -> None:
+    """What Spark believes of a join without statistics."""
+    page.step("What does Spark believe?")
+    page.command("sql", "--explain", QUERY)
+    page.say(
+        """
+        Not much: the rows of whole tables are known, what a filter leaves of them is not. Spark
+        fears that the join gives every pair of rows.
         """
     )
 
@@ -118,6 +136,19 @@ def show_orders(page: Page) -> None:
         """
         The first line is the verdict. These numbers describe exactly this version of the table,
         so a reader uses them. If they did not, it would refuse them, and say by which rule.
+        """
+    )
+
+
+def explain_aware(page: Page) -> None:
+    """The same join with statistics."""
+    page.step("What does Spark believe now?")
+    page.command("sql", "--explain", QUERY)
+    page.say(
+        """
+        The few orders of two months are known to be few, so the join is small, and they are what
+        Spark sends to every worker instead of the customers. `lancestat sql` without --explain
+        runs the query.
         """
     )
 

@@ -63,7 +63,8 @@ class Page:
 
     def command(self, *arguments: str) -> float:
         """Run lancestat as a person would and show what it says; the seconds that it took."""
-        _print(f"{_blue('$')} {click.style(' '.join(['lancestat', *arguments]), bold=True)}")
+        words = ["lancestat", *(f'"{word}"' if " " in word else word for word in arguments)]
+        _print(f"{_blue('$')} {click.style(' '.join(words), bold=True)}")
         started = time.monotonic()
         ended = subprocess.run([lancestat(), *arguments], cwd=self._folder, env=_environment())
         elapsed_seconds = time.monotonic() - started

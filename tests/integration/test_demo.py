@@ -64,7 +64,7 @@ def walk(example: Path) -> Walk:
 
 
 def test_the_page_has_every_step_and_nothing_on_stderr(walk: Walk) -> None:
-    assert len(walk.steps) == 1 + 8 + 1
+    assert len(walk.steps) == 1 + 10 + 1
     assert walk.stderr == ""
 
 
@@ -94,20 +94,35 @@ def test_loading_again_keeps_the_tables_that_are_there(tmp_path: Path) -> None:
 
 
 def test_the_first_run_reads_and_publishes_everything(walk: Walk) -> None:
-    assert "$ lancestat plan" in walk.steps[2]
-    assert "8 analyze" in walk.steps[2]
-    assert "12 of 12 fragments, 60,175 rows" in walk.line(3, "lineitem")
-    assert "version 1 -> 2" in walk.line(3, "lineitem")
-    assert "8 tables brought up to date" in walk.steps[3]
+    assert "$ lancestat plan" in walk.steps[3]
+    assert "8 analyze" in walk.steps[3]
+    assert "12 of 12 fragments, 60,175 rows" in walk.line(4, "lineitem")
+    assert "version 1 -> 2" in walk.line(4, "lineitem")
+    assert "8 tables brought up to date" in walk.steps[4]
 
 
 def test_a_table_that_belongs_to_others_gets_no_commit(walk: Walk) -> None:
-    assert "->" not in walk.line(3, "supplier")
-    assert "->" not in walk.line(7, "supplier")
+    assert "->" not in walk.line(4, "supplier")
+    assert "->" not in walk.line(9, "supplier")
 
 
 def test_a_reader_is_told_to_use_what_was_published(walk: Walk) -> None:
-    assert "used: current" in walk.steps[4]
+    assert "used: current" in walk.steps[5]
+
+
+def test_statistics_change_what_spark_believes_of_a_join(walk: Walk) -> None:
+    before, after = walk.steps[2], walk.steps[6]
+    assert before.count("refused: absent") == after.count("used: current") == 2
+
+    def joined(step: str) -> int:
+        [found] = re.findall(r"^ *([\d,]+) .* BroadcastHashJoin inner on", step, flags=re.MULTILINE)
+        return int(found.replace(",", ""))
+
+    # Of the 15,000 orders, 1 in 40 is from the first two months.
+    assert joined(before) == 1500 * 15_000
+    assert 300 <= joined(after) <= 450
+    assert "broadcasts its left" in before
+    assert "broadcasts its right" in after
 
 
 @pytest.mark.parametrize(
@@ -126,29 +141,29 @@ def test_a_reader_is_told_to_use_what_was_published(walk: Walk) -> None:
 def test_the_plan_after_the_changes_names_only_what_is_new(
     walk: Walk, table: str, planned: str
 ) -> None:
-    assert walk.line(6, table).startswith(planned)
+    assert walk.line(8, table).startswith(planned)
 
 
 def test_the_second_run_reads_what_its_plan_said(walk: Walk) -> None:
     planned, ran = (
         re.search(r"^Reads? (\d+) .*?([\d,]+) rows", walk.steps[step], flags=re.MULTILINE)
-        for step in (6, 7)
+        for step in (8, 9)
     )
     assert planned is not None
     assert ran is not None
     assert planned[1] == ran[1] == "4"
     assert planned[2] == ran[2]
-    assert "5 tables brought up to date, 3 unchanged" in walk.steps[7]
+    assert "5 tables brought up to date, 3 unchanged" in walk.steps[9]
 
 
 def test_nothing_is_left_at_the_end(walk: Walk) -> None:
-    assert "$ lancestat plan --check" in walk.steps[8]
-    assert "Nothing to do" in walk.steps[8]
+    assert "$ lancestat plan --check" in walk.steps[10]
+    assert "Nothing to do" in walk.steps[10]
 
 
 def test_the_summary_sets_both_runs_side_by_side(walk: Walk) -> None:
-    assert re.search(r"rows read +86,[\d,]+ of 86,[\d,]+ +3,[\d,]+ of", walk.steps[9])
-    assert re.search(r"fragments read +39 of 39 +4 of 34", walk.steps[9])
+    assert re.search(r"rows read +86,[\d,]+ of 86,[\d,]+ +3,[\d,]+ of", walk.steps[11])
+    assert re.search(r"fragments read +39 of 39 +4 of 34", walk.steps[11])
 
 
 def test_a_machine_without_java_is_told_so_in_one_line_before_anything_is_done(
