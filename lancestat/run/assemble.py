@@ -35,12 +35,13 @@ class _Sum:
 class Assembly:
     """Merges what covers a table, each (fragment, column) once, holding one partial per column.
 
-    Feed it every scanned and every fetched partial, in any order, then `finish`.
+    `known` is what was merged beforehand of fragments that the work leaves out. Feed it every
+    scanned and every fetched partial, in any order, then `finish`.
     """
 
-    def __init__(self, work: TableWork) -> None:
+    def __init__(self, work: TableWork, known: Mapping[str, ColumnPartial]) -> None:
         self._work = work
-        self._total = _Sum()
+        self._total = _Sum(dict(known))
         self._carried: list[tuple[Carry, _Sum]] = []
         self._takers: dict[Fingerprints, list[tuple[frozenset[str], int, _Sum]]] = defaultdict(list)
         for item in work.coverage.reuse:

@@ -82,13 +82,15 @@ class _Draft:
 
     def new_blocks(self, state: StateWriter) -> Iterator[SummaryBlock]:
         """The blocks that are not stored yet; holds the sketches of one block of all fields."""
+        stored = set(self._before.stored)
         for place in slices(self.blocks):
             keys = {
                 field: key
                 for field, digests in self.digests.items()
                 for key in [BlockKey(field, block_digest(digests[place]))]
-                if key not in self._before.stored
+                if key not in stored
             }
+            stored.update(keys.values())
             if keys:
                 yield from self._make(state, range(place.start, place.stop), keys)
 

@@ -24,6 +24,7 @@ from lancestat.plan.actions import (
 )
 from lancestat.plan.coverage import stored_keys
 from lancestat.run.assemble import Assembly, PartialsGoneError
+from lancestat.run.group_reuse import reuse_groups
 from lancestat.run.summarize import store_summary
 from lancestat.state.values import StateWriter, StoredPartials, TableRecord
 from lancestat.stats.column_type import ColumnType, column_type
@@ -160,8 +161,9 @@ class TableRunner:
         return _Made(values, _private_bounds(columns), now)
 
     def _assemble(self, node: str, work: TableWork) -> dict[str, ColumnPartial]:
-        assembly = Assembly(work)
-        wanted = stored_keys(work.coverage)
+        reused = reuse_groups(self.state, work)
+        assembly = Assembly(reused.work, reused.partials)
+        wanted = stored_keys(reused.work.coverage)
         if wanted:
             for stored in self.state.partials(work.table, wanted):
                 assembly.add_fetched(stored)
