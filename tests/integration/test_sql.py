@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -437,3 +439,12 @@ def test_scans_of_one_table_are_told_apart(sql: Sql) -> None:
     assert [scan["fragments_scanned"] for scan in told["scans"]] == [1, 1]
     filters = [set(scan["filters"]) for scan in told["scans"]]
     assert any("customer > 3" in each for each in filters)
+
+
+def test_a_process_of_its_own_says_nothing_but_its_error(shop: Path) -> None:
+    command = [sys.executable, "-m", "lancestat", "sql", "select id / 0 from orders where id = 7"]
+    ended = subprocess.run(command, cwd=shop, capture_output=True, encoding="utf-8")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    first, *rest = ended.stderr.splitlines()
+    assert first.startswith("LS513 query:1:8  the query failed: [DIVIDE_BY_ZERO] ")
+    assert rest[1:] == ["      |        ^^^^^^"]
