@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.datasource import Filter as SparkFilter
@@ -13,7 +13,7 @@ from pyspark.sql.datasource import Filter as SparkFilter
 from lancestat.errors import UsageError, did_you_mean
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import open_dataset
-from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.lake.snapshot import Snapshot
 from lancestat.lake.time_travel import parse_version, pinned_version
 from lancestat.read.part import Part, split_parts
 from lancestat.read.scan import Scan
@@ -29,26 +29,28 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NO_PATH = "LS412"
-UNKNOWN_OPTION = "LS413"
+BAD_OPTION = "LS413"
 WRONG_SCHEMA = "LS414"
 
 _STORAGE = "storage."
-_OPTIONS = ("path", "version", "tag")
+_OPTIONS = ("path", "version", "tag", "pushdown")
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("lancestat")` known to a session.
-
-    Spark hands filters to it only under `spark.sql.python.filterPushdown.enabled`.
-    """
+    """Make `spark.read.format("lancestat")` known to a session."""
     spark.dataSource.register(LanceDataSource)
 
 
 class LanceDataSource(DataSource):  # type: ignore[misc]
     """A Lance table at one version, which is chosen when it is loaded.
 
-    Options: `path`, which `load` sets; `version` or `tag`; and `storage.<key>` for each storage
-    option. Spark cannot prune its columns nor ask it for statistics: `lancestat.read_table` can.
+    Options: `path`, which `load` sets; `version` or `tag`; `storage.<key>` for each storage option;
+    and `pushdown`. Spark cannot prune its columns nor ask it for statistics: `lancestat.read_table`
+    can.
+
+    With `pushdown` true, and `spark.sql.python.filterPushdown.enabled`, filters reach Lance. That
+    is for a DataFrame that is read once: Spark, at least up to 4.3, keeps one plan for all scans of
+    a loaded Python source, and with it the filters of one query for those after it.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -84,7 +86,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
                     f"not {each.dataType.simpleString()}",
                     hint="leave the schema out, and cast the column",
                 )
-        return LanceReader(found, schema, self._place.storage_options)
+        kind = PushingReader if self._place.pushdown else LanceReader
+        return kind(found, schema, self._place.storage_options)
 
     def _pinned(self) -> Snapshot:
         place = self._place
@@ -106,6 +109,7 @@ class _Place:
     uri: str
     asked_version: int | None
     tag: str | None
+    pushdown: bool
     storage_options: dict[str, str] = field(repr=False)
     version: int | None = None
 
@@ -118,19 +122,22 @@ def _place(options: Mapping[str, str]) -> _Place:
     unknown = [key for key in given if key not in _OPTIONS and not key.startswith(_STORAGE)]
     if unknown:
         raise UsageError(
-            UNKNOWN_OPTION,
+            BAD_OPTION,
             f"the format lancestat has no option '{unknown[0]}'",
             hint=did_you_mean(unknown[0], _OPTIONS)
-            or "options: path, version, tag, and storage.<key> for storage options",
+            or "options: path, version, tag, pushdown, and storage.<key> for storage options",
         )
     if not given.get("path"):
         hint = 'name it: spark.read.format("lancestat").load("warehouse/orders.lance")'
         raise UsageError(NO_PATH, "no path of a Lance table is given", hint=hint)
-    version = given.get("version")
+    version, pushdown = given.get("version"), given.get("pushdown", "false").lower()
+    if pushdown not in ("true", "false"):
+        raise UsageError(BAD_OPTION, f"option pushdown is '{pushdown}', not true or false")
     return _Place(
         uri=given["path"],
         asked_version=None if version is None else parse_version(version),
         tag=given.get("tag"),
+        pushdown=pushdown == "true",
         storage_options=storage,
     )
 
@@ -146,11 +153,6 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         self._schema = schema
         self._storage_options = dict(storage_options)
         self._filter: str | None = None
-
-    @property
-    def pushFilters(self) -> _PushFilters:  # noqa: N802 - Spark's name
-        """Takes the filters that Lance can say exactly, and returns those that stay with Spark."""
-        return _PushFilters(self._push)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Small fragments together, large ones in row ranges."""
@@ -190,11 +192,6 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
     def _names(self) -> tuple[str, ...]:
         return tuple(self._schema.fieldNames())
 
-    def _push(self, filters: Iterable[SparkFilter]) -> list[SparkFilter]:
-        fields: dict[str, Field] = {each.name: each for each in self._table().fields}
-        self._filter, left = exact_filters(filters, fields)
-        return left
-
     def _table(self) -> Snapshot:
         opened = open_dataset(
             self._uri, version=self._version, storage_options=self._storage_options
@@ -202,17 +199,13 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         return snapshot(opened, self._uri, self._storage_options)
 
 
-class _PushFilters:
-    """A `pushFilters` that is there under both values of Spark's switch for it.
+class PushingReader(LanceReader):
+    """Leaves to Spark only the filters that Lance cannot say exactly."""
 
-    With the switch off, Spark refuses any reader that overrides the method, and a reader cannot
-    know the switch. Spark tells an override by the function behind the method.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, push: Callable[[Iterable[SparkFilter]], list[SparkFilter]]) -> None:
-        self._push = push
-
-    def __call__(self, filters: list[SparkFilter]) -> list[Any]:
-        return self._push(filters)
+    def pushFilters(  # noqa: N802 - Spark's name
+        self, filters: list[SparkFilter]
+    ) -> Iterable[SparkFilter]:
+        """Take filters; those that stay with Spark are returned."""
+        fields = {each.name: each for each in self._table().fields}
+        self._filter, left = exact_filters(filters, fields)
+        return left

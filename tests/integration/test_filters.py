@@ -1,0 +1,157 @@
+"""Filters through real Spark: over Parquet, over Lance, with push-down and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lancestat
+from lancestat.lake.filter import And, Filter, Not, Or
+from lancestat.lake.spark_type import spark_type
+from lancestat.spark.source import register
+from tests.integration.spark_predicates import spark_predicate
+from tests.lake.awkward import COLUMNS, Row, leaf, predicate, table
+from tests.lake.three_valued import selected, truth
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = 90
+TYPES = {column.name: str(spark_type(column.type)) for column in COLUMNS}
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+# As Parquet has them: what Spark sees of types that it has not.
+_SEEN_TYPES = {
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "date": pa.date32(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same rows as Lance and as Parquet."""
+    folder = tmp_path_factory.mktemp("filters")
+    rows, seen = table(7, ROWS)
+    lance.write_dataset(rows, folder / "rows.lance", max_rows_per_file=40)
+    arrays = {"id": pa.array(range(ROWS), pa.int64())}
+    for column in COLUMNS:
+        type = _SEEN_TYPES.get(TYPES[column.name], column.type)
+        arrays[column.name] = pa.array([row[column.name] for row in seen], type)
+    pq.write_table(pa.table(arrays), folder / "rows.parquet")
+    return folder / "rows.lance", folder / "rows.parquet"
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return table(7, ROWS)[1]
+
+
+def drawn(seed: int) -> Iterator[Filter]:
+    """Tests of one column and their negations, of one column after the other, and trees of them."""
+    random = Random(seed)
+    while True:
+        for column in COLUMNS:
+            yield leaf(random, column)
+            yield Not(leaf(random, column))
+            yield predicate(random)
+
+
+def batches(filters: Iterator[Filter], count: int, size: int) -> list[list[Filter]]:
+    return [list(islice(filters, size)) for _ in range(count // size)]
+
+
+def test_spark_over_parquet_decides_as_the_tests_do(
+    spark: SparkSession, places: tuple[Path, Path], rows: list[Row]
+) -> None:
+    session = spark.newSession()
+    # Compiling thousands of expressions takes longer than evaluating them on a few rows.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    frame = session.read.parquet(str(places[1]))
+    assert dict(frame.dtypes) == {"id": "bigint", **TYPES}
+    for filters in batches(drawn(1), 2_000, 250):
+        texts = [spark_predicate(each, TYPES) for each in filters]
+        found = frame.selectExpr("id", *(f"{text} AS `_{n}`" for n, text in enumerate(texts)))
+        for answers in found.collect():
+            row = rows[answers[0]]
+            expected = [truth(each, row) for each in filters]
+            wrong = [
+                text
+                for text, answer, right in zip(texts, answers[1:], expected, strict=True)
+                if answer is not right
+            ]
+            assert wrong == [], f"in row {row['id']}"
+
+
+def ids(frames: Sequence[DataFrame], filters: Sequence[Filter]) -> list[list[int]]:
+    """The rows that each filter selects from its frame, by one job over as many scans."""
+    from pyspark.sql import functions as f
+
+    parts = [
+        frame.where(spark_predicate(each, TYPES)).select(f.lit(number).alias("filter"), "id")
+        for number, (frame, each) in enumerate(zip(frames, filters, strict=True))
+    ]
+    found: list[list[int]] = [[] for _ in filters]
+    for number, id in reduce(lambda left, right: left.unionAll(right), parts).collect():
+        found[number].append(id)
+    return [sorted(each) for each in found]
+
+
+@contextmanager
+def pushdown(spark: SparkSession, enabled: bool) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, str(enabled).lower())
+    try:
+        yield
+    finally:
+        spark.conf.unset(PUSHDOWN)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_format_reads_the_same_rows(
+    spark: SparkSession, places: tuple[Path, Path], rows: list[Row], enabled: bool
+) -> None:
+    register(spark)
+    with pushdown(spark, enabled):
+        frame = spark.read.format("lancestat").load(str(places[0]))
+        filters = list(islice(drawn(2), 12))
+        assert ids([frame] * 12, filters) == [selected(each, rows) for each in filters]
+        assert frame.count() == ROWS
+
+
+def test_filters_that_the_format_pushes_select_the_same_rows(
+    spark: SparkSession, places: tuple[Path, Path], rows: list[Row]
+) -> None:
+    register(spark)
+    filters = [each for each in islice(drawn(4), 45) if not isinstance(each, (And, Or))]
+    with pushdown(spark, True):
+        loader = spark.read.format("lancestat").option("pushdown", True)
+        frames = [loader.load(str(places[0])) for _ in filters]
+        assert ids(frames, filters) == [selected(each, rows) for each in filters]
+        plain = loader.load(str(places[0])).where("`i8` > 0")
+        plan = plain._jdf.queryExecution().executedPlan().toString()
+    assert "Filter (" not in plan
+
+
+def test_read_table_reads_the_same_rows(
+    spark: SparkSession, places: tuple[Path, Path], rows: list[Row]
+) -> None:
+    frame = lancestat.read_table(spark, str(places[0]))
+    for filters in batches(drawn(3), 300, 30):
+        assert ids([frame] * 30, filters) == [selected(each, rows) for each in filters]
