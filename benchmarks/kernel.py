@@ -4,9 +4,9 @@
     python benchmarks/kernel.py --tiny         # a smoke run
     python benchmarks/kernel.py --data FOLDER  # with a lineitem.parquet at hand
 
-Reading and analyzing take turns in one process after one warm-up each; medians are printed. Columns
-are timed alone, over batches that are already in memory. The peak is that of a process of its own
-that analyzes once.
+Reading and analyzing, without and with `histogram: true`, take turns in one process after one
+warm-up each; medians are printed. Columns are timed alone, over batches that are already in memory.
+The peak is that of a process of its own that analyzes once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ import lance
 import pyarrow as pa
 from lineitem import generate, write_lance
 
-from lancestat.stats.kernel import BATCH_ROWS, analyze
+from lancestat.spark.batch_size import BATCH_ROWS
+from lancestat.stats.column_type import column_type
+from lancestat.stats.histogram import HISTOGRAM_KINDS
+from lancestat.stats.kernel import analyze
 
 TINY = "0.01"
 FRAGMENTS = 6
@@ -92,17 +95,31 @@ def print_totals(dataset: lance.LanceDataset, runs: int) -> None:
     schema = dataset.schema
     read: list[Times] = []
     analyzed: list[Times] = []
+    with_histograms: list[Times] = []
+    quantiles = histogram_columns(schema)
     for _ in range(runs + 1):
         read.append(measure(lambda: sum(batch.num_rows for batch in scan(dataset))))
         analyzed.append(measure(lambda: analyze(scan(dataset), schema)))
+        with_histograms.append(measure(lambda: analyze(scan(dataset), schema, quantiles=quantiles)))
     reading, analyzing = median(read[1:]), median(analyzed[1:])
-    for name, times in (("reading alone", reading), ("reading and analyzing", analyzing)):
+    lines = {
+        "reading alone": reading,
+        "reading and analyzing": analyzing,
+        f"and {len(quantiles)} histograms": median(with_histograms[1:]),
+    }
+    for name, times in lines.items():
         print(f"{name:<22} {times.wall:6.2f} s {times.cpu:6.2f} s of CPU")
     ratio = f"{analyzing.wall / reading.wall:.2f} in time, {analyzing.cpu / reading.cpu:.2f} in CPU"
     print(f"{'ratio':<22} {ratio}")
     command = [sys.executable, __file__, "--peak-of", dataset.uri]
     found = subprocess.run(command, check=True, capture_output=True, text=True)
     print(f"{'peak memory':<22} {int(found.stdout) / 1e6:6.0f} MB")
+
+
+def histogram_columns(schema: pa.Schema) -> set[str]:
+    """The columns that have histograms where they are asked for."""
+    types = {field.name: column_type(field.type) for field in schema}
+    return {name for name, type in types.items() if type and type.kind in HISTOGRAM_KINDS}
 
 
 def peak_bytes(uri: str) -> int:

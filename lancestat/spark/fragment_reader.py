@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,14 +14,13 @@ from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import readable, store_options
 from lancestat.lake.refusal import Refusal, refuse
 from lancestat.read.part import Piece
+from lancestat.spark.batch_size import BATCH_BYTES, PROBE_ROWS, SCAN_OPTIONS, fitting_rows
+from lancestat.spark.filtered_rows import FilteredRows
 from lancestat.spark.work import Slice
-from lancestat.stats.kernel import BATCH_ROWS
 
-BATCH_BYTES = 16 << 20
-PROBE_ROWS = 256
-READAHEAD_BATCHES = 2
-IO_BUFFER_BYTES = 64 << 20
 METADATA_CACHE_BYTES = 32 << 20
+# Pages of an index that filters are looked up in; analyses use none.
+INDEX_CACHE_BYTES = 64 << 20
 # Jobs over several tables take turns on a worker.
 OPEN_DATASETS = 4
 
@@ -49,7 +48,8 @@ def open_pinned(
                 version=version,
                 storage_options=store_options(uri, storage_options),
                 session=lance.Session(
-                    index_cache_size_bytes=0, metadata_cache_size_bytes=METADATA_CACHE_BYTES
+                    index_cache_size_bytes=INDEX_CACHE_BYTES,
+                    metadata_cache_size_bytes=METADATA_CACHE_BYTES,
                 ),
             )
     return _opened[key]
@@ -81,15 +81,15 @@ def read_piece(
     limit: int | None = None,
     row_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """The live rows of a piece of a fragment that pass a filter, at most `limit` of them.
+    """The live rows of a piece of a fragment.
 
     Args:
         dataset: The table at the version to read.
-        piece: Its offset and count are of rows that pass the filter.
+        piece: Without a filter, its range is of live rows, else of physical ones.
         columns: Names; for none of them, one batch has the number of rows, an int64.
         storage_options: Whose secrets no message may hold.
         filter: In Lance's SQL.
-        limit: None for all.
+        limit: Without a filter, read no more rows than this; with one, it is the caller's to stop.
         row_bytes: A guess at the bytes of a row, which makes the first batch small enough.
 
     Raises:
@@ -104,25 +104,33 @@ def read_piece(
     if fragment is None:
         missing = f"{dataset.uri} has no fragment {piece.fragment_id} at version {dataset.version}"
         raise LakeError(Refusal.CORRUPT.value, missing)
-    bounds = [count for count in (piece.count, limit) if count is not None]
-    asked = _Asked(columns, filter, piece.offset, min(bounds, default=None), row_bytes)
-    batches = _sized(fragment, asked) if columns else _counted(fragment, asked)
-    return _named(batches, dataset, piece.fragment_id, storage_options)
+    if filter is not None:
+        stop = fragment.physical_rows
+        stop = stop if piece.count is None else min(stop, piece.offset + piece.count)
+        rows = FilteredRows(dataset, fragment, columns, filter, piece.offset, stop)
+        found = rows.batches() if columns else _counted(rows.count)
+    else:
+        counts = [count for count in (piece.count, limit) if count is not None]
+        asked = _Asked(columns, piece.offset, min(counts, default=None), row_bytes)
+        found = _sized(fragment, asked) if columns else _counted(lambda: _live(fragment, asked))
+    return _named(found, dataset, piece.fragment_id, storage_options)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
     columns: tuple[str, ...]
-    filter: str | None
     offset: int
     count: int | None
     row_bytes: int
 
 
-def _counted(fragment: lance.LanceFragment, asked: _Asked) -> Iterator[pa.RecordBatch]:
-    rows = max(0, fragment.count_rows(asked.filter) - asked.offset)
-    rows = rows if asked.count is None else min(rows, asked.count)
-    yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], ["rows"])
+def _live(fragment: lance.LanceFragment, asked: _Asked) -> int:
+    rows = max(0, int(fragment.count_rows()) - asked.offset)
+    return rows if asked.count is None else min(rows, asked.count)
+
+
+def _counted(count: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_arrays([pa.array([count()], pa.int64())], ["rows"])
 
 
 def _sized(fragment: lance.LanceFragment, asked: _Asked) -> Iterator[pa.RecordBatch]:
@@ -135,10 +143,10 @@ def _sized(fragment: lance.LanceFragment, asked: _Asked) -> Iterator[pa.RecordBa
     while left is None or left > 0:
         wanted = limit if left is None else min(limit, left) if limit else left
         got = 0
-        for batch in _scanner(fragment, asked, rows, position, wanted).to_batches():
+        for batch in _scanner(fragment, asked.columns, rows, position, wanted).to_batches():
             yield batch
             got += batch.num_rows
-            fitting = _fitting_rows(batch)
+            fitting = fitting_rows(batch)
             if fitting * 4 < batch.num_rows:
                 break
         else:
@@ -149,23 +157,19 @@ def _sized(fragment: lance.LanceFragment, asked: _Asked) -> Iterator[pa.RecordBa
         rows, limit = fitting, None
 
 
-def _fitting_rows(batch: pa.RecordBatch) -> int:
-    width = max(1, batch.nbytes // max(1, batch.num_rows))
-    return int(max(1, min(BATCH_ROWS, BATCH_BYTES // width)))
-
-
 def _scanner(
-    fragment: lance.LanceFragment, asked: _Asked, rows: int, offset: int, limit: int | None
+    fragment: lance.LanceFragment,
+    columns: tuple[str, ...],
+    rows: int,
+    offset: int,
+    limit: int | None,
 ) -> lance.LanceScanner:
     return fragment.scanner(
-        columns=list(asked.columns),
-        filter=asked.filter,
+        columns=list(columns),
         batch_size=rows,
-        batch_readahead=READAHEAD_BATCHES,
-        io_buffer_size=IO_BUFFER_BYTES,
-        blob_handling="all_binary",
         offset=offset or None,
         limit=limit,
+        **SCAN_OPTIONS,
     )
 
 

@@ -104,7 +104,7 @@ def read_part(
 
     Raises:
         LakeError: what cannot be read, and why.
-        RunError: LS513, a value that Spark's type cannot hold.
+        RunError: LS514, a value that Spark's type cannot hold.
     """
     from lancestat.spark.arrow_columns import for_spark
     from lancestat.spark.fragment_reader import open_pinned, read_piece
@@ -117,11 +117,15 @@ def read_part(
         for batch in read_piece(
             dataset, piece, scan.columns, storage_options, filter=scan.filter, limit=left
         ):
+            if left is not None and scan.columns:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
             try:
                 converted = for_spark(batch, narrow_decimals=scan.narrow_decimals)
             except OverflowError as error:
                 where = f"fragment {piece.fragment_id} of {scan.uri} at version {scan.version}"
                 said = clean(str(error), secret_values(storage_options))
-                raise RunError("LS513", f"{where}: {said}") from None
-            left = None if left is None else left - batch.num_rows
+                raise RunError("LS514", f"{where}: {said}") from None
             yield converted
+            if left == 0:
+                return

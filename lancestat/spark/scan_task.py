@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from importlib import import_module
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.clean import clean, secret_values
@@ -45,7 +46,7 @@ class ScanTask:
         Raises:
             WorkerError: anything went wrong; its text carries the `LancestatError` to the driver.
         """
-        prepare_worker(self.threads)
+        prepare_worker(self.threads, "lancestat.stats.kernel")
         try:
             for item in items:
                 yield from map(self._read, item.slices)
@@ -78,18 +79,18 @@ class ScanTask:
 
 
 @cache
-def prepare_worker(threads: int) -> None:
+def prepare_worker(threads: int, *modules: str) -> None:
     """Make this process a good worker: as many threads as its task has cores, cheap collections.
 
     The libraries read their variables when they are imported; a worker that did so before, for
-    other jobs of its session, keeps what it has.
+    other jobs of its session, keeps what it has. `modules` are those that its tasks will import.
     """
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, str(threads))
     import pyarrow as pa
 
-    from lancestat.spark import fragment_reader as fragment_reader
-
+    for module in ("lancestat.spark.fragment_reader", *modules):
+        import_module(module)
     pa.set_cpu_count(threads)
     # After each task Spark collects garbage, which visits every object of the libraries, for 30 ms.
     # Frozen ones are passed over.

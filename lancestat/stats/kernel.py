@@ -19,10 +19,6 @@ from lancestat.stats.reducer import (
     Reducer,
 )
 
-# Rows per batch at which the fixed cost of each call is small and a column of a batch still fits a
-# core's cache.
-BATCH_ROWS = 65_536
-
 
 def analyze(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, quantiles: Collection[str] = ()

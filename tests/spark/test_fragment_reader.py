@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import LakeError
-from lancestat.spark import fragment_reader
+from lancestat.spark import batch_size, fragment_reader
 from lancestat.spark.fragment_reader import BATCH_BYTES, open_pinned, read_slice
 from lancestat.spark.work import Slice
 
@@ -86,7 +86,7 @@ def test_few_datasets_stay_open(tmp_path: Path) -> None:
 def test_values_that_grow_on_the_way_make_batches_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fragment_reader, "BATCH_BYTES", 100_000)
+    monkeypatch.setattr(batch_size, "BATCH_BYTES", 100_000)
     widths = [10] * 20_000 + [4_000] * 2_000
     rows = pa.table({"id": range(22_000), "s": ["y" * width for width in widths]})
     lance.write_dataset(rows, tmp_path)

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.read.part import Piece
+from lancestat.spark import batch_size, filtered_rows
+from lancestat.spark.batch_size import BATCH_BYTES, BATCH_ROWS
+from lancestat.spark.fragment_reader import open_pinned, read_piece
+
+ROWS = 60_000
+WRITERS: dict[str, dict[str, Any]] = {
+    "2.0": {"data_storage_version": "2.0"},
+    "2.2": {"data_storage_version": "2.2"},
+    "legacy": {"data_storage_version": "legacy"},
+    "stable": {"enable_stable_row_ids": True},
+}
+
+
+def row(id: int) -> dict[str, Any]:
+    # Matches of `cluster` are all together, those of `seventh` everywhere.
+    return {"id": id, "seventh": id % 7, "cluster": id // 5_000, "s": f"value {id}"}
+
+
+@pytest.fixture(scope="module", params=[*WRITERS, "indexed"])
+def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    uri = str(tmp_path_factory.mktemp("filtered") / "t.lance")
+    rows = pa.Table.from_pylist([row(id) for id in range(ROWS)])
+    made = lance.write_dataset(
+        rows, uri, max_rows_per_file=ROWS // 2, **WRITERS.get(request.param, {})
+    )
+    made.delete("id % 10 = 3")
+    if request.param == "indexed":
+        lance.dataset(uri).create_scalar_index("seventh", "BTREE")
+        lance.dataset(uri).create_scalar_index("cluster", "BTREE")
+    return uri
+
+
+@pytest.fixture(params=["windows as they are", "small windows"])
+def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "small windows":
+        monkeypatch.setattr(filtered_rows, "FIRST_WINDOW", 128)
+        monkeypatch.setattr(filtered_rows, "LARGEST_WINDOW", 2_048)
+
+
+FILTERS = {
+    "seventh = 2": lambda id: id % 7 == 2,
+    "seventh <> 2": lambda id: id % 7 != 2,
+    "cluster in (0, 4, 11)": lambda id: id // 5_000 in (0, 4, 11),
+    "seventh = 9": lambda id: False,
+    "s = 'value 31000'": lambda id: id == 31_000,
+    "seventh = 2 or id < 31000": lambda id: id % 7 == 2 or id < 31_000,
+}
+
+
+def read(uri: str, piece: Piece, filter: str, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    dataset = open_pinned(uri, lance.dataset(uri).version, {})
+    return read_piece(dataset, piece, columns, {}, filter=filter)
+
+
+def physical(uri: str) -> list[list[int]]:
+    """The ids by fragment and physical row, -1 where it is deleted."""
+    dataset = lance.dataset(uri)
+    found = []
+    for fragment in dataset.get_fragments():
+        rows = fragment.scanner(columns=["id"], with_row_address=True).to_table()
+        ids = [-1] * fragment.physical_rows
+        for id, address in zip(rows["id"].to_pylist(), rows["_rowaddr"].to_pylist(), strict=True):
+            ids[address - (fragment.fragment_id << 32)] = id
+        found.append(ids)
+    return found
+
+
+@pytest.mark.usefixtures("windows")
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("bounds", [(0, None), (0, 7_000), (7_000, 15_001), (22_001, None)])
+def test_ranges_of_filtered_rows_are_exact(
+    uri: str, filter: str, bounds: tuple[int, int | None]
+) -> None:
+    start, count = bounds
+    stop = None if count is None else start + count
+    for fragment, ids in enumerate(physical(uri)):
+        expected = [row(id) for id in ids[start:stop] if id >= 0 and FILTERS[filter](id)]
+        piece = Piece(fragment, start, count)
+        batches = list(read(uri, piece, filter, ("s", "id", "cluster", "seventh")))
+        found = [each for batch in batches for each in batch.to_pylist()]
+        [counted] = read(uri, piece, filter, ())
+
+        assert found == expected
+        assert [batch.schema.names for batch in batches] == [
+            ["s", "id", "cluster", "seventh"]
+        ] * len(batches)
+        assert counted.to_pylist() == [{"rows": len(expected)}]
+
+
+def test_matches_of_many_windows_come_in_few_batches(uri: str) -> None:
+    batches = list(read(uri, Piece(0), "seventh = 2", ("id",)))
+    assert len(batches) == 1
+
+
+@pytest.mark.usefixtures("windows")
+def test_wide_values_are_looked_up_and_batches_stay_small(tmp_path: Path) -> None:
+    wide = 100_000
+    rows = pa.table({"id": range(2_000), "b": [bytes([id % 251]) * wide for id in range(2_000)]})
+    lance.write_dataset(rows, tmp_path, max_rows_per_file=2_000)
+    batches = list(read(str(tmp_path), Piece(0), "id % 2 = 0", ("id", "b")))
+
+    assert sum(batch.num_rows for batch in batches) == 1_000
+    assert max(batch.nbytes for batch in batches) < 2 * BATCH_BYTES
+    assert max(batch.num_rows for batch in batches) < BATCH_ROWS
+
+
+def test_values_that_grow_on_the_way_make_batches_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (batch_size, filtered_rows):
+        monkeypatch.setattr(module, "BATCH_BYTES", 100_000)
+    widths = [10] * 40_000 + [4_000] * 2_000
+    rows = pa.table({"id": range(42_000), "s": ["y" * width for width in widths]})
+    lance.write_dataset(rows, tmp_path)
+    batches = list(read(str(tmp_path), Piece(0), "id >= 0", ("id", "s")))
+
+    assert [id for batch in batches for id in batch["id"].to_pylist()] == list(range(42_000))
+    too_large = [batch for batch in batches if batch.nbytes > 4 * 100_000]
+    assert len(too_large) <= 1, "one surprise, and then none"
