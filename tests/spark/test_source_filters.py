@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from lancestat.lake.snapshot import Field
+from lancestat.lake.spark_type import spark_type
+from lancestat.spark.source_filters import exact_filters
+
+_TYPES = {
+    "i": pa.int32(),
+    "x": pa.float64(),
+    "d": pa.decimal128(38, 10),
+    "s": pa.string(),
+    "b": pa.binary(),
+    "day": pa.date32(),
+    "at": pa.timestamp("us", "UTC"),
+    "local": pa.timestamp("us"),
+    "list": pa.list_(pa.int32()),
+    "wide": pa.decimal256(50, 0),
+}
+FIELDS = {
+    name: Field(number, name, type, True, spark_type(type))
+    for number, (name, type) in enumerate(_TYPES.items())
+}
+
+
+def column(name: str) -> tuple[str, ...]:
+    return tuple(name.split("."))
+
+
+@pytest.mark.parametrize(
+    ("filter", "sql"),
+    [
+        (EqualTo(column("i"), 1), "`i` = 1"),
+        (EqualNullSafe(column("i"), 1), "`i` = 1"),
+        (EqualNullSafe(column("i"), None), "`i` IS NULL"),
+        (LessThan(column("i"), 1), "`i` < 1"),
+        (LessThanOrEqual(column("i"), 1), "`i` <= 1"),
+        (GreaterThan(column("i"), 1), "`i` > 1"),
+        (GreaterThanOrEqual(column("i"), 1), "`i` >= 1"),
+        (Not(EqualTo(column("i"), 1)), "`i` <> 1"),
+        (In(column("i"), (1, 2, None)), "`i` IN (1, 2)"),
+        (Not(In(column("i"), (1, 2, None))), "false"),
+        (IsNull(column("s")), "`s` IS NULL"),
+        (IsNotNull(column("s")), "`s` IS NOT NULL"),
+        (StringStartsWith(column("s"), "a%"), "starts_with(`s`, 'a%')"),
+        (EqualTo(column("d"), Decimal("1.5")), "`d` = CAST('1.5000000000' AS DECIMAL(38, 10))"),
+        (EqualTo(column("d"), 2), "`d` = CAST('2.0000000000' AS DECIMAL(38, 10))"),
+        (EqualTo(column("b"), b"'"), "`b` = X'27'"),
+        (LessThan(column("day"), date(1969, 12, 31)), "`day` < arrow_cast(-1, 'Date32')"),
+        (
+            EqualTo(column("at"), datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))),
+            "`at` = arrow_cast(0, 'Timestamp(Microsecond, Some(\"UTC\"))')",
+        ),
+        (
+            EqualTo(column("local"), datetime(1970, 1, 1)),
+            "`local` = arrow_cast(0, 'Timestamp(Microsecond, None)')",
+        ),
+    ],
+    ids=str,
+)
+def test_filters_of_spark_in_the_words_of_lance(filter: Filter, sql: str) -> None:
+    assert exact_filters([filter], FIELDS) == (sql, [])
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        StringEndsWith(column("s"), "a"),
+        StringContains(column("s"), "a"),
+        Not(StringContains(column("s"), "a")),
+        EqualTo(column("i.a"), 1),
+        IsNull(column("i.a")),
+        EqualTo(column("missing"), 1),
+        EqualTo(column("list"), [1]),
+        EqualTo(column("wide"), Decimal(1)),
+        EqualTo(column("i"), True),
+        EqualTo(column("x"), 1),
+        In(column("i"), ([1],)),
+    ],
+    ids=str,
+)
+def test_what_stays_with_spark(filter: Filter) -> None:
+    sql, left = exact_filters([EqualTo(column("i"), 1), filter], FIELDS)
+    assert sql == "`i` = 1"
+    assert left[0] is filter
+    assert len(left) == 1
+
+
+def test_decimals_that_pyspark_may_have_rounded_stay_with_spark() -> None:
+    """PySpark reads a literal as `Decimal(unscaled) * Decimal(10) ** -scale`, to 28 digits."""
+    given = 12345678901234567890_1234567891
+    arrived: Any = Decimal(given) * (Decimal(10) ** -10)
+    assert arrived != Decimal("12345678901234567890.1234567891")
+    assert exact_filters([EqualTo(column("d"), arrived)], FIELDS)[0] is None
+    assert exact_filters([EqualTo(column("d"), Decimal("9" * 27))], FIELDS)[0] is not None
