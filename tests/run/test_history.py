@@ -122,7 +122,9 @@ class History(RuleBasedStateMachine):
             told = fragment.metadata.to_json()
             for field_id, name in names.items():
                 paths = [f["path"] for f in told["files"] if field_id in f["fields"]]
-                key = (paths, told["deletion_file"], told["physical_rows"])
+                # An overwrite gives field ids anew, so a column without file is told by its type.
+                type = str(self.dataset.schema.field(name).type)
+                key = (paths, told["deletion_file"], told["physical_rows"], type)
                 found[(fragment.fragment_id, name)] = (field_id, repr(key))
         return found
 
