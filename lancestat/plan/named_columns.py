@@ -10,7 +10,7 @@ from lancestat.plan.appraise import resolve
 from lancestat.plan.observation import Appraisal
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Publish
 
-BAD_COLUMN = "LS414"
+BAD_COLUMN = "LS423"
 
 
 def named_columns(
@@ -23,7 +23,7 @@ def named_columns(
         names: As they were written; case counts only if `is_case_sensitive`.
 
     Raises:
-        UsageError: a column is not there, may be one of several, or cannot have statistics (LS414).
+        UsageError: a column is not there, may be one of several, or cannot have statistics (LS423).
     """
     named = [_resolved(appraisal, name, is_case_sensitive) for name in names]
     selection = _only(named)

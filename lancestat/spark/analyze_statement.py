@@ -8,8 +8,8 @@ from typing import Any
 
 from lancestat.errors import UsageError, did_you_mean
 
-REFUSED = "LS412"
-UNKNOWN_TABLE = "LS413"
+REFUSED = "LS421"
+UNKNOWN_TABLE = "LS422"
 
 _FORMS = (
     "ANALYZE TABLE t COMPUTE STATISTICS, with FOR COLUMNS a, b or FOR ALL COLUMNS where the "
@@ -80,7 +80,7 @@ def find_declared(
 
 
 def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageError:
-    """The error (LS413) for a table that neither the project nor Spark's catalog has."""
+    """The error (LS422) for a table that neither the project nor Spark's catalog has."""
     listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
     near = did_you_mean(statement.name, declared)
     return UsageError(

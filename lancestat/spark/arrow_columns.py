@@ -68,8 +68,6 @@ def _conversion(type: pa.DataType) -> Convert | None:
         return _list_conversion(type)
     if types.is_fixed_size_list(type):
         return _then(_as_list, pa.list_(type.value_field))
-    if types.is_list_view(type) or types.is_large_list_view(type):
-        return _cast(pa.list_(type.value_field), pa.list_(type.value_field))
     if types.is_timestamp(type):
         return _instants(type, pa.timestamp("us", "UTC" if type.tz else None), _NANOSECONDS)
     if types.is_duration(type):
@@ -102,9 +100,7 @@ def _scalar_conversion(type: pa.DataType) -> Convert | None:
     return None if target is None else _cast(target)
 
 
-def _cast(target: pa.DataType, then: pa.DataType | None = None) -> Convert:
-    if then is not None:
-        return _then(lambda column: column.cast(target), then)
+def _cast(target: pa.DataType) -> Convert:
     return lambda column: column.cast(target, safe=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,16 @@ def unreadable(fields: Iterable[Field]) -> dict[str, str]:
     """Why a column cannot be read by Spark, by the names of those that cannot."""
     reasons = {}
     for field in fields:
-        if field.spark_type is None:
+        if field.spark_type is None or not _are_decimals_sparks(field.spark_type):
             reasons[field.name] = f"Spark has no type for {field.type}"
         elif not field.name or "`" in field.name:
             reasons[field.name] = "Lance cannot read a column of this name"
     return reasons
+
+
+def _are_decimals_sparks(spark_type: str) -> bool:
+    found = re.findall(r"decimal\((\d+),(-?\d+)\)", spark_type)
+    return all(0 <= int(scale) <= int(precision) for precision, scale in found)
 
 
 def spark_schema(fields: Iterable[Field]) -> StructType:

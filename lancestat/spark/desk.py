@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from lancestat.errors import LancestatError, RunError
+from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.filter import Filter
 from lancestat.lake.filter_json import read_filters
 from lancestat.lake.filter_sql import exact_conjuncts
@@ -23,6 +25,7 @@ from lancestat.read.scan import Scan
 from lancestat.read.settings import read_settings
 from lancestat.read.table import ReadTable
 from lancestat.spark.read_task import encode_part, encode_scan
+from lancestat.spark.worker_error import WorkerError
 from lancestat.stats.size import decoded_size
 
 # A question of the JVM, or an answer to it: a JSON object.
@@ -62,12 +65,25 @@ class Desk:
     def answer(self, question: str) -> str:
         """Answer one question of the JVM, both as JSON text.
 
-        Raises:
-            LancestatError: the state or the dataset cannot be read; the JVM goes on without
-                statistics.
+        What goes wrong is an answer too, `{"error": ...}`: the JVM goes on without statistics, or
+        fails the query with that error.
         """
         message: Message = json.loads(question)
-        return json.dumps(self._answers[message["op"]](message))
+        try:
+            return json.dumps(self._answers[message["op"]](message))
+        except LancestatError as error:
+            problem = error
+        except Exception as error:
+            table = self._tables.get(message["table"])
+            secrets = secret_values(table.storage_options if table else None)
+            cause = clean(f"{type(error).__name__}: {error}", secrets)
+            problem = RunError("LS532", f"a scan cannot be planned: {cause}")
+        _log.warning("planning a scan: %s", problem.message)
+        return json.dumps({"error": str(WorkerError.carrying(problem))})
+
+    def handles(self) -> tuple[str, ...]:
+        """Of the tables that some relation may still ask about."""
+        return tuple(self._tables)
 
     def explanations(self) -> tuple[Explanation, ...]:
         """What was told of the latest scans, oldest first."""

@@ -40,7 +40,7 @@ def explain_failure(
     """The error that a user should see for a query at which Spark raised `error`.
 
     What a worker raised comes back as it was. A query that Spark cannot parse or resolve is a
-    UsageError (LS410); anything else a RunError: LS512 when it was cancelled, else LS513.
+    UsageError (LS420); anything else a RunError: LS512 when it was cancelled, else LS513.
     """
     from pyspark.errors import AnalysisException, ParseException
 

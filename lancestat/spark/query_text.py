@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lancestat.errors import Location, UsageError
 
-BAD_QUERY = "LS410"
+BAD_QUERY = "LS420"
 
 _WIDEST_EXCERPT = 100
 
@@ -45,7 +45,7 @@ def query_text(content: bytes, source: str) -> QueryText:
     """Decode a query.
 
     Raises:
-        UsageError: it is not UTF-8 (LS410).
+        UsageError: it is not UTF-8 (LS420).
     """
     try:
         return QueryText(content.decode("utf-8-sig"), source)

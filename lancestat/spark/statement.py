@@ -38,7 +38,7 @@ def parse(spark: SparkSession, text: QueryText) -> Statement:
     """Parse one statement with Spark's own parser; a semicolon at its end is allowed.
 
     Raises:
-        UsageError: there is none, there are several, or Spark cannot parse it (LS410).
+        UsageError: there is none, there are several, or Spark cannot parse it (LS420).
     """
     starts = _starts(text.text)
     if not starts:

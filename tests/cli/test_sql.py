@@ -275,7 +275,7 @@ def test_a_query_that_is_not_utf_8_is_named_with_its_place(
     (tmp_path / "q.sql").write_bytes(b"select 1,\n  '\xff'")
     ran = lancestat("sql", "--file", "q.sql")
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("LS410 q.sql:2:4  byte 0xff is not UTF-8")
+    assert ran.stderr.startswith("LS420 q.sql:2:4  byte 0xff is not UTF-8")
 
 
 def test_help_of_sql_loads_nothing_heavy(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,6 @@ import pytest
 
 import lancestat
 from lancestat.errors import LakeError, RunError, UsageError
-from lancestat.spark.desk import Desk
 from lancestat.spark.relation import Relation, desk, relate
 from tests.integration.planned import planned, with_cbo
 from tests.run.world import orders, write_project
@@ -145,23 +146,53 @@ def test_an_unreachable_state_leaves_the_manifests(
     assert planned(session.table("orders")).columns["o_id"].max().get() == 299
 
 
+@pytest.mark.parametrize("trouble", [LakeError("LS204", "the index is damaged"), KeyError("x")])
 def test_a_query_goes_on_when_no_estimate_can_be_had(
     session: SparkSession,
     project: lancestat.Project,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    trouble: Exception,
 ) -> None:
+    def fail(*arguments: object) -> None:
+        raise trouble
+
     project.attach(session)
-    answer = Desk.answer
-
-    def fail(self: Desk, question: str) -> str:
-        if '"estimate"' in question:
-            raise LakeError("LS204", "the index is damaged")
-        return answer(self, question)
-
-    monkeypatch.setattr(Desk, "answer", fail)
+    monkeypatch.setattr("lancestat.spark.desk.estimate", fail)
     found = session.sql("select * from orders where o_id < 10")
-    assert planned(found).columns == {}
+    with caplog.at_level(logging.WARNING):
+        assert planned(found).columns == {}
     assert found.count() == 10
+    [record] = [each for each in caplog.records if each.name.startswith("lancestat")]
+    assert record.getMessage().startswith("planning a scan: ")
+    assert not [each for each in caplog.records if each.name.startswith("py4j")]
+
+
+def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
+    session: SparkSession, project: lancestat.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise LakeError("LS204", "the manifest is damaged", hint="restore it")
+
+    project.attach(session)
+    monkeypatch.setattr("lancestat.spark.desk.split_parts", fail)
+    with pytest.raises(Exception, match=r"LS204  the manifest is damaged\n.*hint: restore it"):
+        session.table("orders").collect()
+
+
+def test_a_relation_that_is_gone_is_forgotten(session: SparkSession, tmp_path: Path) -> None:
+    lance.write_dataset(orders(0, 10), tmp_path / "t.lance")
+    before = set(desk().handles())
+    rows = lancestat.read_table(session, str(tmp_path / "t.lance"))
+    assert rows.count() == 10
+    [handle] = set(desk().handles()) - before
+    del rows
+    deadline = time.monotonic() + 60
+    while handle in desk().handles() and time.monotonic() < deadline:
+        gc.collect()
+        session._jvm.System.gc()  # type: ignore[union-attr]
+        time.sleep(0.2)
+    assert handle not in desk().handles()
 
 
 def test_a_range_is_estimated_and_read_from_its_fragments(

@@ -190,12 +190,12 @@ def test_anything_else_goes_to_spark(sql: Sql, spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("query", "lines"),
     [
-        ("", ["LS410 query:1:1  the query is empty"]),
-        (" -- nothing\n/* at ; all */ ;", ["LS410 query:1:1  the query is empty"]),
+        ("", ["LS420 query:1:1  the query is empty"]),
+        (" -- nothing\n/* at ; all */ ;", ["LS420 query:1:1  the query is empty"]),
         (
             "select *\nfro orders",
             [
-                "LS410 query:2:5  [PARSE_SYNTAX_ERROR] Syntax error at or near 'orders': "
+                "LS420 query:2:5  [PARSE_SYNTAX_ERROR] Syntax error at or near 'orders': "
                 "extra input 'orders'.",
                 "      | fro orders",
                 "      |     ^",
@@ -204,7 +204,7 @@ def test_anything_else_goes_to_spark(sql: Sql, spark: SparkSession) -> None:
         (
             "select 1;\nselect ';'",
             [
-                "LS410 query:2:1  another statement follows the first",
+                "LS420 query:2:1  another statement follows the first",
                 "      | select ';'",
                 "      | ^",
                 "      hint: give one statement at a time",
@@ -213,7 +213,7 @@ def test_anything_else_goes_to_spark(sql: Sql, spark: SparkSession) -> None:
         (
             "select idd\nfrom range(3)",
             [
-                "LS410 query:1:8  [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or "
+                "LS420 query:1:8  [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or "
                 "function parameter with name `idd` cannot be resolved. Did you mean one of the "
                 "following? [`id`].",
                 "      | select idd",
@@ -223,7 +223,7 @@ def test_anything_else_goes_to_spark(sql: Sql, spark: SparkSession) -> None:
         (
             "select 'é' from\n  ordres o",
             [
-                "LS410 query:2:3  there is no table or view 'ordres'",
+                "LS420 query:2:3  there is no table or view 'ordres'",
                 "      |   ordres o",
                 "      |   ^^^^^^",
                 "      hint: did you mean 'Orders'?",
@@ -232,7 +232,7 @@ def test_anything_else_goes_to_spark(sql: Sql, spark: SparkSession) -> None:
         (
             "select * from zzz",
             [
-                "LS410 query:1:15  there is no table or view 'zzz'",
+                "LS420 query:1:15  there is no table or view 'zzz'",
                 "      | select * from zzz",
                 "      |               ^^^",
                 "      hint: declared tables: Orders, customers, gone",
@@ -304,34 +304,34 @@ def test_analyze_of_columns_keeps_those_that_are_there(sql: Sql, shop: Path) -> 
 @pytest.mark.parametrize(
     ("statement", "code", "said", "hint"),
     [
-        ("orders COMPUTE STATISTICS NOSCAN", "LS412", "NOSCAN", "leave NOSCAN out"),
+        ("orders COMPUTE STATISTICS NOSCAN", "LS421", "NOSCAN", "leave NOSCAN out"),
         (
             "orders PARTITION (id = 1) COMPUTE STATISTICS",
-            "LS412",
+            "LS421",
             "Lance tables have no partitions",
             "leave PARTITION out",
         ),
         (
             "ordrs COMPUTE STATISTICS",
-            "LS413",
+            "LS422",
             "no table 'ordrs' is declared",
             "did you mean 'Orders'?",
         ),
         (
             "db.orders COMPUTE STATISTICS FOR ALL COLUMNS",
-            "LS413",
+            "LS422",
             "no table 'db.orders' is declared",
             "did you mean 'Orders'?",
         ),
         (
             "orders COMPUTE STATISTICS FOR COLUMNS id, prise",
-            "LS414",
+            "LS423",
             "table 'Orders' has no column 'prise'",
             "did you mean 'Price'?",
         ),
         (
             "orders COMPUTE STATISTICS FOR COLUMNS tags",
-            "LS414",
+            "LS423",
             "column 'tags' of table 'Orders' cannot have statistics",
             None,
         ),
@@ -360,7 +360,7 @@ def test_columns_that_differ_by_case_alone_are_ambiguous(sql: Sql, shop: Path) -
     ran = sql("ANALYZE TABLE customers COMPUTE STATISTICS FOR COLUMNS a")
     assert (ran.exit_code, ran.stderr.split("\n")[0]) == (
         2,
-        "LS414  column 'a' of table 'customers' may be 'a' and 'A'",
+        "LS423  column 'a' of table 'customers' may be 'a' and 'A'",
     )
 
 
@@ -429,7 +429,7 @@ def test_explain_runs_nothing(sql: Sql, spark: SparkSession) -> None:
     assert sql("select raise_error(note) from orders", "--explain").exit_code == 0
     wrong = sql("select idd from orders", "--explain")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
-    assert wrong.stderr.startswith("LS410 query:1:8  ")
+    assert wrong.stderr.startswith("LS420 query:1:8  ")
 
 
 def test_scans_of_one_table_are_told_apart(sql: Sql) -> None:

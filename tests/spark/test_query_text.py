@@ -73,7 +73,7 @@ def test_declared_names_are_found_as_spark_finds_names() -> None:
 
 def test_an_undeclared_table_is_told_what_there_is() -> None:
     error = not_declared(AnalyzeStatement(("ordrs",)), ["part", "orders"])
-    assert (error.code, error.hint) == ("LS413", "did you mean 'orders'?")
+    assert (error.code, error.hint) == ("LS422", "did you mean 'orders'?")
     error = not_declared(AnalyzeStatement(("db", "zzz")), ["part", "orders"])
     assert error.hint == "declared tables: part, orders"
     assert "'db.zzz'" in error.message

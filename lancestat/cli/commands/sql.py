@@ -98,7 +98,7 @@ def sql(
                 raise click.UsageError(f"ANALYZE TABLE prints text or json, not {form}.", context)
             if explain:
                 raise UsageError(
-                    "LS412",
+                    "LS421",
                     "--explain shows the plan of a query, and ANALYZE TABLE has none",
                     hint="lancestat plan shows what would be read, and why",
                 )

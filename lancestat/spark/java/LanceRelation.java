@@ -201,7 +201,11 @@ public final class LanceRelation {
     }
 
     JsonNode ask(ObjectNode request) throws JsonProcessingException {
-      return JSON.readTree((String) planner.apply(JSON.writeValueAsString(request)));
+      JsonNode reply = JSON.readTree((String) planner.apply(JSON.writeValueAsString(request)));
+      if (reply.hasNonNull("error")) {
+        throw BatchReader.explained(new IllegalStateException(reply.get("error").asText()));
+      }
+      return reply;
     }
   }
 
