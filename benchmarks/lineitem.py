@@ -1,4 +1,4 @@
-"""TPC-H lineitem, generated and written as Lance: what several benchmarks read."""
+"""TPC-H tables, generated and written as Lance: what several benchmarks read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import lance
@@ -13,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 
-def generate(scale: str, folder: Path) -> Path:
-    """Lineitem as `lineitem.parquet` in a folder; returns the folder."""
+def generate(scale: str, folder: Path, tables: Sequence[str] = ("lineitem",)) -> Path:
+    """Tables as `<table>.parquet` in a folder; returns the folder."""
     beside = Path(sys.executable).with_name("tpchgen-cli")
     command = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
     if command is None:
         sys.exit("tpchgen-cli is not installed: pip install tpchgen-cli, or give --data")
-    options = ["-s", scale, "--tables", "lineitem", "--output-dir", str(folder)]
+    options = ["-s", scale, "--tables", ",".join(tables), "--output-dir", str(folder)]
     subprocess.run([command, "parquet", *options], check=True, stdout=subprocess.DEVNULL)
     return folder
 
@@ -43,12 +44,17 @@ def write_lance(parquet: Path, uri: Path, *, fragments: int) -> lance.LanceDatas
 
 def parse_arguments(doc: str, *, runs: int) -> argparse.Namespace:
     """The command line of a benchmark that reads lineitem on Spark."""
+    return make_parser(doc, runs=runs).parse_args()
+
+
+def make_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
+    """What every benchmark over TPC-H tables on Spark can be told."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scale", default="1", help="TPC-H scale factor")
     parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
-    parser.add_argument("--data", type=Path, help="a folder that holds lineitem.parquet")
+    parser.add_argument("--data", type=Path, help="a folder that holds <table>.parquet")
     parser.add_argument("--runs", type=int, default=runs, help="counted runs")
     parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
-    return parser.parse_args()
+    return parser

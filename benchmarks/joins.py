@@ -1,0 +1,197 @@
+"""Joins of three and more tables, planned with statistics and without.
+
+    python benchmarks/joins.py                  # TPC-H at scale 1, local[2]
+    python benchmarks/joins.py --tiny           # a smoke run at scale 0.01
+    python benchmarks/joins.py --data FOLDER    # with the tables as Parquet at hand
+    python benchmarks/joins.py --queries 5 9    # some of the queries
+    python benchmarks/joins.py --plans FOLDER   # also writes each side's plan with its estimates
+
+The sides take turns, query by query, in one JVM, each with a session of its own:
+
+with      Lance, as `Project.attach` binds it: rows, sizes and column statistics
+sizes     the same, its column statistics switched off: rows and sizes
+nothing   the same, and nothing is broadcast but what proves small while it runs, as over a source
+          that reports nothing
+parquet   Spark's own tables after `ANALYZE TABLE ... FOR ALL COLUMNS`
+
+All use the cost-based optimizer with its join reordering and adaptive execution. The first turn of
+each query is not counted: it compiles. Medians are printed, then totals over the queries. The sides
+must find the same rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lineitem import generate, make_parser, write_lance
+from measure import timed
+
+import lancestat
+from lancestat.spark.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FRAGMENTS = {
+    "region": 1,
+    "nation": 1,
+    "supplier": 1,
+    "customer": 2,
+    "part": 2,
+    "partsupp": 4,
+    "orders": 4,
+    "lineitem": 8,
+}
+JOINS = (2, 3, 5, 7, 8, 9, 10, 11, 18, 20, 21)
+PROJECT = """
+name: joins
+default-target: dev
+targets:
+  dev:
+    state: .lancestat/state
+    spark:
+      master: "local[{cores}]"
+      conf: {{spark.driver.memory: 3g, spark.sql.shuffle.partitions: "{partitions}"}}
+"""
+TABLE = "  - {{name: {name}, uri: {name}.lance}}\n"
+
+OPTIMIZER = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
+SWITCHED_OFF = {**OPTIMIZER, "spark.lance.cbo.column.stats.enabled": "false"}
+SIDES: Mapping[str, Mapping[str, str]] = {
+    "with": OPTIMIZER,
+    "sizes": SWITCHED_OFF,
+    "nothing": {
+        "spark.lance.cbo.column.stats.enabled": "false",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
+    },
+    "parquet": OPTIMIZER,
+}
+
+
+def main() -> None:
+    """Prepare the tables, let the sides take turns, print."""
+    given = arguments()
+    with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
+        folder = Path(name)
+        parquet = given.data or generate("0.01" if given.tiny else given.scale, folder, FRAGMENTS)
+        project = declare(parquet, folder, given.cores)
+        spark = start_session(project.spec.target, "benchmark")
+        result = project.run()
+        assert result.status == "success", result
+        sides = {side: session(spark, project, parquet, side) for side in given.sides}
+        queries = {number: read_query(number) for number in given.queries}
+        if given.plans:
+            write_plans(given.plans, sides, queries)
+        show({n: take_turns(sides, n, text, given.runs) for n, text in queries.items()})
+        spark.stop()
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = make_parser(__doc__, runs=3)
+    parser.add_argument("--queries", type=int, nargs="+", default=JOINS, metavar="N")
+    parser.add_argument("--sides", nargs="+", default=tuple(SIDES), choices=SIDES)
+    parser.add_argument("--plans", type=Path, help="where to write the plans")
+    given = parser.parse_args()
+    if given.tiny:
+        given.runs = 1
+    return given
+
+
+def declare(parquet: Path, folder: Path, cores: int) -> lancestat.Project:
+    """Write the tables as Lance, in a new project that declares them."""
+    for table, fragments in FRAGMENTS.items():
+        write_lance(parquet / f"{table}.parquet", folder / f"{table}.lance", fragments=fragments)
+    (folder / "lancestat_project.yml").write_text(PROJECT.format(cores=cores, partitions=4 * cores))
+    (folder / "specs").mkdir()
+    declared = "".join(TABLE.format(name=table) for table in FRAGMENTS)
+    (folder / "specs" / "tables.yml").write_text(f"tables:\n{declared}")
+    return lancestat.Project.load(folder)
+
+
+def session(
+    spark: SparkSession, project: lancestat.Project, parquet: Path, side: str
+) -> SparkSession:
+    """A session that knows the tables by their names, as a side is to know them."""
+    made = spark.newSession()
+    for key, value in SIDES[side].items():
+        made.conf.set(key, value)
+    if side == "parquet":
+        analyze(made, parquet)
+    else:
+        project.attach(made)
+    return made
+
+
+def analyze(spark: SparkSession, parquet: Path) -> None:
+    """Spark's own tables over Parquet, with its own statistics."""
+    spark.sql("create database analyzed")
+    spark.sql("use analyzed")
+    for table in FRAGMENTS:
+        place = parquet / f"{table}.parquet"
+        spark.sql(f"create table {table} using parquet location '{place}'")
+        spark.sql(f"analyze table {table} compute statistics for all columns")
+
+
+def read_query(number: int) -> str:
+    """A query of TPC-H, with its validation parameters."""
+    path = Path(__file__).parent / "tpch" / f"q{number:02}.sql"
+    return path.read_text(encoding="utf-8")
+
+
+def take_turns(
+    sides: Mapping[str, SparkSession], number: int, query: str, runs: int
+) -> dict[str, float]:
+    """Median seconds of a query on each side."""
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    for _ in range(1 + runs):
+        found = set()
+        for side, spark in sides.items():
+            elapsed, rows = timed(lambda spark=spark: spark.sql(query).collect())
+            seconds[side].append(elapsed)
+            found.add(frozenset(map(repr, rows)))
+        assert len(found) == 1, f"the sides differ on query {number}"
+    return {side: statistics.median(each[1:]) for side, each in seconds.items()}
+
+
+def show(found: Mapping[int, Mapping[str, float]]) -> None:
+    """Print seconds, and ratios to the side with statistics."""
+    sides = list(next(iter(found.values())))
+    others = [side for side in sides if side != "with"] if "with" in sides else []
+    ratios = [f"with/{side}" for side in others]
+    print(" ".join(["query   ", *(f"{head:>12}" for head in (*sides, *ratios))]))
+    total = {side: sum(each[side] for each in found.values()) for side in sides}
+    for name, each in [
+        *((f"q{number:02}", each) for number, each in found.items()),
+        ("all", total),
+    ]:
+        figures = [each[side] for side in sides] + [each["with"] / each[side] for side in others]
+        print(f"{name:<8}", " ".join(f"{figure:12.2f}" for figure in figures), flush=True)
+
+
+def write_plans(
+    folder: Path, sides: Mapping[str, SparkSession], queries: Mapping[int, str]
+) -> None:
+    """Write each side's optimized plan with its estimates, and the plan that was executed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, spark in sides.items():
+        for number, query in queries.items():
+            frame = spark.sql(query)
+            frame.collect()
+            # Estimates ask the thread's active session whether the cost-based optimizer is on.
+            spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(
+                spark._jsparkSession
+            )
+            execution = frame._jdf.queryExecution()
+            text = f"{execution.stringWithStats()}\n{execution.executedPlan().toString()}\n"
+            (folder / f"q{number:02}.{side}.txt").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""What planning with statistics costs: per table of a query, and to attach a project's tables.
+
+    python benchmarks/planning.py [--tiny] [PART ...]
+
+queries   analysis, optimization and physical planning of queries over one to eight tables with a
+          filter on each, beside the same over Parquet that Spark itself has analyzed; and the
+          part of it that the relation's questions take
+attach    `Project.attach` of 200 tables whose statistics are published, into a session that has
+          attached none
+
+Queries are planned and not run. Medians are printed, of a JVM that is warm for `queries`; `attach`
+is the median of several processes, each attaching once in a session that has run a query.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measure import Measures, run, run_case, timed
+from plan import publish, write_project
+
+import lancestat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = 8
+OPTIMIZER = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
+
+
+def queries(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """Planning time of queries over ever more tables."""
+    write_project(folder, TABLES)
+    run_case("publish", folder, tiny)
+    yield from run_case("plans", folder, tiny).items()
+
+
+def plans(folder: Path, tiny: bool) -> Measures:
+    """Median milliseconds of planning, by number of tables and side."""
+    spark, project = begin(folder)
+    lance, parquet = spark.newSession(), spark.newSession()
+    for session in (lance, parquet):
+        for key, value in OPTIMIZER.items():
+            session.conf.set(key, value)
+    project.attach(lance)
+    analyze(parquet, lance, [table.name for table in project.spec.tables], folder)
+    asked = watch_desk()
+    found, slopes = {}, {}
+    for tables in (1, 2, 4, TABLES):
+        text = query([table.name for table in project.spec.tables[:tables]])
+        for side, session in (("lance", lance), ("parquet", parquet)):
+            seconds = [plan(session, text) for _ in range(3 if tiny else 40)][1 if tiny else 20 :]
+            slopes[side, tables] = statistics.median(seconds)
+            found[f"{side}, {tables} tables, ms"] = 1000 * slopes[side, tables]
+        asked.clear()
+        plan(lance, text)
+        found[f"  of which answering {len(asked)} questions, ms"] = 1000 * sum(asked)
+    extra = {n: slopes["lance", n] - slopes["parquet", n] for n in (1, TABLES)}
+    found["lance more than parquet, one table, ms"] = 1000 * extra[1]
+    found["lance more than parquet, each further table, ms"] = (
+        1000 * (extra[TABLES] - extra[1]) / (TABLES - 1)
+    )
+    spark.stop()
+    return found
+
+
+def begin(folder: Path) -> tuple[SparkSession, lancestat.Project]:
+    """A warm session, and the project."""
+    from lancestat.spark.session import start_session
+    from lancestat.spec.model import Target
+
+    target = Target("dev", str(folder / "state"), spark_master="local[2]")
+    spark = start_session(target, "benchmark")
+    spark.range(1000).selectExpr("sum(id)").collect()
+    return spark, lancestat.Project.load(folder)
+
+
+def analyze(parquet: SparkSession, lance: SparkSession, names: list[str], folder: Path) -> None:
+    """The same tables in Parquet, with Spark's statistics."""
+    for name in names:
+        place = folder / "parquet" / name
+        lance.table(name).write.parquet(str(place))
+        parquet.sql(f"create table {name} using parquet location '{place}'")
+        parquet.sql(f"analyze table {name} compute statistics for all columns")
+
+
+def query(names: list[str]) -> str:
+    """A join of tables along their keys, with a filter on each."""
+    joins = " ".join(f"join {name} on {name}.id = {names[0]}.id" for name in names[1:])
+    filters = " and ".join(f"{name}.customer_id < 20 and {name}.name = 'a name'" for name in names)
+    return f"select count(*) from {names[0]} {joins} where {filters}"
+
+
+def plan(spark: SparkSession, text: str) -> float:
+    """Seconds to plan a query anew."""
+    return timed(lambda: spark.sql(text)._jdf.queryExecution().executedPlan())[0]
+
+
+def watch_desk() -> list[float]:
+    """Seconds of each answer to the JVM, from now on."""
+    from lancestat.spark.desk import Desk
+
+    seconds: list[float] = []
+    answer = Desk.answer
+
+    def answered(desk: Desk, question: str) -> str:
+        elapsed, text = timed(lambda: answer(desk, question))
+        seconds.append(elapsed)
+        return text
+
+    setattr(Desk, "answer", answered)  # noqa: B010
+    return seconds
+
+
+def attach(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """Binding many tables."""
+    tables = 10 if tiny else 200
+    write_project(folder, tables)
+    run_case("publish", folder, tiny)
+    runs = [run_case("attached", folder, tiny) for _ in range(1 if tiny else 3)]
+    for name in runs[0]:
+        yield f"{tables} tables, {name}", statistics.median(each[name] for each in runs)
+
+
+def attached(folder: Path, tiny: bool) -> Measures:
+    """Seconds to load and to attach a project, and to attach it once more."""
+    spark, _ = begin(folder)
+    elapsed, project = timed(lambda: lancestat.Project.load(folder))
+    found = {"loading the project, s": elapsed}
+    found["attaching for the first time, s"], _ = timed(lambda: project.attach(spark))
+    found["attaching again, s"], _ = timed(lambda: project.attach(spark))
+    spark.stop()
+    return found
+
+
+if __name__ == "__main__":
+    run(
+        __doc__,
+        {"queries": queries, "attach": attach},
+        {"publish": publish, "plans": plans, "attached": attached},
+    )
