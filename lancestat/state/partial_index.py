@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
@@ -15,12 +15,20 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 _BATCH_ROWS = 4096
+_NAMED_TABLES = 64
 
 
 def table_filter(table: str) -> str:
     """The predicate for one table's rows."""
     quoted = table.replace("'", "''")
     return f"`table` = '{quoted}'"
+
+
+def tables_filter(tables: Collection[str]) -> str | None:
+    """The predicate for the rows of some tables; None when they are too many to be named."""
+    if len(tables) > _NAMED_TABLES:
+        return None
+    return " OR ".join(map(table_filter, tables))
 
 
 def read_index(dataset: LanceDataset, table: str) -> PartialIndex:

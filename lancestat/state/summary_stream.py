@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lancestat.state.failure import is_lance_failure
-from lancestat.state.partial_index import table_filter
+from lancestat.state.partial_index import table_filter, tables_filter
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summary_rows import (
     HEAD,
@@ -118,10 +118,13 @@ def _batches(
 def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
     """Rows of the tables in `live` that their newest summaries do not name."""
     needed = {table: {BlockKey(HEAD, b"")} for table in live}
-    for table, summary in _newest(dataset, f"field = '{HEAD}'").items():
+    few = tables_filter(live)
+    heads = f"field = '{HEAD}'" + (f" AND ({few})" if few else "")
+    for table, summary in _newest(dataset, heads).items():
         if table in needed:
             needed[table].update(block_keys(summary))
-    rows = dataset.to_table(columns=["id", "table", "field", "content", "written_at"]).to_pylist()
+    columns = ["id", "table", "field", "content", "written_at"]
+    rows = dataset.to_table(columns=columns, filter=few).to_pylist()
     past: list[int] = []
     for row in _newest_first(rows):
         wanted = needed.get(row["table"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.layout import Kind
-from lancestat.state.partial_index import FieldSets, table_filter
+from lancestat.state.partial_index import FieldSets, tables_filter
 from lancestat.state.records import newest_record_positions, newest_run_rows
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summary_stream import past_summary_ids
@@ -21,7 +21,6 @@ RUNS_KEPT = 200
 _RUNS_TOLERATED = 250
 _FRAGMENTS_TOLERATED = 16
 _DELETED_SHARE_TOLERATED = 0.25
-_NAMED_TABLES = 64
 _NAMED_ROWS = 16_384
 # Rows of partials are as wide as the table has columns, 4 kB each: few at a time.
 _COMPACTED_ROWS = 32
@@ -107,10 +106,8 @@ def _is_loose(dataset: LanceDataset, rows_per_file: int) -> bool:
 def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
     import pyarrow as pa
 
-    few = len(live) <= _NAMED_TABLES
     rows = dataset.to_table(
-        columns=["id", "table", "fingerprints", "written_at"],
-        filter=" OR ".join(map(table_filter, live)) if few else None,
+        columns=["id", "table", "fingerprints", "written_at"], filter=tables_filter(live)
     )
     # Of rows written together the later in place counts as newer.
     rows = rows.append_column("position", pa.array(range(rows.num_rows), pa.int64()))
