@@ -33,8 +33,11 @@ from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import DataFile, Overlay
 from lancestat.read.survivors import FragmentStatistics, NothingKnown
 from lancestat.read.zone_maps import load_zone_maps
+from tests.integration.object_store import ObjectStore, object_store
 from tests.read.values import EPOCH, FILTERS, tables
 from tests.run.grouped import check_filter
+
+__all__ = ["object_store"]
 
 DAY = date(1970, 1, 1)
 BELOW_12: list[Filter] = [Comparison("a", Operator.LESS, 12)]
@@ -155,6 +158,19 @@ def test_an_index_that_cannot_be_read_rules_nothing_out(
     with caplog.at_level(logging.WARNING, "lancestat.read"):
         assert left_of(path, BELOW_12) is None
     assert "zone maps of" in caplog.text
+
+
+@pytest.mark.s3
+def test_zone_maps_on_an_object_store(object_store: ObjectStore) -> None:
+    options = object_store.storage_options
+    uri = object_store.fresh_uri("t.lance")
+    lance.write_dataset(numbers(0, 40), uri, max_rows_per_file=10, storage_options=options)
+    dataset = lance.dataset(uri, storage_options=options)
+    dataset.create_scalar_index("a", "ZONEMAP")
+    dataset = lance.dataset(uri, storage_options=options)
+    found = load_zone_maps(dataset, snapshot(dataset), options).survivors(BELOW_12)
+    assert found is not None
+    assert list(found.fragment_ids) == [0, 1]
 
 
 def test_a_clone_is_not_told_apart(path: str, tmp_path: Path) -> None:

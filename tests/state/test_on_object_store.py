@@ -12,9 +12,10 @@ import pytest
 
 from lancestat.errors import StateError
 from lancestat.state.store import LanceState, open_state
+from lancestat.state.summary_rows import block_keys
 from lancestat.state.sweep import SweepReport, sweep
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
-from tests.state.conftest import fingerprint, record, run, stored
+from tests.state.conftest import blocks, fingerprint, record, run, stored, summary
 
 __all__ = ["object_store"]
 
@@ -54,6 +55,14 @@ def test_partials_and_runs_come_back(
     assert again.runs(5) == [run(1, record("t", 1))]
     assert set(again.partial_index("t").singles) == {fingerprint("a")}
     assert list(again.partials("t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
+
+
+def test_summaries_come_back(object_store: ObjectStore, uri: str, state: LanceState) -> None:
+    found = summary(7, "a", "b")
+    state.add_summary("t", found, blocks(found, "x", "y"))
+    again = open_state(uri, object_store.storage_options)
+    assert again.summary("t") == found
+    assert len(list(again.summary_blocks("t", block_keys(found)))) == 4
 
 
 def test_it_does_not_grow_with_the_number_of_runs(
