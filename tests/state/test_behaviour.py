@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from lancestat.state.keys import quantile_key
 from lancestat.state.surplus import SUPERSEDED_KEPT
 from lancestat.state.values import NodeRun, PartialKey, StateWriter, StoredPartials
 from tests.state.conftest import fingerprint, partial, record, run, stored
@@ -76,6 +77,40 @@ def test_the_index_unites_the_fields_of_several_rows(state: StateWriter) -> None
     singles = state.partial_index("t").singles
     both = frozenset({"x", "y"})
     assert dict(singles) == {fingerprint(name): both for name in "abc"}
+
+
+def test_a_partial_with_quantiles_answers_for_one_without(state: StateWriter) -> None:
+    rich = quantile_key("x")
+    state.add_partials("t", [stored("a", **{rich: 1, "y": 2}), stored(("a", "b"), **{rich: 3})])
+    index = state.partial_index("t")
+    both = tuple(sorted((fingerprint("a"), fingerprint("b"))))
+    assert dict(index.singles) == {fingerprint("a"): frozenset({rich, "x", "y"})}
+    assert index.groups == (PartialKey(both, frozenset({rich, "x"})),)
+    a = (fingerprint("a"),)
+    assert fetch(state, "t", {a: frozenset({"x"})}) == {a: {"x": partial(1)}}
+    assert fetch(state, "t", {a: frozenset({rich})}) == {a: {rich: partial(1)}}
+    assert fetch(state, "t", {both: frozenset({"x"})}) == {both: {"x": partial(3)}}
+
+
+def test_a_partial_without_quantiles_does_not_answer_for_one_with(state: StateWriter) -> None:
+    rich = quantile_key("x")
+    state.add_partials("t", [stored("a", x=1)])
+    assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
+    assert fetch(state, "t", {(fingerprint("a"),): frozenset({rich})}) == {}
+
+
+def test_tidying_drops_what_partials_with_quantiles_supersede(state: StateWriter) -> None:
+    rich = quantile_key("x")
+    state.add_partials("t", [stored("a", x=1)])
+    state.add_partials("t", [stored("a", **{rich: 2})])
+    state.tidy({"t": frozenset({fingerprint("a")})})
+    a = (fingerprint("a"),)
+    assert fetch(state, "t", {a: frozenset({"x"})}) == {a: {"x": partial(2)}}
+    state.add_partials("t", [stored("b", **{rich: 3})])
+    state.add_partials("t", [stored("b", x=4)])
+    state.tidy({"t": frozenset({fingerprint("a"), fingerprint("b")})})
+    b = (fingerprint("b"),)
+    assert fetch(state, "t", {b: frozenset({rich})}) == {b: {rich: partial(3)}}
 
 
 def test_groups_are_kept_apart_from_their_members(state: StateWriter) -> None:
