@@ -9,14 +9,15 @@ from datetime import datetime
 from lancestat.lake.filter import Filter
 from lancestat.read.estimate import ColumnEstimate, Estimate
 from lancestat.read.settings import Settings
-from lancestat.read.survivors import FragmentStatistics, Survivors
+from lancestat.read.survivors import ColumnRange, Survivors
 from lancestat.read.table import ReadTable
 from lancestat.stats.column_type import ColumnType
 from lancestat.stats.guard import Verdict
 from lancestat.stats.histogram import equi_height
 from lancestat.stats.partial import ColumnPartial, summarize
 from lancestat.stats.size import decoded_size
-from lancestat.stats.wire import PublishedColumn, published_column
+from lancestat.stats.values import parse_bound
+from lancestat.stats.wire import PublishedColumn, column_bounds, published_column
 
 
 def estimate(
@@ -41,13 +42,10 @@ def estimate(
         now: An aware instant.
     """
     verdict = table.judge(settings, now)
-    survivors = surviving(table, filters)
-    is_narrowed = survivors is not None and (survivors.is_known or not verdict.use)
-    rows = survivors.rows if survivors is not None and is_narrowed else table.snapshot.rows
-    known: FragmentStatistics | Survivors = table.fragments
-    if survivors is not None and is_narrowed:
-        known = survivors
-    found = _columns(table, columns, verdict, known, rows, is_narrowed)
+    left = surviving(table, filters)
+    survivors = left if left is not None and (left.is_known or not verdict.use) else None
+    rows = table.snapshot.rows if survivors is None else survivors.rows
+    found = _columns(table, columns, verdict, survivors, rows)
     lengths = {name: column.average_length for name, column in found.items()}
     return Estimate(
         rows=rows,
@@ -58,7 +56,7 @@ def estimate(
         ),
         verdict=verdict,
         columns=found,
-        fragment_ids=tuple(survivors.fragment_ids) if survivors is not None else None,
+        fragment_ids=tuple(left.fragment_ids) if left is not None else None,
     )
 
 
@@ -71,28 +69,67 @@ def _columns(
     table: ReadTable,
     columns: Sequence[str],
     verdict: Verdict,
-    known: FragmentStatistics | Survivors,
+    survivors: Survivors | None,
     rows: int,
-    is_narrowed: bool,
 ) -> Mapping[str, ColumnEstimate]:
     if not verdict.use or verdict.statistics is None:
         return {}
+    published = {
+        name: verdict.statistics.columns[name]
+        for name in columns
+        if name in verdict.statistics.columns
+    }
+    known = table.fragments if survivors is None else survivors
+    asks_for_partials = survivors is not None or table.histogram
+    if asks_for_partials:
+        table.fragments.load(published)
     found = {}
-    for name in columns:
-        column = verdict.statistics.columns.get(name)
-        if column is None:
-            continue
+    for name, column in published.items():
         type = table.types[name]
-        partial = known.partial(name) if is_narrowed or table.histogram else None
-        if is_narrowed and partial is not None:
-            column = published_column(type, summarize(partial, type))
-        elif is_narrowed:
-            column = _scaled(column, rows, table.snapshot.rows)
+        partial = known.partial(name) if asks_for_partials else None
+        if survivors is not None:
+            column = _narrowed(column, partial, survivors.range(name), type, rows, table)
         told = _told(column, type, rows)
         if table.histogram and partial is not None:
             told = _with_histogram(told, partial, type)
         found[name] = told
     return found
+
+
+def _narrowed(
+    column: PublishedColumn,
+    partial: ColumnPartial | None,
+    range: ColumnRange | None,
+    type: ColumnType,
+    rows: int,
+    table: ReadTable,
+) -> PublishedColumn:
+    """A column over the survivors, from the best that is known of it."""
+    if partial is not None:
+        return published_column(type, summarize(partial, type))
+    if range is None:
+        return _scaled(column, rows, table.snapshot.rows)
+    bounds = column_bounds(type, range.minimum, range.maximum)
+    if bounds is None:
+        return replace(column, minimum=None, maximum=None, nulls=range.nulls)
+    distinct = column.distinct
+    if distinct is not None:
+        distinct = max(1, round(distinct * _share(column, range, type)))
+    return replace(
+        column, minimum=bounds[0], maximum=bounds[1], nulls=range.nulls, distinct=distinct
+    )
+
+
+def _share(column: PublishedColumn, range: ColumnRange, type: ColumnType) -> float:
+    """How much of the width between the whole table's bounds a range takes."""
+    if column.minimum is None or column.maximum is None:
+        return 1.0
+    low, high = parse_bound(column.minimum, type), parse_bound(column.maximum, type)
+    if low is None or high is None or not high > low:
+        return 1.0
+    assert not isinstance(range.minimum, bytes | None)
+    assert not isinstance(range.maximum, bytes | None)
+    return min(1.0, float(range.maximum - range.minimum) / float(high - low))
 
 
 def _with_histogram(

@@ -13,7 +13,12 @@ from lancestat.errors import StateError
 from lancestat.lake.filter import Filter
 from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.read.survivors import FragmentStatistics, NothingKnown, Survivors
+from lancestat.read.survivors import (
+    ColumnRange,
+    FragmentStatistics,
+    NothingKnown,
+    Survivors,
+)
 from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
 from lancestat.state.keys import quantile_key
 from lancestat.state.values import BlockKey, StateReader, TableSummary
@@ -273,3 +278,7 @@ class _Surviving:
     def partial(self, column: str) -> ColumnPartial | None:
         """The partial of a column over the survivors, None where it is not wholly known."""
         return self.statistics.partial_of(column, self.groups)
+
+    def range(self, column: str) -> ColumnRange | None:
+        """None: a group that knows a column's bounds knows its partial."""
+        return None

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from lancestat.lake.filter import Filter
+from lancestat.stats.bounds import Bound
 from lancestat.stats.partial import ColumnPartial
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """What bounds alone tell of a column: they enclose its values, and there are no more nulls."""
+
+    minimum: Bound | None
+    maximum: Bound | None
+    nulls: int
 
 
 class Survivors(Protocol):
@@ -32,9 +42,15 @@ class Survivors(Protocol):
     def partial(self, column: str) -> ColumnPartial | None:
         """The partial of a column over the survivors, None where it is not wholly known."""
 
+    def range(self, column: str) -> ColumnRange | None:
+        """The range of a column of which no partial is known, None where that is not known too."""
+
 
 class FragmentStatistics(Protocol):
     """What is known of a table's fragments at one version, group by group."""
+
+    def load(self, columns: Iterable[str]) -> None:
+        """Get ready for questions about columns, which takes less time than one by one."""
 
     def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
         """The fragments that a conjunction of filters leaves; None when none is ruled out."""
@@ -46,6 +62,9 @@ class FragmentStatistics(Protocol):
 @dataclass(frozen=True, slots=True)
 class NothingKnown:
     """Where neither state nor index tells fragments apart."""
+
+    def load(self, columns: Iterable[str]) -> None:
+        """There is nothing to load."""
 
     def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
         """No fragment is ruled out."""

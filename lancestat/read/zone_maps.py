@@ -21,7 +21,12 @@ from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.filter import Filter
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.read.survivors import FragmentStatistics, NothingKnown, Survivors
+from lancestat.read.survivors import (
+    ColumnRange,
+    FragmentStatistics,
+    NothingKnown,
+    Survivors,
+)
 from lancestat.stats.bounds import Bound
 from lancestat.stats.column_type import ColumnType, Kind, column_type
 from lancestat.stats.partial import ColumnPartial
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
     import lance
     import pyarrow as pa
 
-    from lancestat.read.column_bounds import ColumnBounds
+    from lancestat.read.column_bounds import ColumnBounds, Mask
 
 _log = logging.getLogger("lancestat.read")
 
@@ -115,20 +120,44 @@ class ZoneMapStatistics:
 
     def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
         """The fragments that a conjunction of filters leaves; None when none is ruled out."""
-        from lancestat.read.pruning import may_match
+        from lancestat.read.pruning import columns_of, may_match
 
         try:
-            matching = may_match(filters, self._bounds, len(self._fragments)).tolist()
+            asked = set().union(*map(columns_of, filters))
+            matching = may_match(filters, self._bounds, len(self._fragments))
         except RecursionError:
             return None
-        if all(matching):
+        if matching.all():
             return None
         left = [each for each, kept in zip(self._fragments, matching, strict=True) if kept]
-        return _Surviving(tuple(each.id for each in left), sum(each.rows for each in left))
+        bounds = [self._bounds(name) for name in asked]
+        return _Surviving(
+            self,
+            matching,
+            tuple(each.id for each in left),
+            sum(each.rows for each in left),
+            all(each is not None and bool(each.known[matching].all()) for each in bounds),
+        )
+
+    def load(self, columns: Iterable[str]) -> None:
+        """Nothing: only columns of filters are asked about, one after the other."""
 
     def partial(self, column: str) -> ColumnPartial | None:
         """A zone map has no sketch, so it knows no column wholly."""
         return None
+
+    def range_of(self, column: str, fragments: Mask) -> ColumnRange | None:
+        """The range of a column over some fragments, None where a zone is not known."""
+        found = self._bounds(column)
+        if found is None or not found.known[fragments].all():
+            return None
+        valued = fragments & (found.ordered > 0)
+        has_both = bool((found.lower.exists & found.upper.exists)[valued].all())
+        return ColumnRange(
+            minimum=found.lower.least(valued) if has_both else None,
+            maximum=found.upper.greatest(valued) if has_both else None,
+            nulls=int(found.nulls[fragments].sum()),
+        )
 
     def _bounds(self, name: str) -> ColumnBounds | None:
         with self._lock:
@@ -167,19 +196,21 @@ class ZoneMapStatistics:
 
 @dataclass(frozen=True, slots=True)
 class _Surviving:
-    """Fragments that are left; nothing but their rows is known of them together."""
+    """Fragments that are left, of whose columns bounds and nulls are known at best."""
 
+    statistics: ZoneMapStatistics
+    fragments: Mask
     fragment_ids: Sequence[int]
     rows: int
-
-    @property
-    def is_known(self) -> bool:
-        """Never: the bounds of the survivors cannot be told without a distinct count."""
-        return False
+    is_known: bool
 
     def partial(self, column: str) -> ColumnPartial | None:
         """A zone map has no sketch, so it knows no column wholly."""
         return None
+
+    def range(self, column: str) -> ColumnRange | None:
+        """The range of a column over the survivors, None where a zone is not known."""
+        return self.statistics.range_of(column, self.fragments)
 
 
 def _collect(

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from enum import Enum
 
 from lancestat.errors import PublishError
+from lancestat.stats.bounds import Bound
 from lancestat.stats.column_type import ColumnType, Kind
 from lancestat.stats.partial import ColumnStatistics
 from lancestat.stats.values import are_estimable, format_bound, parse_bound, parse_integer
@@ -153,16 +154,18 @@ def _encode_column(type: ColumnType, statistics: ColumnStatistics) -> dict[str, 
 
 
 def _encode_bounds(type: ColumnType, statistics: ColumnStatistics) -> dict[str, str]:
-    """Both bounds or none: one alone is nothing to Spark's estimation."""
-    if statistics.minimum is None or statistics.maximum is None:
-        return {}
-    minimum = format_bound(statistics.minimum, type)
-    maximum = format_bound(statistics.maximum, type)
-    if minimum is None or maximum is None:
-        return {}
-    if not are_estimable(statistics.minimum, statistics.maximum):
-        return {}
-    return {"min": minimum, "max": maximum}
+    bounds = column_bounds(type, statistics.minimum, statistics.maximum)
+    return {} if bounds is None else dict(zip(_BOUNDS, bounds, strict=True))
+
+
+def column_bounds(
+    type: ColumnType, minimum: Bound | None, maximum: Bound | None
+) -> tuple[str, str] | None:
+    """Both bounds as Spark's strings, or none: one alone is nothing to Spark's estimation."""
+    if minimum is None or maximum is None or not are_estimable(minimum, maximum):
+        return None
+    low, high = format_bound(minimum, type), format_bound(maximum, type)
+    return None if low is None or high is None else (low, high)
 
 
 def decode_statistics(

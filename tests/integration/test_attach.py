@@ -146,6 +146,21 @@ def test_an_unreachable_state_leaves_the_manifests(
     assert planned(session.table("orders")).columns["o_id"].max().get() == 299
 
 
+def test_without_a_state_zone_maps_narrow_a_range(
+    session: SparkSession, project: lancestat.Project, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "orders.lance")
+    dataset = lance.dataset(uri)
+    dataset.create_scalar_index("o_id", "ZONEMAP")
+    project.run()
+    found = lancestat.read_table(session, uri).where("o_id >= 250")
+    assert planned(found).rows == pytest.approx(50, rel=0.1)
+    assert found.count() == 50
+    told = desk().explanations()[-1]
+    assert (told.verdict.reason.value, told.rows, told.fragments_scanned) == ("current", 100, 1)
+    assert (told.columns["o_id"].minimum, told.columns["o_id"].distinct) == ("200", 99)
+
+
 @pytest.mark.parametrize("trouble", [LakeError("LS204", "the index is damaged"), KeyError("x")])
 def test_a_query_goes_on_when_no_estimate_can_be_had(
     session: SparkSession,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from lancestat.plan.appraise import analyzable
 from lancestat.read.estimate import ColumnEstimate, Estimate
 from lancestat.read.estimating import estimate
 from lancestat.read.settings import Settings
+from lancestat.read.survivors import ColumnRange
 from lancestat.read.table import ReadTable
 from lancestat.spec.model import StaleBounds
 from lancestat.stats.guard import Distance, GuardReason
@@ -37,9 +38,13 @@ class Left:
     rows: int
     is_known: bool
     partials: dict[str, ColumnPartial]
+    ranges: dict[str, ColumnRange] = field(default_factory=dict)
 
     def partial(self, column: str) -> ColumnPartial | None:
         return self.partials.get(column)
+
+    def range(self, column: str) -> ColumnRange | None:
+        return self.ranges.get(column)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,9 @@ class Fragments:
     """Knows of one outcome only."""
 
     left: Left | None
+
+    def load(self, columns: Iterable[str]) -> None:
+        pass
 
     def survivors(self, filters: Sequence[Filter]) -> Left | None:
         return self.left
@@ -144,6 +152,17 @@ def test_a_column_not_known_in_the_survivors_is_scaled(
     found = told(narrowed(whole, pieces[:1], only="day"), filters=DAY_FILTER)
     assert found.columns["day"] == ColumnEstimate("0", "24", 0, 25, 4, 4)
     assert found.columns["name"] == ColumnEstimate(None, None, 5, 4, 1, 1)
+
+
+def test_a_column_of_known_range_is_narrowed_to_it(
+    whole: ReadTable, pieces: list[pa.Table]
+) -> None:
+    ranges = {"day": ColumnRange(0, 24, 1), "name": ColumnRange(b"a", b"a", 5)}
+    left = Left((0,), 25, True, {}, ranges)
+    found = told(replace(whole, load_fragments=lambda: Fragments(left)), filters=DAY_FILTER)
+    assert found.columns["day"] == ColumnEstimate("0", "24", 1, 24, 4, 4)
+    assert found.columns["name"] == ColumnEstimate(None, None, 5, 4, 1, 1)
+    assert found.columns["blank"] == ColumnEstimate(None, None, 25, None, 8, 8)
 
 
 def test_survivors_without_bounds_do_not_count_twice(

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lancestat.lake.filter import Filter
 from lancestat.read.pruning import columns_of
-from lancestat.read.survivors import FragmentStatistics, Survivors
+from lancestat.read.survivors import ColumnRange, FragmentStatistics, Survivors
 from lancestat.stats.column_type import column_type
 from lancestat.stats.kernel import analyze
 from lancestat.stats.partial import ColumnPartial
@@ -47,7 +47,19 @@ def check_filter(
     ids = tuple(left.fragment_ids)
     assert left.rows == sum(dataset.get_fragment(each).count_rows() for each in ids)
     for name, expected in one_pass(dataset, ids).items():
-        found = left.partial(name)
+        found, range = left.partial(name), left.range(name)
         assert found in (None, expected), name
-        assert found is not None or not left.is_known or name not in columns
+        if range is not None:
+            check_range(range, expected)
+        knows = found is not None or range is not None
+        assert knows or not left.is_known or name not in columns
     return left
+
+
+def check_range(range: ColumnRange, rows: ColumnPartial) -> None:
+    """A range encloses what the rows say."""
+    assert range.nulls >= rows.nulls
+    if range.minimum is not None and rows.minimum is not None:
+        assert range.minimum <= rows.minimum  # type: ignore[operator]
+    if range.maximum is not None and rows.maximum is not None:
+        assert range.maximum >= rows.maximum  # type: ignore[operator]
