@@ -26,6 +26,7 @@ from lancestat.plan.coverage import stored_keys
 from lancestat.run.assemble import Assembly, PartialsGoneError
 from lancestat.run.group_reuse import reuse_groups
 from lancestat.run.summarize import store_summary
+from lancestat.state.keys import weight
 from lancestat.state.values import StateWriter, StoredPartials, TableRecord
 from lancestat.stats.column_type import ColumnType, column_type
 from lancestat.stats.partial import EMPTY_PARTIAL, ColumnPartial, ColumnStatistics, summarize
@@ -220,7 +221,7 @@ def _batches(
     count = 0
     for scan, partials in results:
         batch.append(StoredPartials((scan.fingerprint,), partials))
-        count += len(partials)
+        count += weight(scan.fields)
         if count >= PARTIALS_PER_COMMIT:
             yield batch
             batch, count = [], 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lancestat.plan.actions import Scan, TableWork
+from lancestat.state.keys import weight
 
 ITEMS_PER_CORE = 4
 LIGHTEST_ITEM = 4 << 20
@@ -100,14 +101,16 @@ def split(
 def jobs(scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB) -> Iterator[Sequence[Scan]]:
     """Consecutive scans that yield at most `limit` partials together, but at least one scan.
 
+    A partial with quantiles counts as the several that it is as large as.
+
     A job's results are held in the driver at once; this bounds them for tables of any size.
     """
     start = count = 0
     for index, scan in enumerate(scans):
-        if count and count + len(scan.fields) > limit:
+        if count and count + weight(scan.fields) > limit:
             yield scans[start:index]
             start, count = index, 0
-        count += len(scan.fields)
+        count += weight(scan.fields)
     if start < len(scans):
         yield scans[start:]
 

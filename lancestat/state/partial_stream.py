@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.failure import is_lance_failure
-from lancestat.state.keys import plain_key
+from lancestat.state.keys import plain_key, weight
 from lancestat.state.partial_index import table_filter
 from lancestat.state.partial_rows import join_fingerprints, split_fields, split_fingerprints
 from lancestat.state.stored_table import StoredTable
@@ -83,20 +83,19 @@ def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.
 
 
 class _Search:
-    """What is still wanted, and how many stored partials turned out not to decode."""
+    """What is still wanted, and how many stored partials turned out not to decode.
+
+    `widest` is the most that one set of fingerprints takes, in partials without quantiles.
+    """
 
     def __init__(self, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]) -> None:
         self.undecodable = 0
+        self.widest = max([1, *map(weight, wanted.values())])
         self.missing: dict[bytes, set[str]] = {
             join_fingerprints(fingerprints): set(fields)
             for fingerprints, fields in wanted.items()
             if fingerprints and fields
         }
-
-    @property
-    def widest(self) -> int:
-        """The most fields that are wanted of one set of fingerprints."""
-        return max(map(len, self.missing.values()), default=1)
 
     def found_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials]:
         column = batch.column("partials")

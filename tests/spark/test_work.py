@@ -3,6 +3,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from lancestat.plan.actions import Scan
 from lancestat.spark.work import ITEMS_PER_CORE, Slice, WorkItem, jobs, split, weigh
+from lancestat.state.keys import quantile_key
 
 FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]
 MIB = 1 << 20
@@ -118,6 +120,14 @@ def test_jobs_hold_all_scans_in_order_and_a_bounded_number_of_partials(
     assert [each for job in found for each in job] == scans
     for job in found:
         assert len(job) == 1 or sum(len(each.fields) for each in job) <= limit
+
+
+def test_a_job_holds_fewer_partials_with_quantiles() -> None:
+    plain = [scan(10, 1_000)] * 12
+    rich = [replace(each, fields=frozenset(map(quantile_key, each.fields))) for each in plain]
+    limit = 6 * len(plain[0].fields)
+    assert [len(job) for job in jobs(plain, limit)] == [6, 6]
+    assert [len(job) for job in jobs(rich, limit)] == [1] * 12
 
 
 @pytest.mark.parametrize("limit", [1, 32_768])
