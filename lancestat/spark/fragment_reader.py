@@ -21,6 +21,8 @@ from lancestat.spark.work import Slice
 METADATA_CACHE_BYTES = 32 << 20
 # Pages of an index that filters are looked up in; analyses use none.
 INDEX_CACHE_BYTES = 64 << 20
+# The JVM counts the rows of a batch in 32 bits.
+LARGEST_COUNT = 1 << 30
 # Jobs over several tables take turns on a worker.
 OPEN_DATASETS = 4
 
@@ -86,7 +88,7 @@ def read_piece(
     Args:
         dataset: The table at the version to read.
         piece: Without a filter, its range is of live rows, else of physical ones.
-        columns: Names; for none of them, one batch has the number of rows, an int64.
+        columns: Names; for none of them, batches have one row, the number of rows as an int64.
         storage_options: Whose secrets no message may hold.
         filter: In Lance's SQL.
         limit: Without a filter, read no more rows than this; with one, it is the caller's to stop.
@@ -130,7 +132,11 @@ def _live(fragment: lance.LanceFragment, asked: _Asked) -> int:
 
 
 def _counted(count: Callable[[], int]) -> Iterator[pa.RecordBatch]:
-    yield pa.RecordBatch.from_arrays([pa.array([count()], pa.int64())], ["rows"])
+    left = count()
+    while left > 0:
+        rows = min(left, LARGEST_COUNT)
+        yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], ["rows"])
+        left -= rows
 
 
 def _sized(fragment: lance.LanceFragment, asked: _Asked) -> Iterator[pa.RecordBatch]:

@@ -89,13 +89,13 @@ def test_ranges_of_filtered_rows_are_exact(
         piece = Piece(fragment, start, count)
         batches = list(read(uri, piece, filter, ("s", "id", "cluster", "seventh")))
         found = [each for batch in batches for each in batch.to_pylist()]
-        [counted] = read(uri, piece, filter, ())
+        counted = [each for batch in read(uri, piece, filter, ()) for each in batch.to_pylist()]
 
         assert found == expected
         assert [batch.schema.names for batch in batches] == [
             ["s", "id", "cluster", "seventh"]
         ] * len(batches)
-        assert counted.to_pylist() == [{"rows": len(expected)}]
+        assert counted == ([{"rows": len(expected)}] if expected else [])
 
 
 def test_matches_of_many_windows_come_in_few_batches(uri: str) -> None:

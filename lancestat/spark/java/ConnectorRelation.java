@@ -69,7 +69,7 @@ public final class ConnectorRelation {
   }
 
   /** A table that `inner` reads; `told` is what the planner knows of it. */
-  static Table over(Table inner, LanceRelation.LanceTable told) {
+  static Table over(Table inner, LanceTable told) {
     if (inner instanceof SupportsMetadataColumns) {
       return new ConnectorTableWithMetadata(inner, told);
     }
@@ -82,9 +82,9 @@ public final class ConnectorRelation {
         new HashSet(
             Arrays.asList(new Object[] {"path", "version", "tag", "branch", "timestamp", "ref"}));
     final Table inner;
-    final LanceRelation.LanceTable told;
+    final LanceTable told;
 
-    ConnectorTable(Table inner, LanceRelation.LanceTable told) {
+    ConnectorTable(Table inner, LanceTable told) {
       this.inner = inner;
       this.told = told;
     }
@@ -122,7 +122,7 @@ public final class ConnectorRelation {
       ScanBuilder builder =
           ((SupportsRead) inner).newScanBuilder(new CaseInsensitiveStringMap(passed));
       return BuilderProxy.of(
-          builder, (LanceRelation.LanceScanBuilder) told.newScanBuilder(options));
+          builder, (LanceScanBuilder) told.newScanBuilder(options));
     }
 
     public boolean equals(Object other) {
@@ -136,7 +136,7 @@ public final class ConnectorRelation {
 
   static final class ConnectorTableWithMetadata extends ConnectorTable
       implements SupportsMetadataColumns {
-    ConnectorTableWithMetadata(Table inner, LanceRelation.LanceTable told) {
+    ConnectorTableWithMetadata(Table inner, LanceTable told) {
       super(inner, told);
     }
 
@@ -164,14 +164,14 @@ public final class ConnectorRelation {
                   SupportsPushDownTopN.class
                 }));
     final ScanBuilder inner;
-    final LanceRelation.LanceScanBuilder told;
+    final LanceScanBuilder told;
 
-    BuilderProxy(ScanBuilder inner, LanceRelation.LanceScanBuilder told) {
+    BuilderProxy(ScanBuilder inner, LanceScanBuilder told) {
       this.inner = inner;
       this.told = told;
     }
 
-    static ScanBuilder of(ScanBuilder inner, LanceRelation.LanceScanBuilder told) {
+    static ScanBuilder of(ScanBuilder inner, LanceScanBuilder told) {
       Set found = interfaces(inner.getClass());
       Set shown = new LinkedHashSet();
       for (Object each : found) {
@@ -241,7 +241,7 @@ public final class ConnectorRelation {
         }
       }
       told.pruneColumns(new StructType((StructField[]) known.toArray(new StructField[0])));
-      return ScanProxy.of(scan, (LanceRelation.LanceScan) told.build());
+      return ScanProxy.of(scan, (LanceScan) told.build());
     }
 
     static Filter[] filters(Object given) {
@@ -267,14 +267,14 @@ public final class ConnectorRelation {
   /** A scan that reads as the source does and reports what the planner estimates. */
   static final class ScanProxy implements InvocationHandler {
     final Scan inner;
-    final LanceRelation.LanceScan told;
+    final LanceScan told;
 
-    ScanProxy(Scan inner, LanceRelation.LanceScan told) {
+    ScanProxy(Scan inner, LanceScan told) {
       this.inner = inner;
       this.told = told;
     }
 
-    static Scan of(Scan inner, LanceRelation.LanceScan told) {
+    static Scan of(Scan inner, LanceScan told) {
       Set shown = interfaces(inner.getClass());
       shown.add(SupportsReportStatistics.class);
       return (Scan) proxy(inner, shown, new ScanProxy(inner, told));

@@ -1,0 +1,28 @@
+package lancestat.relation;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+
+/** What a Python process raised, as it crosses the JVM. */
+final class Failure {
+  // `lancestat.spark.worker_error` puts it before the error's JSON.
+  static final String MARK = "lancestat-error:";
+
+  /** An exception whose message is the error's own text and whose cause still carries its JSON. */
+  static RuntimeException explained(RuntimeException error) {
+    String text = String.valueOf(error.getMessage());
+    int mark = text.indexOf(MARK);
+    if (mark < 0) {
+      return error;
+    }
+    try {
+      JsonNode told = LanceRelation.JSON.readTree(text.substring(mark + MARK.length()));
+      String hint = told.hasNonNull("hint") ? "\n      hint: " + told.get("hint").asText() : "";
+      return new IllegalStateException(
+          told.get("code").asText() + "  " + told.get("message").asText() + hint,
+          new RuntimeException(MARK + told));
+    } catch (IOException unreadable) {
+      return error;
+    }
+  }
+}

@@ -1,0 +1,72 @@
+package lancestat.relation;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+@SuppressWarnings({"rawtypes", "unchecked"})
+final class LanceScanBuilder
+    implements SupportsPushDownRequiredColumns, SupportsPushDownFilters, SupportsPushDownLimit {
+  final LanceTable table;
+  final CaseInsensitiveStringMap options;
+  StructType columns;
+  Filter[] pushed = new Filter[0];
+  ArrayNode filters = LanceRelation.JSON.createArrayNode();
+  Integer limit;
+
+  LanceScanBuilder(LanceTable table, CaseInsensitiveStringMap options) {
+    this.table = table;
+    this.options = options;
+    this.columns = table.schema;
+  }
+
+  // Whole columns, even where Spark needs only some fields of a struct.
+  public void pruneColumns(StructType required) {
+    List fields = new ArrayList();
+    for (StructField field : required.fields()) {
+      fields.add(table.schema.fields()[table.schema.fieldIndex(field.name())]);
+    }
+    columns = new StructType((StructField[]) fields.toArray(new StructField[0]));
+  }
+
+  // Spark gets all of them back: it estimates what they leave, and applies them once more.
+  public Filter[] pushFilters(Filter[] given) {
+    List translated = new ArrayList();
+    for (Filter filter : given) {
+      ObjectNode node = Filters.translate(filter, table.schema);
+      if (node != null) {
+        filters.add(node);
+        translated.add(filter);
+      }
+    }
+    pushed = (Filter[]) translated.toArray(new Filter[0]);
+    return given;
+  }
+
+  public Filter[] pushedFilters() {
+    return pushed;
+  }
+
+  public boolean pushLimit(int rows) {
+    limit = Integer.valueOf(rows);
+    return true;
+  }
+
+  // Every task stops there, and Spark stops after all of them.
+  public boolean isPartiallyPushed() {
+    return true;
+  }
+
+  public Scan build() {
+    return new LanceScan(this);
+  }
+}

@@ -1,0 +1,99 @@
+package lancestat.relation;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Collections;
+import java.util.Set;
+import java.util.function.Function;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util$;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.types.DataType$;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A table pinned to one version; `handle` names it to the planner. */
+@SuppressWarnings({"rawtypes", "unchecked"})
+final class LanceTable implements Table, SupportsRead {
+  final String name;
+  final String handle;
+  final StructType schema;
+  final long rows;
+  final long size;
+  final SparkContext context;
+  final Function planner;
+  final ChainedPythonFunctions reader;
+
+  LanceTable(
+      JsonNode declared, SparkContext context, Function planner, ChainedPythonFunctions reader) {
+    this.name = declared.get("name").asText();
+    this.handle = declared.get("handle").asText();
+    this.schema = (StructType) DataType$.MODULE$.fromJson(declared.get("schema").toString());
+    this.rows = declared.get("rows").asLong();
+    this.size = declared.get("size").asLong();
+    this.context = context;
+    this.planner = planner;
+    this.reader = reader;
+    LanceRelation.CLEANER.register(this, new Farewell(planner, handle));
+  }
+
+  public String name() {
+    return name;
+  }
+
+  public Column[] columns() {
+    return CatalogV2Util$.MODULE$.structTypeToV2Columns(schema, false);
+  }
+
+  public Set<TableCapability> capabilities() {
+    return Collections.singleton(TableCapability.BATCH_READ);
+  }
+
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new LanceScanBuilder(this, options);
+  }
+
+  public boolean equals(Object other) {
+    return other instanceof LanceTable && handle.equals(((LanceTable) other).handle);
+  }
+
+  public int hashCode() {
+    return handle.hashCode();
+  }
+
+  JsonNode ask(ObjectNode request) throws JsonProcessingException {
+    String asked = LanceRelation.JSON.writeValueAsString(request);
+    JsonNode reply = LanceRelation.JSON.readTree((String) planner.apply(asked));
+    if (reply.hasNonNull("error")) {
+      throw Failure.explained(new IllegalStateException(reply.get("error").asText()));
+    }
+    return reply;
+  }
+}
+
+/** Tells the planner that no plan knows a table any more. */
+@SuppressWarnings({"rawtypes", "unchecked"})
+final class Farewell implements Runnable {
+  final Function planner;
+  final String handle;
+
+  Farewell(Function planner, String handle) {
+    this.planner = planner;
+    this.handle = handle;
+  }
+
+  public void run() {
+    try {
+      ObjectNode request = LanceRelation.JSON.createObjectNode().put("op", "forget");
+      planner.apply(request.put("table", handle).toString());
+    } catch (RuntimeException gone) {
+      LanceRelation.LOG.debug("the planner is gone", gone);
+    }
+  }
+}
