@@ -46,6 +46,26 @@ def test_only_local_sessions_lose_their_user_interface() -> None:
     assert "spark.ui.enabled" not in defaults("yarn", {})
 
 
+def unix_sockets(master: str, **conf: str) -> str | None:
+    return defaults(master, conf).get("spark.python.unix.domain.socket.enabled")
+
+
+def test_workers_of_a_local_session_are_reached_over_unix_sockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert unix_sockets("local[2]") == "true"
+    assert unix_sockets("local-cluster[2,1,1024]") == "true"
+    assert unix_sockets("yarn") is None, "its temporary folders have long paths"
+
+    elsewhere = "-Xmx1g -Djava.io.tmpdir=/a/very/long/path"
+    assert unix_sockets("local", **{"spark.driver.extraJavaOptions": elsewhere}) is None
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", elsewhere)
+    assert unix_sockets("local") is None
+    monkeypatch.delenv("JDK_JAVA_OPTIONS")
+    monkeypatch.setattr("sys.platform", "win32")
+    assert unix_sockets("local") is None
+
+
 def executable(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
