@@ -55,6 +55,22 @@ class StartsWith:
 
 
 @dataclass(frozen=True, slots=True)
+class EndsWith:
+    """A string column that ends with a suffix."""
+
+    column: str
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """A string column that holds a part somewhere."""
+
+    column: str
+    part: str
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     """The negation, which of unknown is unknown."""
 
@@ -77,4 +93,5 @@ class Or:
     right: Filter
 
 
-Filter = Comparison | In | IsNull | StartsWith | Not | And | Or
+Leaf = Comparison | In | IsNull | StartsWith | EndsWith | Contains
+Filter = Leaf | Not | And | Or

@@ -11,6 +11,8 @@ from typing import Any
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
@@ -37,11 +39,11 @@ def read_filters(objects: Iterable[Mapping[str, Any]], fields: Fields) -> list[F
 
     Args:
         objects: `{"op": "=", "column": "c", "type": "int", "value": "1"}`, op one of `=`, `<=>`,
-            `<`, `<=`, `>`, `>=`; `in` with `values`; `isnull`, `isnotnull`; `startswith` with
-            `value`; `and`, `or` with `left` and `right`; `not` with `child`. `type` is the Spark
-            catalog string of the column. A value is null or a string: numbers as Java prints them,
-            binary in hex, dates in days and timestamps in microseconds since 1970-01-01, those
-            without zone as if they were UTC.
+            `<`, `<=`, `>`, `>=`; `in` with `values`; `isnull`, `isnotnull`; `startswith`,
+            `endswith` and `contains` with `value`; `and`, `or` with `left` and `right`; `not` with
+            `child`. `type` is the Spark catalog string of the column. A value is null or a string:
+            numbers as Java prints them, binary in hex, dates in days and timestamps in microseconds
+            since 1970-01-01, those without zone as if they were UTC.
         fields: The columns of the table by name.
     """
     known = []
@@ -67,6 +69,10 @@ def _filter(found: Mapping[str, Any], fields: Fields) -> Filter:
             return Not(IsNull(_name(column, fields)))
         case {"op": "startswith", "column": column, "value": str(prefix)}:
             return StartsWith(_name(column, fields), prefix)
+        case {"op": "endswith", "column": column, "value": str(suffix)}:
+            return EndsWith(_name(column, fields), suffix)
+        case {"op": "contains", "column": column, "value": str(part)}:
+            return Contains(_name(column, fields), part)
         case {"op": "in", "column": column, "type": type, "values": [*values]}:
             name = _typed(column, type, fields)
             return In(name, tuple(_literal(value, type) for value in values))

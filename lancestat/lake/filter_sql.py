@@ -16,6 +16,8 @@ from lancestat.lake.comparison_sql import NEVER, OPPOSITE, Domain, Strings, doma
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
@@ -137,7 +139,11 @@ def _expression(filter: Filter, wanted: bool, fields: Mapping[str, Field]) -> st
         case IsNull(column):
             return _nullness(_column(column, fields), wanted)
         case StartsWith(column, prefix):
-            return _prefixed(_column(column, fields), prefix, wanted)
+            return _matched("starts_with", _column(column, fields), prefix, wanted)
+        case EndsWith(column, suffix):
+            return _matched("ends_with", _column(column, fields), suffix, wanted)
+        case Contains(column, part):
+            return _matched("contains", _column(column, fields), part, wanted)
         case _:
             assert_never(filter)
 
@@ -198,10 +204,10 @@ def _nullness(column: _Column, wanted: bool) -> str:
     return f"{column.name} IS {'' if wanted else 'NOT '}NULL"
 
 
-def _prefixed(column: _Column, prefix: str, wanted: bool) -> str:
+def _matched(function: str, column: _Column, text: str, wanted: bool) -> str:
     if not isinstance(column.domain, Strings):
         raise _Inexact
-    test = f"starts_with({column.name}, {_exact(quoted(prefix))})"
+    test = f"{function}({column.name}, {_exact(quoted(text))})"
     return test if wanted else f"NOT {test}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
@@ -32,6 +34,10 @@ def filter_text(filter: Filter, depth: int = 0) -> str:
             return f"{column} is null"
         case StartsWith(column, prefix):
             return f"{column} starts with {_literal(prefix)}"
+        case EndsWith(column, suffix):
+            return f"{column} ends with {_literal(suffix)}"
+        case Contains(column, part):
+            return f"{column} contains {_literal(part)}"
         case Comparison(column, operator, literal):
             return f"{column} {operator.value} {_literal(literal)}"
         case In(column, literals):

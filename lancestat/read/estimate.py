@@ -28,7 +28,8 @@ class Estimate:
     """What one scan reads, as told to the optimizer.
 
     `size_bytes` is the decoded size of the projected columns. `fragment_ids` are the fragments to
-    scan, None for all of them.
+    scan, None for all of them. `sampled_share` is that of the rows which pass the filters that
+    Spark does not estimate, None where there are none; `rows` are what is left then.
     """
 
     rows: int
@@ -36,3 +37,4 @@ class Estimate:
     verdict: Verdict
     columns: Mapping[str, ColumnEstimate] = field(default_factory=dict)
     fragment_ids: tuple[int, ...] | None = None
+    sampled_share: float | None = None

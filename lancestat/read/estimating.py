@@ -32,7 +32,8 @@ def estimate(
     Filters that rule out whole fragments narrow everything alike: rows, bounds, nulls and distinct
     counts are those of the fragments that are left. Where the bounds of a filtered column are not
     known in all of them, the figures stay those of the whole table, since a filter estimated
-    against the whole table's bounds would otherwise count twice.
+    against the whole table's bounds would otherwise count twice. Filters that Spark takes for true
+    of every row are counted in a sample.
 
     Args:
         table: The table at its version.
@@ -44,8 +45,12 @@ def estimate(
     verdict = table.judge(settings, now)
     left = surviving(table, filters)
     survivors = left if left is not None and (left.is_known or not verdict.use) else None
-    rows = table.snapshot.rows if survivors is None else survivors.rows
-    found = _columns(table, columns, verdict, survivors, rows)
+    whole = table.snapshot.rows if survivors is None else survivors.rows
+    share = table.sampler.share(filters) if settings.samples and table.sampler else None
+    rows = whole if share is None else min(whole, max(1, round(whole * share)))
+    found = _columns(table, columns, verdict, survivors, whole)
+    if rows < whole:
+        found = {name: _sampled(column, rows, whole) for name, column in found.items()}
     lengths = {name: column.average_length for name, column in found.items()}
     return Estimate(
         rows=rows,
@@ -57,6 +62,7 @@ def estimate(
         verdict=verdict,
         columns=found,
         fragment_ids=tuple(left.fragment_ids) if left is not None else None,
+        sampled_share=share,
     )
 
 
@@ -144,6 +150,18 @@ def _with_histogram(
     if told.minimum is None or (own.minimum, own.maximum) != (told.minimum, told.maximum):
         return told
     return replace(told, histogram=equi_height(partial, type))
+
+
+def _sampled(column: ColumnEstimate, rows: int, of: int) -> ColumnEstimate:
+    """A column in those rows of a scan that a sample says pass its filters."""
+    nulls = None if column.nulls is None else round(column.nulls * rows / of)
+    distinct = column.distinct
+    if distinct is not None:
+        distinct = min(distinct, rows - (nulls or 0)) or None
+    histogram = column.histogram
+    if histogram is not None:
+        histogram = replace(histogram, height=histogram.height * rows / of)
+    return replace(column, nulls=nulls, distinct=distinct, histogram=histogram)
 
 
 def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, LancestatError, StateError
 from lancestat.lake.observe import observe_snapshots, snapshot
@@ -16,6 +17,7 @@ from lancestat.plan.appraise import appraise, entries_of
 from lancestat.plan.observe import Observer
 from lancestat.plan.planner import distance
 from lancestat.read.groups import load_groups
+from lancestat.read.sampling import Sampler
 from lancestat.read.survivors import FragmentStatistics, NothingKnown
 from lancestat.read.table import ReadTable
 from lancestat.read.zone_maps import load_zone_maps
@@ -24,6 +26,9 @@ from lancestat.state.identity import table_identity
 from lancestat.state.values import StateReader, TableRecord
 from lancestat.stats.guard import Distance
 from lancestat.stats.wire import PublishedStatistics, decode_statistics
+
+if TYPE_CHECKING:
+    import lance
 
 _log = logging.getLogger("lancestat.read")
 
@@ -57,6 +62,7 @@ def open_table(
         entries=found.config,
         storage_options=options,
         load_fragments=lambda: load_zone_maps(dataset, found, options),
+        sampler=Sampler(lambda: dataset, found.rows),
     )
 
 
@@ -104,16 +110,20 @@ class DeclaredTables:
             histogram=table.histogram,
             distance=lambda: self._distance(table, identity, found, record),
             load_fragments=fragments,
+            sampler=Sampler(lambda: self._dataset(found), found.rows),
         )
 
     def _zone_maps(self, found: Snapshot) -> FragmentStatistics:
-        options = self.spec.target.storage_options
         try:
-            dataset = open_dataset(found.uri, version=found.version, storage_options=options)
+            dataset = self._dataset(found)
         except LakeError as error:
             _log.warning("fragments are not told apart: %s", error.message)
             return NothingKnown()
-        return load_zone_maps(dataset, found, options)
+        return load_zone_maps(dataset, found, self.spec.target.storage_options)
+
+    def _dataset(self, found: Snapshot) -> lance.LanceDataset:
+        options = self.spec.target.storage_options
+        return open_dataset(found.uri, version=found.version, storage_options=options)
 
     def _distance(
         self, table: Table, identity: str, found: Snapshot, record: TableRecord | None

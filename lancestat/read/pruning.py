@@ -21,9 +21,12 @@ from typing_extensions import assert_never
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
+    Leaf,
     Literal,
     Not,
     Operator,
@@ -65,7 +68,7 @@ def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Ma
 def columns_of(filter: Filter) -> set[str]:
     """The columns that a filter asks."""
     match filter:
-        case Comparison() | In() | IsNull() | StartsWith():
+        case Comparison() | In() | IsNull() | StartsWith() | EndsWith() | Contains():
             return {filter.column}
         case Not():
             return columns_of(filter.operand)
@@ -92,12 +95,12 @@ class _Judge:
             case Or():
                 left, right = self.of(filter.left), self.of(filter.right)
                 return Chances(left.true | right.true, left.false & right.false)
-            case Comparison() | In() | IsNull() | StartsWith():
+            case Comparison() | In() | IsNull() | StartsWith() | EndsWith() | Contains():
                 return self._of_column(filter)
             case _:
                 assert_never(filter)
 
-    def _of_column(self, filter: Comparison | In | IsNull | StartsWith) -> Chances:
+    def _of_column(self, filter: Leaf) -> Chances:
         column = self.bounds_of(filter.column)
         chances = None if column is None else _chances(column, filter)
         if column is None or chances is None:
@@ -106,7 +109,7 @@ class _Judge:
         return Chances(chances.true | ~column.known, chances.false | ~column.known)
 
 
-def _chances(column: ColumnBounds, filter: Comparison | In | IsNull | StartsWith) -> Chances | None:
+def _chances(column: ColumnBounds, filter: Leaf) -> Chances | None:
     """None when the filter's literals are not of the column's type."""
     match filter:
         case IsNull():
@@ -117,6 +120,8 @@ def _chances(column: ColumnBounds, filter: Comparison | In | IsNull | StartsWith
             return _in(column, filter.literals)
         case StartsWith():
             return _starts_with(column, filter.prefix)
+        case EndsWith() | Contains():
+            return Chances(column.values > 0, column.values > 0)
         case _:
             assert_never(filter)
 

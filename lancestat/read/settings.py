@@ -9,16 +9,22 @@ from dataclasses import dataclass
 ENABLED = "cbo.column.stats.enabled"
 ALLOW_STALE = "cbo.column.stats.allow.stale"
 SPARK_PREFIX = "spark.lance."
+CBO = "spark.sql.cbo.enabled"
 
 _log = logging.getLogger("lancestat.read")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Whether statistics are on, and any staleness is accepted; None leaves that to the policy."""
+    """What of statistics is wanted.
+
+    `enabled` switches column statistics, `allow_stale` accepts any staleness or none, where None
+    leaves that to the policy; `samples` asks for samples where Spark's own estimation gives up.
+    """
 
     enabled: bool = True
     allow_stale: bool | None = None
+    samples: bool = False
 
 
 def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> Settings:
@@ -27,11 +33,16 @@ def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> Settin
     A value that is neither true nor false counts as the cautious one: off, and nothing stale.
 
     Args:
-        conf: The session's `spark.lance.cbo.column.stats.*` entries.
+        conf: The session's `spark.lance.cbo.column.stats.*` entries, and whether its cost-based
+            optimizer is on.
         options: The scan's options, their keys in lower case.
     """
     enabled = _flag(conf, options, ENABLED)
-    return Settings(enabled is not False, _flag(conf, options, ALLOW_STALE))
+    return Settings(
+        enabled is not False,
+        _flag(conf, options, ALLOW_STALE),
+        enabled is not False and conf.get(CBO) == "true",
+    )
 
 
 def _flag(conf: Mapping[str, str], options: Mapping[str, str], key: str) -> bool | None:

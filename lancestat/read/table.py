@@ -10,6 +10,7 @@ from functools import cached_property
 from lancestat.lake.schema_hash import schema_hash
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.plan.appraise import analyzable
+from lancestat.read.sampling import Sampler
 from lancestat.read.settings import Settings
 from lancestat.read.survivors import FragmentStatistics, NothingKnown
 from lancestat.spec.model import StaleBounds
@@ -35,6 +36,7 @@ class ReadTable:
         histogram: Whether histograms are declared.
         distance: Finds out how far the table has moved on, when a bound asks for it.
         load_fragments: Loads what is known of fragments or groups of them, when a filter asks.
+        sampler: Counts what passes filters that Spark does not estimate.
     """
 
     name: str
@@ -45,6 +47,7 @@ class ReadTable:
     histogram: bool = False
     distance: Callable[[], Distance | None] = _unknown_distance
     load_fragments: Callable[[], FragmentStatistics] = NothingKnown
+    sampler: Sampler | None = None
 
     @cached_property
     def types(self) -> Mapping[str, ColumnType]:

@@ -26,7 +26,12 @@ def for_spark(batch: pa.RecordBatch, *, narrow_decimals: bool) -> pa.RecordBatch
     Raises:
         OverflowError: a value does not fit Spark's type, as an unsigned integer of 2**63.
     """
-    columns = [_column(column, narrow_decimals) for column in batch.columns]
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            columns.append(_column(column, narrow_decimals))
+        except OverflowError as error:
+            raise OverflowError(f"column '{name}': {error}") from None
     return pa.RecordBatch.from_arrays(columns, [str(place) for place in range(len(columns))])
 
 

@@ -19,7 +19,7 @@ def unreadable(fields: Iterable[Field]) -> dict[str, str]:
     for field in fields:
         if field.spark_type is None or not _are_decimals_sparks(field.spark_type):
             reasons[field.name] = f"Spark has no type for {field.type}"
-        elif not field.name or "`" in field.name:
+        elif not field.name or "`" in field.name or field.name == "*":
             reasons[field.name] = "Lance cannot read a column of this name"
     return reasons
 

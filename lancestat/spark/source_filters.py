@@ -11,6 +11,8 @@ from pyspark.sql import datasource as spark
 
 from lancestat.lake.filter import (
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
@@ -72,6 +74,10 @@ def _filter(found: spark.Filter, fields: Mapping[str, Field]) -> Filter:
             return Not(IsNull(column))
         case spark.StringStartsWith((column,), prefix):
             return StartsWith(column, prefix)
+        case spark.StringEndsWith((column,), suffix):
+            return EndsWith(column, suffix)
+        case spark.StringContains((column,), part):
+            return Contains(column, part)
         case spark.In((column,), values):
             kind = _type(column, fields)
             return In(column, tuple(_literal(value, kind) for value in values))

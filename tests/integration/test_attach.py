@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
+import pyarrow as pa
 import pytest
 
 import lancestat
@@ -235,3 +236,20 @@ def test_a_session_without_a_jvm_is_refused() -> None:
 def test_nothing_to_relate_is_no_work(session: SparkSession) -> None:
     none: list[Relation] = []
     assert relate(session, none) == []
+
+
+def test_a_filter_that_spark_does_not_estimate_is_counted_in_a_sample(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    names = pa.array(["dark green tea" if n % 20 == 0 else "red wine" for n in range(40_000)])
+    uri = str(tmp_path / "names.lance")
+    lance.write_dataset(pa.table({"name": names}), uri)
+    found = lancestat.read_table(session, uri).where("name like '%green%'")
+    assert planned(found).rows == pytest.approx(2_000, rel=0.5)
+    assert found.count() == 2_000
+    session.conf.set("spark.lance.cbo.column.stats.enabled", "false")
+    try:
+        off = lancestat.read_table(session, uri).where("name like '%green%'")
+        assert planned(off).rows == 40_000
+    finally:
+        session.conf.unset("spark.lance.cbo.column.stats.enabled")

@@ -15,6 +15,8 @@ import pyarrow as pa
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
@@ -200,8 +202,15 @@ def leaf(random: Random, column: Column) -> Filter:
         nullable = [None] if random.random() < 0.3 else []
         return In(column.name, (*among, *nullable))
     literal = random.choice(column.choices)
-    if kind < 0.45 and isinstance(literal, str):
-        return StartsWith(column.name, literal[: random.randint(0, 3)])
+    if kind < 0.55 and isinstance(literal, str):
+        start, length = random.randint(0, 2), random.randint(0, 3)
+        return random.choice(
+            [
+                StartsWith(column.name, literal[:length]),
+                EndsWith(column.name, literal[len(literal) - min(length, len(literal)) :]),
+                Contains(column.name, literal[start : start + length]),
+            ]
+        )
     operator = random.choice(list(Operator))
     if operator is Operator.NULL_SAFE and random.random() < 0.3:
         return Comparison(column.name, operator, None)

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
@@ -49,6 +51,10 @@ def written(filter: Filter) -> dict[str, Any]:
             return {"op": "isnull", "column": column}
         case StartsWith(column, prefix):
             return {"op": "startswith", "column": column, "value": prefix}
+        case EndsWith(column, suffix):
+            return {"op": "endswith", "column": column, "value": suffix}
+        case Contains(column, part):
+            return {"op": "contains", "column": column, "value": part}
         case In(column, literals):
             values = [text(each, type_of(column)) for each in literals]
             return {"op": "in", "column": column, "type": type_of(column), "values": values}
@@ -133,7 +139,7 @@ KNOWN = {"op": "isnull", "column": "i8"}
     "told",
     [
         {},
-        {"op": "endswith", "column": "it's", "value": "a"},
+        {"op": "like", "column": "it's", "value": "a%"},
         {"op": ["="], "column": "i8", "type": "tinyint", "value": "1"},
         {"op": "isnull", "column": "not there"},
         {"op": "=", "column": "i8", "type": "int", "value": "1"},

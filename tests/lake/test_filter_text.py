@@ -7,6 +7,8 @@ import pytest
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
@@ -36,6 +38,8 @@ LESS = Comparison("a", Operator.LESS, 3)
         (Not(IsNull("a")), "a is not null"),
         (Not(LESS), "not (a < 3)"),
         (StartsWith("a", "x"), "a starts with 'x'"),
+        (EndsWith("a", "x"), "a ends with 'x'"),
+        (Contains("a", "x"), "a contains 'x'"),
         (And(LESS, Or(LESS, IsNull("b"))), "(a < 3 and (a < 3 or b is null))"),
     ],
 )

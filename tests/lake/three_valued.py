@@ -11,6 +11,8 @@ from typing_extensions import assert_never
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
@@ -44,6 +46,12 @@ def truth(filter: Filter, row: Row) -> bool | None:
         case StartsWith(column, prefix):
             value = row[column]
             return None if value is None else str(value).startswith(prefix)
+        case EndsWith(column, suffix):
+            value = row[column]
+            return None if value is None else str(value).endswith(suffix)
+        case Contains(column, part):
+            value = row[column]
+            return None if value is None else part in str(value)
         case In(column, literals):
             return _membership(row[column], literals)
         case Comparison(column, operator, literal):

@@ -17,6 +17,7 @@ from lancestat.lake.schema_hash import schema_hash
 from lancestat.plan.appraise import analyzable
 from lancestat.read.estimate import ColumnEstimate, Estimate
 from lancestat.read.estimating import estimate
+from lancestat.read.sampling import Sampler
 from lancestat.read.settings import Settings
 from lancestat.read.survivors import ColumnRange
 from lancestat.read.table import ReadTable
@@ -163,6 +164,39 @@ def test_a_column_of_known_range_is_narrowed_to_it(
     assert found.columns["day"] == ColumnEstimate("0", "24", 1, 24, 4, 4)
     assert found.columns["name"] == ColumnEstimate(None, None, 5, 4, 1, 1)
     assert found.columns["blank"] == ColumnEstimate(None, None, 25, None, 8, 8)
+
+
+@dataclass(frozen=True)
+class Sampled(Sampler):
+    """Every sample has the same outcome."""
+
+    found: float = 1.0
+
+    def share(self, filters: Sequence[Filter]) -> float:
+        return self.found
+
+
+def sampled(table: ReadTable, share: float) -> ReadTable:
+    def fail() -> lance.LanceDataset:
+        raise AssertionError("opened")
+
+    return replace(table, sampler=Sampled(fail, 100, found=share))
+
+
+def test_what_a_sample_says_scales_everything(whole: ReadTable) -> None:
+    found = told(sampled(whole, 0.1), settings=Settings(samples=True))
+    assert (found.rows, found.sampled_share) == (10, 0.1)
+    assert found.columns == {
+        "day": ColumnEstimate("0", "99", 0, 10, 4, 4),
+        "name": ColumnEstimate(None, None, 2, 4, 1, 1),
+        "blank": ColumnEstimate(None, None, 10, None, 8, 8),
+    }
+    assert found.size_bytes == 10 * (8 + 4 + 1 + 8)
+
+
+def test_samples_are_taken_only_when_wanted(whole: ReadTable) -> None:
+    assert told(sampled(whole, 0.1)).rows == 100
+    assert told(sampled(whole, 0.0001), settings=Settings(samples=True)).rows == 1
 
 
 def test_survivors_without_bounds_do_not_count_twice(

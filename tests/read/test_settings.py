@@ -10,6 +10,7 @@ from lancestat.read.settings import Settings, read_settings
 
 ENABLED = "spark.lance.cbo.column.stats.enabled"
 STALE = "spark.lance.cbo.column.stats.allow.stale"
+CBO = "spark.sql.cbo.enabled"
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,9 @@ STALE = "spark.lance.cbo.column.stats.allow.stale"
         ({ENABLED: "true"}, {"cbo.column.stats.enabled": "false"}, Settings(True, None)),
         ({ENABLED: " FALSE "}, {"cbo.column.stats.enabled": "true"}, Settings(False, None)),
         ({STALE: "true"}, {}, Settings(True, True)),
+        ({CBO: "true"}, {}, Settings(True, None, samples=True)),
+        ({CBO: "true", ENABLED: "false"}, {}, Settings(False, None)),
+        ({CBO: "false"}, {}, Settings(True, None)),
         ({STALE: "false"}, {"cbo.column.stats.allow.stale": "true"}, Settings(True, False)),
         ({}, {"cbo.column.stats.allow.stale": "True"}, Settings(True, True)),
     ],

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Contains,
+    EndsWith,
     Filter,
     In,
     IsNull,
@@ -93,7 +95,10 @@ def _leaves() -> st.SearchStrategy[Filter]:
         ]
         if name == "text":
             prefixes = st.sampled_from(["", "a", "ab", "a" * 257, "😀", "\U0010ffff", "z"])
-            found.append(st.builds(StartsWith, st.just(name), prefixes))
+            found += [
+                st.builds(kind, st.just(name), prefixes)
+                for kind in (StartsWith, EndsWith, Contains)
+            ]
         return st.one_of(found)
 
     return st.sampled_from(sorted(COLUMNS)).flatmap(of)
@@ -120,6 +125,12 @@ def holds(filter: Filter, row: Row) -> bool | None:
         case StartsWith(column, prefix):
             found = row[column]
             return None if found is None else bool(found.startswith(prefix))
+        case EndsWith(column, suffix):
+            found = row[column]
+            return None if found is None else bool(found.endswith(suffix))
+        case Contains(column, part):
+            found = row[column]
+            return None if found is None else part in found
         case Not(operand):
             inner = holds(operand, row)
             return None if inner is None else not inner

@@ -44,10 +44,11 @@ def test_columns_without_a_spark_type_are_left_out_with_the_reason() -> None:
         field("tiny", pa.decimal128(3, 5)),
         field("back`tick", pa.int64()),
         field("", pa.int64()),
+        field("*", pa.int64()),
         field("name", pa.string()),
     ]
     assert list(unreadable(fields)) == [
-        "big", "deep", "hundreds", "deep_hundreds", "tiny", "back`tick", "",
+        "big", "deep", "hundreds", "deep_hundreds", "tiny", "back`tick", "", "*",
     ]  # fmt: skip
     assert unreadable(fields)["big"] == "Spark has no type for decimal256(50, 2)"
     assert unreadable(fields)["back`tick"] == "Lance cannot read a column of this name"

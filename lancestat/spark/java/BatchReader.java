@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
+import org.apache.spark.sql.types.AtomicType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
@@ -97,8 +98,13 @@ final class BatchReader implements PartitionReader<ColumnarBatch>, TaskCompletio
       for (int i = 0; i < vectors.length; i++) {
         ColumnVector child = struct.getChild(i);
         DataType type = columns.apply(i).dataType();
-        boolean isUnscaled = type instanceof DecimalType && child.dataType() == DataTypes.LongType;
-        vectors[i] = isUnscaled ? new UnscaledDecimals(child, type) : child;
+        if (type instanceof DecimalType && child.dataType() == DataTypes.LongType) {
+          vectors[i] = new UnscaledDecimals(child, type);
+        } else if (type instanceof AtomicType) {
+          vectors[i] = child;
+        } else {
+          vectors[i] = new LentVector(child, type);
+        }
       }
     }
     current = new ColumnarBatch(vectors);

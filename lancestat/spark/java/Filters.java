@@ -18,6 +18,8 @@ import org.apache.spark.sql.sources.LessThan;
 import org.apache.spark.sql.sources.LessThanOrEqual;
 import org.apache.spark.sql.sources.Not;
 import org.apache.spark.sql.sources.Or;
+import org.apache.spark.sql.sources.StringContains;
+import org.apache.spark.sql.sources.StringEndsWith;
 import org.apache.spark.sql.sources.StringStartsWith;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -95,6 +97,12 @@ final class Filters {
     }
     if (filter instanceof StringStartsWith) {
       return about("startswith", field).put("value", ((StringStartsWith) filter).value());
+    }
+    if (filter instanceof StringEndsWith) {
+      return about("endswith", field).put("value", ((StringEndsWith) filter).value());
+    }
+    if (filter instanceof StringContains) {
+      return about("contains", field).put("value", ((StringContains) filter).value());
     }
     if (filter instanceof In && isKnown(field.dataType())) {
       ObjectNode node = about("in", field).put("type", field.dataType().catalogString());

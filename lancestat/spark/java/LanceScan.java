@@ -23,6 +23,7 @@ import org.apache.spark.sql.types.StructType;
 /** What the planner is asked about, once for each question. */
 @SuppressWarnings({"rawtypes", "unchecked"})
 final class LanceScan implements SupportsReportStatistics, Batch {
+  static final String CBO = "spark.sql.cbo.enabled";
   static final String CONF_PREFIX = "spark.lance.cbo.column.stats.";
   final LanceTable table;
   final StructType columns;
@@ -42,7 +43,7 @@ final class LanceScan implements SupportsReportStatistics, Batch {
     this.filters = builder.filters;
     this.limit = builder.limit;
     this.options = builder.options.asCaseSensitiveMap();
-    String[] keys = new String[] {CONF_PREFIX + "enabled", CONF_PREFIX + "allow.stale"};
+    String[] keys = new String[] {CBO, CONF_PREFIX + "enabled", CONF_PREFIX + "allow.stale"};
     for (int i = 0; i < keys.length; i++) {
       String value = SQLConf.get().getConfString(keys[i], null);
       if (value != null) {

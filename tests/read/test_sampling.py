@@ -1,0 +1,113 @@
+"""Filters that Spark does not estimate are counted in a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.errors import LakeError
+from lancestat.lake.filter import (
+    And,
+    Comparison,
+    Contains,
+    EndsWith,
+    Filter,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    StartsWith,
+)
+from lancestat.read.sampling import SAMPLE_ROWS, Sampler
+
+ROWS = 40_000
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
+    """One in five names is green, one in four rows has no name, all keys differ."""
+    names = ["dark green tea" if n % 5 == 0 else "red wine" for n in range(ROWS)]
+    table = pa.table(
+        {
+            "key": pa.array(range(ROWS), pa.int64()),
+            "name": pa.array(names, pa.string()),
+            "note": pa.array([None if n % 4 == 0 else names[n] for n in range(ROWS)], pa.string()),
+            "void": pa.array([None] * ROWS, pa.string()),
+        }
+    )
+    return lance.write_dataset(table, str(tmp_path_factory.mktemp("sampling") / "t.lance"))
+
+
+@pytest.mark.parametrize(
+    ("filters", "share"),
+    [
+        ([Contains("name", "green")], 0.2),
+        ([StartsWith("name", "dark")], 0.2),
+        ([EndsWith("name", "tea")], 0.2),
+        ([Not(Contains("name", "green"))], 0.8),
+        ([And(Contains("name", "green"), EndsWith("name", "wine"))], 0.5 / SAMPLE_ROWS),
+        ([Contains("note", "green"), Not(IsNull("note"))], 0.2),
+        ([Contains("name", "red"), Comparison("key", Operator.LESS, 10)], 0.8),
+        ([Contains("name", "")], 1.0),
+    ],
+)
+def test_the_share_is_that_of_the_rows(
+    dataset: lance.LanceDataset, filters: Sequence[Filter], share: float
+) -> None:
+    found = Sampler(lambda: dataset, ROWS).share(filters)
+    # Four standard errors of a share of a half.
+    assert found == pytest.approx(share, abs=4 * 0.5 / SAMPLE_ROWS**0.5)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [],
+        [Comparison("key", Operator.LESS, 10), Not(IsNull("name"))],
+        [Or(Contains("name", "green"), Comparison("key", Operator.LESS, 10))],
+        [Contains("void", "x")],
+    ],
+)
+def test_what_spark_estimates_itself_is_not_counted(
+    dataset: lance.LanceDataset, filters: Sequence[Filter]
+) -> None:
+    assert Sampler(lambda: dataset, ROWS).share(filters) is None
+
+
+def test_a_small_table_is_not_sampled() -> None:
+    def fail() -> lance.LanceDataset:
+        raise AssertionError("opened")
+
+    assert Sampler(fail, 19_999).share([Contains("name", "green")]) is None
+
+
+def test_an_answer_is_remembered(dataset: lance.LanceDataset) -> None:
+    opened = []
+
+    def open() -> lance.LanceDataset:
+        opened.append(1)
+        return dataset
+
+    sampler = Sampler(open, ROWS)
+    filters = [Contains("name", "green"), EndsWith("name", "tea")]
+    assert sampler.share(filters) == sampler.share(list(reversed(filters)))
+    assert len(opened) == 1
+
+
+def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
+    table = pa.table({"name": ["green"] * ROWS + ["red"] * ROWS})
+    dataset = lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=10_000)
+    dataset.delete("name = 'green'")
+    assert Sampler(lambda: dataset, ROWS).share([Contains("name", "red")]) == 1.0
+
+
+def test_a_dataset_that_cannot_be_opened_has_no_sample(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> lance.LanceDataset:
+        raise LakeError("LS201", "gone")
+
+    assert Sampler(fail, ROWS).share([Contains("name", "green")]) is None
+    assert "no sample could be read: LakeError" in caplog.text
