@@ -1,0 +1,542 @@
+"""Lance tables as relations of real Spark: what they read, and how Spark plans them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.sql import Row
+
+import lancestat
+from lancestat.errors import RunError
+from lancestat.spark import compiler
+from lancestat.spark.compiler import compile_jar, relation_classes
+from lancestat.spark.desk import Desk
+from lancestat.spark.worker_error import carried_error
+from tests.integration.planned import planned
+from tests.spark.arrow_values import CASES, Case
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ADAPTIVE = "spark.sql.adaptive.enabled"
+SECRET = "a-value-that-nobody-may-see"
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """1,000 rows in four fragments, of which each tenth is deleted."""
+    uri = str(tmp_path_factory.mktemp("relation") / "t.lance")
+    rows = [
+        {
+            "id": id,
+            "k": id % 5,
+            "s": f"row {id}",
+            "d": Decimal(id).scaleb(-2),
+            "n": {"a": id, "b": {"c": f"deep {id}"}},
+            "l": [id, None],
+        }
+        for id in range(1_000)
+    ]
+    table = pa.Table.from_pylist(rows)
+    lance.write_dataset(table, uri, max_rows_per_file=250).delete("id % 10 = 3")
+    return uri
+
+
+LIVE = [id for id in range(1_000) if id % 10 != 3]
+
+
+@pytest.fixture
+def view(spark: SparkSession, uri: str) -> Iterator[DataFrame]:
+    frame = lancestat.read_table(spark, uri)
+    frame.createOrReplaceTempView("t")
+    yield frame
+    spark.catalog.dropTempView("t")
+
+
+@pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"])
+def adaptive(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(ADAPTIVE, request.param)
+    yield
+    spark.conf.unset(ADAPTIVE)
+
+
+def plan(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def shown(value: Any) -> Any:
+    """A collected value, rows as dicts."""
+    if isinstance(value, Row):
+        return {name: shown(member) for name, member in value.asDict().items()}
+    if isinstance(value, dict):
+        return dict(sorted(value.items()))
+    if isinstance(value, list):
+        return [shown(member) for member in value]
+    return value
+
+
+def expected(value: Any, spark_type: str) -> Any:
+    if spark_type.startswith("map") and value is not None:
+        return dict(value)
+    if spark_type == "timestamp" and value is not None:
+        # Python is shown instants in its own zone.
+        utc: datetime = value.replace(tzinfo=timezone.utc)
+        return utc.astimezone().replace(tzinfo=None)
+    return value
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+@pytest.mark.parametrize("whole_stage", ["true", "false"])
+def test_every_type_is_collected_as_lance_has_it(
+    spark: SparkSession, tmp_path: Path, case: Case, whole_stage: str
+) -> None:
+    table = pa.table({"x": case.column, "place": range(len(case.column))})
+    lance.write_dataset(table, tmp_path, data_storage_version="2.2")
+    session = spark.newSession()
+    session.conf.set("spark.sql.codegen.wholeStage", whole_stage)
+    frame = lancestat.read_table(session, str(tmp_path))
+
+    assert frame.schema["x"].dataType.simpleString() == case.spark_type
+    found = [shown(row.x) for row in frame.collect()]
+    assert repr(found) == repr([expected(value, case.spark_type) for value in case.values])
+
+
+def test_blobs_are_their_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    blobs = [b"", b"x" * 100_000, None, b"yy"]
+    lance.write_dataset(
+        pa.table([blobs], schema=pa.schema([field])), tmp_path, data_storage_version="2.1"
+    )
+    assert [row.b for row in lancestat.read_table(spark, str(tmp_path)).collect()] == blobs
+
+
+def test_columns_that_spark_cannot_read_are_left_out(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    big = pa.array([Decimal(1)], pa.decimal256(50, 0))
+    lance.write_dataset(pa.table({"id": [1], "big": big, "back`tick": [2], "*": [3]}), tmp_path)
+    frame = lancestat.read_table(spark, str(tmp_path))
+    assert [row.asDict() for row in frame.collect()] == [{"id": 1}]
+    assert "column 'big'" in caplog.text
+    assert "column 'back`tick'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name", ["select", "a b", "Ünï", 'quo"te', "UPPER", "1x", "a.b", "_rowid_", "new\nline"]
+)
+def test_odd_names_are_read_and_filtered(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    try:
+        lance.write_dataset(pa.table({name: [1, 2, None], "other": [3, 4, 5]}), tmp_path)
+    except Exception:
+        assert name == "a.b", "Lance takes all but dots"
+        return
+    frame = lancestat.read_table(spark, str(tmp_path))
+    column = frame[f"`{name}`"]
+    assert [row[0] for row in frame.select(column).collect()] == [1, 2, None]
+    assert frame.where(column > 1).collect() == [(2, 4)]
+
+
+def test_names_that_differ_by_case_alone(spark: SparkSession, tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"a": [1, 2], "A": [30, 40]}), tmp_path)
+    session = spark.newSession()
+    session.conf.set("spark.sql.caseSensitive", "true")
+    frame = lancestat.read_table(session, str(tmp_path))
+    assert frame.where("A > 30").select("A", "a").collect() == [(40, 2)]
+
+
+def test_deleted_rows_are_gone(view: DataFrame) -> None:
+    assert [row.id for row in view.select("id").collect()] == LIVE
+
+
+def test_rows_without_columns_are_counted(spark: SparkSession, view: DataFrame) -> None:
+    assert view.count() == len(LIVE)
+    assert view.where("k = 2").count() == sum(id % 5 == 2 for id in LIVE)
+    assert spark.sql("select 1 from t limit 7").collect() == [(1,)] * 7
+    assert spark.sql("select count(*) from (select * from t limit 300)").collect() == [(300,)]
+    counted = view.groupBy().count()
+    assert "[]" in plan(counted), "no column is read"
+
+
+def test_only_the_columns_and_filters_of_a_query_reach_the_scan(view: DataFrame) -> None:
+    query = view.where("k = 2 and s like 'row 1%' and id + 1 > 5").select("d")
+    scan = next(line for line in plan(query).splitlines() if "BatchScan" in line)
+    assert "[id#" in scan and "k#" in scan and "s#" in scan and "d#" in scan
+    assert "n#" not in scan and "l#" not in scan
+    assert "EqualTo(k,2), StringStartsWith(s,row 1)" in scan
+    assert "Filter" in plan(query), "Spark applies them once more"
+    assert [row.d for row in query.collect()] == [
+        Decimal(id).scaleb(-2) for id in LIVE if id % 5 == 2 and str(id)[0] == "1" and id > 4
+    ]
+
+
+def test_members_of_structs_are_read(view: DataFrame) -> None:
+    query = view.where("n.b.c = 'deep 42'").select("n.a", "n.b.c", "l")
+    assert query.collect() == [(42, "deep 42", [42, None])]
+
+
+def test_a_limit_reaches_the_scan(spark: SparkSession, view: DataFrame) -> None:
+    assert [row.id for row in view.limit(4).collect()] == [0, 1, 2, 4]
+    assert "PushedLimit: 4" in plan(view.limit(4))
+    assert view.limit(0).collect() == []
+    assert view.limit(10_000).count() == len(LIVE)
+    few = spark.sql("select * from (select id from t limit 600) where id < 10")
+    assert {row.id for row in few.collect()} <= set(LIVE)
+    filtered = spark.sql("select id from t where k = 1 limit 3")
+    assert [row.id for row in filtered.collect()] == [1, 6, 11]
+    assert "PushedLimit" not in plan(filtered), "it counts what the filter leaves"
+
+
+QUERIES = {
+    "self join": (
+        "select a.id from t a join t b on a.id = b.id + 1 where b.k = 0 order by 1",
+        [(id,) for id in LIVE if id % 5 == 1 and id - 1 in LIVE],
+    ),
+    "scalar subquery": (
+        "select max(id) from t where id < (select avg(id) from t)",
+        [(max(id for id in LIVE if id < sum(LIVE) / len(LIVE)),)],
+    ),
+    "in subquery": (
+        "select count(*) from t where id in (select id + 10 from t where k = 3)",
+        [(sum(id - 10 in LIVE and (id - 10) % 5 == 3 for id in LIVE),)],
+    ),
+    "exists": (
+        "select count(*) from t a where not exists (select 1 from t b where b.id = a.id + 1)",
+        [(sum(id + 1 not in LIVE for id in LIVE),)],
+    ),
+    "union": ("select count(*) from (select id from t union all select id from t)", [(1_800,)]),
+    "group": (
+        "select k, count(*), sum(d) from t group by k order by k",
+        [
+            (k, len(ids), Decimal(sum(ids)).scaleb(-2))
+            for k in range(5)
+            for ids in [[id for id in LIVE if id % 5 == k]]
+        ],
+    ),
+    "window": (
+        "select id from (select id, row_number() over (partition by k order by id desc) r from t) "
+        "where r = 1 order by id",
+        [(id,) for id in (995, 996, 997, 998, 999)],
+    ),
+}
+
+
+@pytest.mark.usefixtures("adaptive", "view")
+@pytest.mark.parametrize("query", QUERIES)
+def test_queries_answer_as_the_rows_say(spark: SparkSession, query: str) -> None:
+    text, rows = QUERIES[query]
+    assert spark.sql(text).collect() == rows
+
+
+@pytest.mark.usefixtures("view")
+def test_views_on_views(spark: SparkSession) -> None:
+    spark.sql("create or replace temp view evens as select id, k from t where id % 2 = 0")
+    spark.sql("create or replace temp view few as select * from evens where k < 2")
+    assert spark.sql("select count(*) from few").collect()[0][0] == sum(
+        id % 2 == 0 and id % 5 < 2 for id in LIVE
+    )
+    for name in ("evens", "few"):
+        spark.catalog.dropTempView(name)
+
+
+def test_a_cached_table_is_read_once(spark: SparkSession, uri: str) -> None:
+    frame = lancestat.read_table(spark, uri)
+    frame.createOrReplaceTempView("cached")
+    try:
+        spark.catalog.cacheTable("cached")
+        query = spark.sql("select sum(id), count(d) from cached where k = 2")
+        wanted = [id for id in LIVE if id % 5 == 2]
+        assert query.collect() == [(sum(wanted), len(wanted))]
+        assert "InMemoryRelation" in plan(query)
+        assert "InMemoryRelation" in plan(frame.select("id")), "it is the same relation"
+    finally:
+        spark.catalog.uncacheTable("cached")
+        spark.catalog.dropTempView("cached")
+
+
+def test_equal_scans_are_exchanged_once(spark: SparkSession, view: DataFrame) -> None:
+    spark.conf.set(ADAPTIVE, "false")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        grouped = view.where("k > 0").groupBy("id").count()
+        joined = grouped.alias("a").join(grouped.alias("b"), "id")
+        assert plan(joined).count("ReusedExchange") == 1
+        assert joined.count() == sum(id % 5 > 0 for id in LIVE)
+        other = view.where("k > 1").groupBy("id").count()
+        assert "ReusedExchange" not in plan(grouped.alias("a").join(other.alias("b"), "id"))
+    finally:
+        spark.conf.unset(ADAPTIVE)
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
+def test_sessions_of_one_spark_share_what_is_compiled(
+    spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = relation_classes(spark)
+    monkeypatch.setattr(compiler, "compile_jar", None)
+    other = spark.newSession()
+    assert relation_classes(other) is first
+    assert lancestat.read_table(other, uri).count() == len(LIVE)
+
+
+def test_what_does_not_compile_says_where(spark: SparkSession) -> None:
+    text = "package lancestat.relation;\nclass Broken { int x = y; }"
+    with pytest.raises(RunError, match=r"'Broken\.java', Line 2, Column 24: .*\"y\"") as bad:
+        compile_jar(spark, {"Broken.java": text})
+    assert bad.value.code == "LS530"
+
+
+def test_javac_has_nothing_to_say(tmp_path: Path) -> None:
+    folder = Path(compiler.__file__).with_name("java")
+    jars = Path(pyspark.__file__).with_name("jars")
+    home = os.environ.get("JAVA_HOME")
+    javac = str(Path(home) / "bin" / "javac") if home else "javac"
+    assert shutil.which(javac), "these tests need a JDK, of which Spark itself needs a part only"
+    # Derby's jar names others in its manifest that nobody ships: [path].
+    checked = subprocess.run(
+        [
+            *(javac, "-Xlint:all,-path", "-Werror", "-proc:none"),
+            *("-d", tmp_path, "-classpath", f"{jars}/*"),
+            *sorted(folder.glob("*.java")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def damaged(tmp_path: Path) -> str:
+    made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50)
+    broken = tmp_path / "data" / made.get_fragments()[1].metadata.files[0].path
+    broken.write_bytes(b"\0" * broken.stat().st_size)
+    return str(tmp_path)
+
+
+def test_what_a_worker_cannot_read_is_one_error(spark: SparkSession, tmp_path: Path) -> None:
+    frame = lancestat.read_table(
+        spark, damaged(tmp_path), storage_options={"aws_secret_access_key": SECRET}
+    )
+    with pytest.raises(Exception, match="LS204  fragment 1 at version 1") as bad:
+        frame.collect()
+    error = carried_error(str(bad.value))
+    assert error is not None
+    assert (type(error).__name__, error.code) == ("LakeError", "LS204")
+    assert "Traceback" not in str(bad.value)
+    assert SECRET not in str(bad.value)
+    assert frame.where("id < 50").limit(1).collect() in ([(0,)], [])
+
+
+def test_a_number_that_bigint_cannot_hold_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"u": pa.array([1, 2**63], pa.uint64())}), tmp_path)
+    frame = lancestat.read_table(spark, str(tmp_path))
+    with pytest.raises(Exception, match=r"LS514  .*column 'u'.*9223372036854775808 does not fit"):
+        frame.collect()
+
+
+def test_secrets_travel_in_functions_alone(spark: SparkSession, uri: str) -> None:
+    frame = lancestat.read_table(spark, uri, storage_options={"aws_secret_access_key": SECRET})
+    frame.createOrReplaceTempView("secretive")
+    explained = spark.sql("explain extended select * from secretive where k = 1").collect()[0][0]
+    spark.catalog.dropTempView("secretive")
+    assert SECRET not in explained
+    assert SECRET not in frame._jdf.queryExecution().toString()
+    assert SECRET not in str(spark.sparkContext.getConf().getAll())
+
+
+def workers() -> set[int]:
+    """The Python workers of this process's Spark: children of its daemon."""
+    parents, daemons = {}, set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            parents[int(path.name)] = int(fields[1])
+            if b"pyspark.daemon" in (path / "cmdline").read_bytes():
+                daemons.add(int(path.name))
+        except OSError:
+            continue
+
+    def is_ours(pid: int) -> bool:
+        while pid in parents and pid != os.getpid():
+            pid = parents[pid]
+        return pid == os.getpid()
+
+    return {pid for pid in daemons if parents[pid] in daemons and is_ours(pid)}
+
+
+def test_a_limit_leaves_the_workers_alive(spark: SparkSession, view: DataFrame) -> None:
+    view.collect()
+    before = workers()
+    assert before
+    for _ in range(3):
+        assert len(spark.sql("select * from t where k = 1 limit 2").collect()) == 2
+        assert len(view.limit(3).collect()) == 3
+    assert workers() == before
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the JVM asks."""
+    questions: list[dict[str, Any]] = []
+    answer = Desk.answer
+
+    def spy(self: Desk, question: str) -> str:
+        asked = json.loads(question)
+        if asked["op"] != "forget":
+            questions.append(asked)
+        return answer(self, question)
+
+    monkeypatch.setattr(Desk, "answer", spy)
+    return questions
+
+
+def test_planning_asks_each_question_once(view: DataFrame, asked: list[dict[str, Any]]) -> None:
+    query = view.where("k = 1").select("id")
+    planned(query)
+    planned(query)
+    query.collect()
+    query.collect()
+    assert [each["op"] for each in asked] == ["estimate", "parts"]
+    assert asked[1]["columns"] == ["id", "k"]
+    assert (asked[1]["cores"], asked[1]["limit"], asked[1]["narrow"]) == (2, None, True)
+
+
+def test_settings_are_those_of_the_session_and_the_scan(
+    spark: SparkSession, uri: str, asked: list[dict[str, Any]]
+) -> None:
+    key = "spark.lance.cbo.column.stats.enabled"
+    options = {"CBO.column.stats.allow.stale": "true"}
+    session = spark.newSession()
+    session.conf.set(key, "false")
+    planned(lancestat.read_table(session, uri, options=options).select("id"))
+    assert asked[-1]["conf"] == {key: "false"}
+    assert asked[-1]["options"] == {"cbo.column.stats.allow.stale": "true"}
+    planned(lancestat.read_table(spark, uri).select("id"))
+    assert asked[-1]["conf"] == {}
+    assert asked[-1]["options"] == {}
+
+
+LITERALS = {
+    "boolean": ("true", "true"),
+    "tinyint": ("-3Y", "-3"),
+    "bigint": ("9223372036854775807", "9223372036854775807"),
+    "float": ("float('NaN')", "NaN"),
+    "double": ("1e300", "1.0E300"),
+    "decimal(5,2)": ("cast(-0.5 as decimal(5,2))", "-0.50"),
+    "decimal(38,10)": ("cast('1e-10' as decimal(38,10))", "0.0000000001"),
+    "string": ("'ü''\\\\x'", "ü'\\x"),
+    "binary": ("x'00ff'", "00ff"),
+    "date": ("date '0001-01-01'", "-719162"),
+    "timestamp": ("timestamp '1969-12-31 23:59:59.999999 UTC'", "-1"),
+    "timestamp_ntz": ("timestamp_ntz '1969-12-31 23:59:59.999999'", "-1"),
+}
+ARROW = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "decimal(5,2)": pa.decimal128(5, 2),
+    "decimal(38,10)": pa.decimal128(38, 10),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    uri = str(tmp_path_factory.mktemp("typed") / "t.lance")
+    columns = {f"c{place}": pa.nulls(1, type) for place, type in enumerate(ARROW.values())}
+    nested = pa.array([{"a": 1}])
+    lance.write_dataset(pa.table({**columns, "n": nested, "x y": [1]}), uri)
+    return uri
+
+
+@pytest.mark.parametrize("java_dates", ["true", "false"])
+@pytest.mark.parametrize("type", LITERALS)
+def test_literals_are_told_exactly(
+    spark: SparkSession, typed: str, asked: list[dict[str, Any]], type: str, java_dates: str
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.datetime.java8API.enabled", java_dates)
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    column = f"c{list(ARROW).index(type)}"
+    literal, told = LITERALS[type]
+    frame = lancestat.read_table(session, typed)
+    planned(frame.where(f"{column} < {literal}"))
+    [comparison] = [each for each in asked[-1]["filters"] if each["op"] == "<"]
+    assert comparison == {"op": "<", "column": column, "type": type, "value": told}
+
+    if type != "boolean":
+        planned(frame.where(f"{column} in ({literal}, null, {literal})"))
+        [several] = [each for each in asked[-1]["filters"] if each["op"] in ("in", "=")]
+        assert set(several.get("values", [several.get("value")])) <= {told, None}
+
+
+CONDITIONS: dict[str, list[Any]] = {
+    "c2 <=> null": [{"op": "isnull", "column": "c2"}],
+    "c2 <=> 5": [{"op": "<=>", "column": "c2", "type": "bigint", "value": "5"}],
+    "c2 is null": [{"op": "isnull", "column": "c2"}],
+    "not (c2 > 5 or c2 is null)": [
+        {"op": "isnotnull", "column": "c2"},
+        {"op": "<=", "column": "c2", "type": "bigint", "value": "5"},
+    ],
+    "c7 like 'a%'": [
+        {"op": "isnotnull", "column": "c7"},
+        {"op": "startswith", "column": "c7", "value": "a"},
+    ],
+    "not c7 like 'a%'": [
+        {"op": "isnotnull", "column": "c7"},
+        {"op": "not", "child": {"op": "startswith", "column": "c7", "value": "a"}},
+    ],
+    "c2 = 1 or c7 = 'a'": [
+        {
+            "op": "or",
+            "left": {"op": "=", "column": "c2", "type": "bigint", "value": "1"},
+            "right": {"op": "=", "column": "c7", "type": "string", "value": "a"},
+        }
+    ],
+    "(c2 = 1 or n.a = 1) and c1 = 2Y": [
+        {"op": "isnotnull", "column": "c1"},
+        {"op": "=", "column": "c1", "type": "tinyint", "value": "2"},
+    ],
+    "n.a = 1 and n is not null": [{"op": "isnotnull", "column": "n"}],
+    "`x y` > 1": [
+        {"op": "isnotnull", "column": "x y"},
+        {"op": ">", "column": "x y", "type": "bigint", "value": "1"},
+    ],
+    "c7 like '%a'": [
+        {"op": "isnotnull", "column": "c7"},
+        {"op": "endswith", "column": "c7", "value": "a"},
+    ],
+    "c7 like '%a%'": [
+        {"op": "isnotnull", "column": "c7"},
+        {"op": "contains", "column": "c7", "value": "a"},
+    ],
+    "c2 % 2 = 0": [{"op": "isnotnull", "column": "c2"}],
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_filters_are_told_whole_or_not_at_all(
+    spark: SparkSession, typed: str, asked: list[dict[str, Any]], condition: str
+) -> None:
+    planned(lancestat.read_table(spark, typed).where(condition))
+    told = sorted(asked[-1]["filters"], key=json.dumps)
+    assert told == sorted(CONDITIONS[condition], key=json.dumps)
