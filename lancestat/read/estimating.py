@@ -46,7 +46,10 @@ def estimate(
     left = surviving(table, filters)
     survivors = left if left is not None and (left.is_known or not verdict.use) else None
     whole = table.snapshot.rows if survivors is None else survivors.rows
-    share = table.sampler.share(filters) if settings.samples and table.sampler else None
+    share = None
+    if settings.samples and table.sampler:
+        ids = None if survivors is None else survivors.fragment_ids
+        share = table.sampler.share(filters, ids)
     rows = whole if share is None else min(whole, max(1, round(whole * share)))
     found = _columns(table, columns, verdict, survivors, whole)
     if rows < whole:

@@ -236,6 +236,37 @@ def test_estimates_without_bounds_are_near_the_truth(condition: str, uniform: Da
     assert planned(found).rows == pytest.approx(found.count(), rel=0.1)
 
 
+TEXT_CONDITIONS = [
+    "text like 't1%'",
+    "text like '%7'",
+    "text like '%2%'",
+    "text not like '%2%'",
+    # Spark's own estimates of the other filters are applied once, to what the sample leaves.
+    "text like '%2%' and int < 200",
+    "text like '%2%' and text is not null and int is not null",
+    "text = 't7' and int < 200",
+]
+
+
+@pytest.mark.parametrize("condition", TEXT_CONDITIONS)
+def test_a_sample_tells_what_spark_cannot_estimate(condition: str, uniform: DataFrame) -> None:
+    found = uniform.where(condition)
+    assert planned(found).rows == pytest.approx(found.count(), rel=0.2)
+
+
+def test_fragments_that_a_prefix_rules_out_are_not_left_out_twice(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "sorted.lance"
+    rows = pa.table({"text": [f"{n // 400:03}-{n}" for n in range(40_000)]})
+    lance.write_dataset(rows, path, max_rows_per_file=2_000)
+    lance.dataset(path).create_scalar_index("text", "ZONEMAP")
+    assert World(path).run().status == "success"
+    found = lancestat.read_table(session, str(path)).where("text like '007%'")
+    assert found.count() == 400
+    assert planned(found).rows == pytest.approx(400, rel=0.3)
+
+
 def said(condition: str, column: str) -> str:
     """A condition with its steps as literals of the column's type."""
     _, _, literal = SCALES[column]

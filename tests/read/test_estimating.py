@@ -172,7 +172,7 @@ class Sampled(Sampler):
 
     found: float = 1.0
 
-    def share(self, filters: Sequence[Filter]) -> float:
+    def share(self, filters: Sequence[Filter], fragment_ids: Sequence[int] | None = None) -> float:
         return self.found
 
 

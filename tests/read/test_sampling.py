@@ -105,6 +105,26 @@ def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
     assert Sampler(lambda: dataset, ROWS).share([Contains("name", "red")]) == 1.0
 
 
+def test_only_the_fragments_that_are_read_are_sampled(tmp_path: Path) -> None:
+    table = pa.table({"name": ["green"] * 10_000 + ["red"] * 30_000})
+    dataset = lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=1_000)
+    sampler = Sampler(lambda: dataset, ROWS)
+    green = [Contains("name", "green")]
+    assert sampler.share(green) == 0.25
+    assert sampler.share(green, [3]) == 1.0
+    assert sampler.share(green, range(20)) == pytest.approx(0.5)
+    assert sampler.share(green, [9, 10]) == 0.5
+    assert sampler.share(green, []) is None
+    dataset.delete("name = 'green'")
+    assert sampler.share([Contains("name", "red")], [10]) == 1.0
+
+
+def test_a_sample_of_few_rows_has_each_once(tmp_path: Path) -> None:
+    table = pa.table({"name": ["green", *["red"] * 9]})
+    dataset = lance.write_dataset(table, str(tmp_path / "t.lance"))
+    assert Sampler(lambda: dataset, ROWS).share([Contains("name", "green")], [0]) == 0.1
+
+
 def test_a_dataset_that_cannot_be_opened_has_no_sample(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> lance.LanceDataset:
         raise LakeError("LS201", "gone")
