@@ -24,7 +24,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +88,7 @@ def main() -> None:
         queries = {number: read_query(number) for number in given.queries}
         if given.plans:
             write_plans(given.plans, sides, queries)
-        show({n: take_turns(sides, n, text, given.runs) for n, text in queries.items()})
+        show(list(sides), take_all_turns(sides, queries, given.runs))
         spark.stop()
 
 
@@ -160,17 +160,24 @@ def take_turns(
     return {side: statistics.median(each[1:]) for side, each in seconds.items()}
 
 
-def show(found: Mapping[int, Mapping[str, float]]) -> None:
-    """Print seconds, and ratios to the side with statistics."""
-    sides = list(next(iter(found.values())))
+def take_all_turns(
+    sides: Mapping[str, SparkSession], queries: Mapping[int, str], runs: int
+) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """Median seconds of each query on each side, and at last their totals."""
+    total = dict.fromkeys(sides, 0.0)
+    for number, query in queries.items():
+        found = take_turns(sides, number, query, runs)
+        yield f"q{number:02}", found
+        total = {side: total[side] + found[side] for side in sides}
+    yield "all", total
+
+
+def show(sides: list[str], found: Iterator[tuple[str, Mapping[str, float]]]) -> None:
+    """Print seconds, and ratios to the side with statistics, as they come."""
     others = [side for side in sides if side != "with"] if "with" in sides else []
-    ratios = [f"with/{side}" for side in others]
-    print(" ".join(["query   ", *(f"{head:>12}" for head in (*sides, *ratios))]))
-    total = {side: sum(each[side] for each in found.values()) for side in sides}
-    for name, each in [
-        *((f"q{number:02}", each) for number, each in found.items()),
-        ("all", total),
-    ]:
+    heads = [*sides, *(f"with/{side}" for side in others)]
+    print(f"{'query':<8}", " ".join(f"{head:>12}" for head in heads), flush=True)
+    for name, each in found:
         figures = [each[side] for side in sides] + [each["with"] / each[side] for side in others]
         print(f"{name:<8}", " ".join(f"{figure:12.2f}" for figure in figures), flush=True)
 
