@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 CLASS_NAME = "lancestat.relation.LanceRelation"
 
 _compiling = threading.Lock()
+# The jar, once there is one.
+_compiled: list[Path] = []
 
 
 def relation_classes(spark: SparkSession) -> Any:
     """An instance of the Java class `lancestat.relation.LanceRelation`, through py4j.
 
-    The first session of a Spark context compiles the sources and hands the classes to its executors
-    in a jar; all others share it.
+    The first session of this process compiles the sources into a jar, and the first of each Spark
+    context hands that to the context's executors; all others share what is loaded.
 
     Raises:
         RunError: the sources do not compile (LS530), or its classes cannot be loaded (LS531).
@@ -35,8 +37,10 @@ def relation_classes(spark: SparkSession) -> Any:
     with _compiling:
         relation = getattr(context, "_lancestat_relation", None)
         if relation is None:
-            relation = load(spark, compile_jar(spark, sources()), CLASS_NAME)
-            context._lancestat_relation = relation
+            # Compiled again they would meet themselves: a JVM keeps the classes of a stopped Spark.
+            if not _compiled:
+                _compiled.append(compile_jar(spark, sources()))
+            relation = context._lancestat_relation = load(spark, _compiled[0], CLASS_NAME)
         return relation
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -540,3 +541,38 @@ def test_filters_are_told_whole_or_not_at_all(
     planned(lancestat.read_table(spark, typed).where(condition))
     told = sorted(asked[-1]["filters"], key=json.dumps)
     assert told == sorted(CONDITIONS[condition], key=json.dumps)
+
+
+@pytest.mark.parametrize(
+    ("master", "executors", "pinned"),
+    [("local-cluster[2,1,1024]", 2, "true"), ("local[2]", 0, "false")],
+    ids=["executor processes", "threads that are not pinned"],
+)
+def test_other_kinds_of_spark_and_one_started_anew(
+    uri: str, tmp_path: Path, master: str, executors: int, pinned: str
+) -> None:
+    program = "tests.integration.two_sparks"
+    ended = subprocess.run(
+        [sys.executable, "-m", program, master, uri, damaged(tmp_path)],
+        env={**os.environ, "SECRET": SECRET, "PYSPARK_PIN_THREAD": pinned},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    expected = [
+        [[len(LIVE), sum(LIVE), str(Decimal(sum(LIVE)).scaleb(-2))]],
+        [[sum(id % 5 == 0 and id + 1 in LIVE for id in LIVE)]],
+        [[1, "deep 1"], [6, "deep 6"]],
+        [[sum(id % 5 == 2 for id in LIVE)]],
+    ]
+    assert told["executors"] == executors
+    assert told["first"] == expected
+    assert told["second"] == expected
+    assert told["is_loaded_anew"]
+    code, message, secrets = told["error"]
+    assert (code, secrets) == ("LS204", "no secret")
+    assert message.startswith("fragment 1 at version 1: ")
+    assert SECRET not in ended.stderr

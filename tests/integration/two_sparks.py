@@ -1,0 +1,73 @@
+"""Queries tables on one Spark and on another that the same process starts next; prints answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import lancestat
+from lancestat.errors import LancestatError
+from lancestat.spark.compiler import relation_classes
+from lancestat.spark.session import start_session
+from lancestat.spark.worker_error import carried_error
+from lancestat.spec.model import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def main(master: str, table: str, bad: str) -> None:
+    secret = os.environ["SECRET"]
+    first = started(master)
+    relation = relation_classes(first)
+    told = {
+        "executors": first.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,
+        "first": answers(first, table, secret),
+        "error": failure(first, bad, secret),
+    }
+    first.stop()
+    second = started("local[2]")
+    told["second"] = answers(second, table, secret)
+    told["is_loaded_anew"] = not relation.equals(relation_classes(second))
+    second.stop()
+    print(json.dumps(told))  # noqa: T201
+
+
+def started(master: str) -> SparkSession:
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "700m",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    target = Target(name="cluster", state="state", spark_master=master, spark_conf=conf)
+    return start_session(target, "test")
+
+
+def answers(spark: SparkSession, table: str, secret: str) -> list[Any]:
+    options = {"aws_secret_access_key": secret}
+    lancestat.read_table(spark, table, storage_options=options).createOrReplaceTempView("t")
+    queries = (
+        "select count(*), sum(id), cast(sum(d) as string) from t",
+        "select count(*) from t a join t b on a.id = b.id + 1 where b.k = 0",
+        "select id, n.b.c from t where k = 1 limit 2",
+        "select count(*) from t where k = 2",
+    )
+    return [[list(row) for row in spark.sql(query).collect()] for query in queries]
+
+
+def failure(spark: SparkSession, bad: str, secret: str) -> list[str] | None:
+    options = {"aws_secret_access_key": secret}
+    try:
+        lancestat.read_table(spark, bad, storage_options=options).collect()
+    except Exception as raised:
+        error = carried_error(str(raised))
+        assert isinstance(error, LancestatError), str(raised)
+        return [error.code, error.message, "a secret" if secret in str(raised) else "no secret"]
+    return None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
