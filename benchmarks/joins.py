@@ -56,7 +56,10 @@ targets:
     state: .lancestat/state
     spark:
       master: "local[{cores}]"
-      conf: {{spark.driver.memory: 3g, spark.sql.shuffle.partitions: "{partitions}"}}
+      conf:
+        spark.driver.memory: 3g
+        spark.sql.shuffle.partitions: "{partitions}"
+        spark.sql.warehouse.dir: {folder}/spark-warehouse
 """
 TABLE = "  - {{name: {name}, uri: {name}.lance}}\n"
 
@@ -108,7 +111,8 @@ def declare(parquet: Path, folder: Path, cores: int) -> lancestat.Project:
     """Write the tables as Lance, in a new project that declares them."""
     for table, fragments in FRAGMENTS.items():
         write_lance(parquet / f"{table}.parquet", folder / f"{table}.lance", fragments=fragments)
-    (folder / "lancestat_project.yml").write_text(PROJECT.format(cores=cores, partitions=4 * cores))
+    project = PROJECT.format(cores=cores, partitions=4 * cores, folder=folder)
+    (folder / "lancestat_project.yml").write_text(project)
     (folder / "specs").mkdir()
     declared = "".join(TABLE.format(name=table) for table in FRAGMENTS)
     (folder / "specs" / "tables.yml").write_text(f"tables:\n{declared}")

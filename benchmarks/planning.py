@@ -72,7 +72,8 @@ def begin(folder: Path) -> tuple[SparkSession, lancestat.Project]:
     from lancestat.spark.session import start_session
     from lancestat.spec.model import Target
 
-    target = Target("dev", str(folder / "state"), spark_master="local[2]")
+    conf = {"spark.sql.warehouse.dir": str(folder / "spark-warehouse")}
+    target = Target("dev", str(folder / "state"), spark_master="local[2]", spark_conf=conf)
     spark = start_session(target, "benchmark")
     spark.range(1000).selectExpr("sum(id)").collect()
     return spark, lancestat.Project.load(folder)
