@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+
+# Text is laid out alike, whatever terminal or test runner there is.
+os.environ["COLUMNS"] = "100"
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -19,7 +19,7 @@ SECRET = "wJalrXUtnFEMIK7MDENG"
     ("args", "said"),
     [
         (("paln",), "No such command 'paln'. Did you mean 'plan'?"),
-        (("xyzzy",), "There are init, validate, list, plan, run, show, gc, debug."),
+        (("xyzzy",), "There are init, validate, list, plan, run, show, sql, gc, debug."),
         (("plan", "--full-refesh"), "--full-refresh"),
         (("--traget", "dev", "plan"), "--target"),
         (("plan", "--output", "xml"), "'xml' is not one of"),
