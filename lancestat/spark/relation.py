@@ -14,7 +14,7 @@ from lancestat.read.table import ReadTable
 from lancestat.spark.arrow_types import spark_schema, unreadable
 from lancestat.spark.compiler import relation_classes
 from lancestat.spark.desk import Desk
-from lancestat.spark.read_task import ReadTask
+from lancestat.spark.read_task import make_reader
 from lancestat.spark.session import require_classic
 from lancestat.stats.size import decoded_size
 
@@ -123,19 +123,8 @@ class _Readers:
         context = self._spark.sparkContext
         made: dict[Any, Any] = context.__dict__.setdefault("_lancestat_readers", {})
         if key not in made:
-            made[key] = _python_function(self._spark, dict(key))
+            made[key] = make_reader(self._spark, dict(key))
         return made[key]
-
-
-def _python_function(spark: SparkSession, storage_options: dict[str, str]) -> Any:
-    """The worker's function as Spark's runner takes it; what it returns is not checked by type."""
-    from pyspark.sql.types import StructType
-    from pyspark.sql.udf import _wrap_function
-
-    context, jvm = spark.sparkContext, cast(Any, spark._jvm)
-    threads = int(context.getConf().get("spark.task.cpus", "1"))
-    function = _wrap_function(context, ReadTask(storage_options, threads), StructType())
-    return jvm.org.apache.spark.api.python.ChainedPythonFunctions(jvm.PythonUtils.toSeq([function]))
 
 
 def _declared(relation: Relation, readers: _Readers) -> dict[str, Any]:

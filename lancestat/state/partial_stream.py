@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.failure import is_lance_failure
 from lancestat.state.keys import plain_key, weight
 from lancestat.state.partial_index import table_filter
 from lancestat.state.partial_rows import join_fingerprints, split_fields, split_fingerprints
+from lancestat.state.search import find
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.values import StoredPartials
 from lancestat.stats.partial import ColumnPartial, decode
@@ -38,32 +38,9 @@ def stream_partials(
     version.
     """
     search = _Search(wanted)
-    if search.missing:
-        complete = yield from _scan(stored, table, search, last=False)
-        if not complete:
-            yield from _scan(stored, table, search, last=True)
+    yield from find(stored, search, lambda dataset: _batches(dataset, table, search))
     if search.undecodable:
         _log.warning("%d stored partials do not decode and will be made again", search.undecodable)
-
-
-def _scan(
-    stored: StoredTable, table: str, search: _Search, *, last: bool
-) -> Generator[StoredPartials, None, bool]:
-    dataset = stored.dataset(latest=True)
-    if dataset is None:
-        return True
-    batches = _batches(dataset, table, search)
-    while True:
-        try:
-            batch = next(batches, None)
-        except BaseException as error:
-            if is_lance_failure(error) and not last:
-                return False
-            stored.fail(error)
-            return True
-        if batch is None:
-            return True
-        yield from search.found_in(batch)
 
 
 def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.RecordBatch]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lancestat.state.failure import is_lance_failure
 from lancestat.state.partial_index import table_filter, tables_filter
+from lancestat.state.search import find
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summary_rows import (
     HEAD,
@@ -52,10 +52,7 @@ def stream_blocks(
     version.
     """
     search = _Search(set(wanted))
-    if search.missing:
-        complete = yield from _scan(stored, table, search, last=False)
-        if not complete:
-            yield from _scan(stored, table, search, last=True)
+    yield from find(stored, search, lambda dataset: _batches(dataset, table, search.missing))
     if search.undecodable:
         _log.warning("%d stored summaries do not decode and are not used", search.undecodable)
 
@@ -79,26 +76,6 @@ class _Search:
                 continue
             self.missing.discard(key)
             yield block
-
-
-def _scan(
-    stored: StoredTable, table: str, search: _Search, *, last: bool
-) -> Generator[SummaryBlock, None, bool]:
-    dataset = stored.dataset(latest=True)
-    if dataset is None:
-        return True
-    batches = _batches(dataset, table, search.missing)
-    while True:
-        try:
-            batch = next(batches, None)
-        except BaseException as error:
-            if is_lance_failure(error) and not last:
-                return False
-            stored.fail(error)
-            return True
-        if batch is None:
-            return True
-        yield from search.found_in(batch)
 
 
 def _batches(
