@@ -1,0 +1,1 @@
+"""Vector joins: for each left row, the k nearest right rows."""
