@@ -33,7 +33,7 @@ def estimate(
     counts are those of the fragments that are left. Where the bounds of a filtered column are not
     known in all of them, the figures stay those of the whole table, since a filter estimated
     against the whole table's bounds would otherwise count twice. Filters that Spark takes for true
-    of every row are counted in a sample.
+    of every row are counted in a sample, unless the statistics are refused.
 
     Args:
         table: The table at its version.
@@ -47,7 +47,7 @@ def estimate(
     survivors = left if left is not None and (left.is_known or not verdict.use) else None
     whole = table.snapshot.rows if survivors is None else survivors.rows
     share = None
-    if settings.samples and table.sampler:
+    if verdict.use and settings.samples and table.sampler:
         ids = None if survivors is None else survivors.fragment_ids
         share = table.sampler.share(filters, ids)
     rows = whole if share is None else min(whole, max(1, round(whole * share)))

@@ -17,7 +17,7 @@ import lancestat
 from lancestat.errors import LakeError, RunError, UsageError
 from lancestat.spark.relation import Relation, desk, relate
 from tests.integration.planned import planned, with_cbo
-from tests.run.world import orders, write_project
+from tests.run.world import World, orders, write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -244,6 +244,9 @@ def test_a_filter_that_spark_does_not_estimate_is_counted_in_a_sample(
     names = pa.array(["dark green tea" if n % 20 == 0 else "red wine" for n in range(40_000)])
     uri = str(tmp_path / "names.lance")
     lance.write_dataset(pa.table({"name": names}), uri)
+    refused = lancestat.read_table(session, uri).where("name like '%green%'")
+    assert planned(refused).rows == 40_000
+    assert World(tmp_path / "names.lance").run().status == "success"
     found = lancestat.read_table(session, uri).where("name like '%green%'")
     assert planned(found).rows == pytest.approx(2_000, rel=0.5)
     assert found.count() == 2_000

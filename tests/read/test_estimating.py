@@ -199,6 +199,14 @@ def test_samples_are_taken_only_when_wanted(whole: ReadTable) -> None:
     assert told(sampled(whole, 0.0001), settings=Settings(samples=True)).rows == 1
 
 
+def test_refused_statistics_leave_nothing_to_sample(whole: ReadTable) -> None:
+    for entries in ({}, {**whole.entries, "lance.stats.schemaHash": "0" * 64}):
+        refused = replace(sampled(whole, 0.1), entries=entries)
+        found = told(refused, settings=Settings(samples=True))
+        assert (found.rows, found.sampled_share) == (100, None)
+        assert found.size_bytes == told(replace(whole, entries=entries)).size_bytes
+
+
 def test_survivors_without_bounds_do_not_count_twice(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
