@@ -274,6 +274,24 @@ def said(condition: str, column: str) -> str:
     return spelled.replace("{c}", f"`{column}`")
 
 
+ODD_NAMES = ["0", "1x", "a b", "ß/x", "Ünï", 'quo"te', "it's", "select", "new\nline", "_row", "a-b"]
+
+
+def test_columns_of_odd_names_carry_what_is_published(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    rows = pa.table({name: [*range(99), None] for name in ODD_NAMES})
+    found = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
+    stats = planned(found).columns
+    assert set(stats) == set(ODD_NAMES)
+    for name in ODD_NAMES:
+        assert (optional(stats[name].min()), optional(stats[name].max())) == (0, 98), name
+        assert optional(stats[name].distinctCount()) == 99, name
+        assert optional(stats[name].nullCount()) == 1, name
+        below = found.where(f"`{name}` < 33")
+        assert planned(below).rows == pytest.approx(33, abs=2), name
+
+
 @pytest.mark.parametrize("missing", ["min", "max", "min max"])
 def test_a_distinct_count_needs_both_bounds(
     missing: str, session: SparkSession, tmp_path: Path

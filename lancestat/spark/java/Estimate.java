@@ -8,7 +8,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
 import org.apache.spark.sql.catalyst.catalog.CatalogColumnStat$;
-import org.apache.spark.sql.connector.expressions.FieldReference$;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
@@ -35,7 +34,7 @@ final class Estimate implements Statistics {
       Map.Entry told = (Map.Entry) each;
       String name = (String) told.getKey();
       columns.put(
-          FieldReference$.MODULE$.column(name),
+          new ColumnName(name),
           new ColumnEstimate((JsonNode) told.getValue(), name, schema.apply(name).dataType()));
     }
   }
@@ -50,6 +49,27 @@ final class Estimate implements Statistics {
 
   public Map<NamedReference, ColumnStatistics> columnStats() {
     return columns;
+  }
+}
+
+/** Spark finds an attribute by what this describes, which its own references put in quotes. */
+final class ColumnName implements NamedReference {
+  final String name;
+
+  ColumnName(String name) {
+    this.name = name;
+  }
+
+  public String[] fieldNames() {
+    return new String[] {name};
+  }
+
+  public String describe() {
+    return name;
+  }
+
+  public String toString() {
+    return name;
   }
 }
 
