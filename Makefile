@@ -17,14 +17,14 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: install java ## Generate TPC-H tables, analyze them, change them, and show that only changes are read
+demo: java install ## Generate TPC-H tables, analyze them, change them, and show that only changes are read
 	@$(BIN)/python examples/project/demo.py
 
 .PHONY: install
 install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
 .PHONY: test
-test: install java lint ## Check style, types and layers, then run every test
+test: jdk install lint ## Check style, types and layers, then run every test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: lint
@@ -73,8 +73,12 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-.PHONY: java
+# Spark runs on a JRE; the tests have javac check the Java sources, which is in a JDK alone.
+.PHONY: java jdk
 java:
-	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
-	    command -v "$$java" >/dev/null || \
-	    { echo "Spark needs Java 17: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
+	@$(call need,java,Spark needs Java 17,openjdk-17-jre-headless)
+jdk:
+	@$(call need,javac,the tests need a JDK of Java 17,openjdk-17-jdk-headless)
+
+need = command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}$(1)" >/dev/null || \
+    { echo "$(2): apt-get install $(3), or set JAVA_HOME" >&2; exit 1; }

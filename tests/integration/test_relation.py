@@ -305,7 +305,7 @@ def test_javac_has_nothing_to_say(tmp_path: Path) -> None:
     jars = Path(pyspark.__file__).with_name("jars")
     home = os.environ.get("JAVA_HOME")
     javac = str(Path(home) / "bin" / "javac") if home else "javac"
-    assert shutil.which(javac), "these tests need a JDK, of which Spark itself needs a part only"
+    assert shutil.which(javac), "this test needs a JDK; Spark itself runs on a JRE"
     # Derby's jar names others in its manifest that nobody ships: [path].
     checked = subprocess.run(
         [
