@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from lancestat.errors import RunError
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.side import FragmentRows
 
@@ -38,11 +39,12 @@ class SideWork:
     """Where the rows of a side come from: exactly one of `table`, `format` and `sql` is set.
 
     `format` goes with `uri` and `options`, `sql` with `views`: the tables that it may name.
-    `options` may hold secrets.
+    `options` may hold secrets. `select` is None for all columns where they are not known before the
+    rows are read; of a table it never is.
     """
 
     vector: str
-    select: tuple[str, ...]
+    select: tuple[str, ...] | None
     table: PinnedTable | None = None
     format: str | None = None
     uri: str | None = None
@@ -125,3 +127,7 @@ class JoinOutcome:
     pairs: int
     recall: float | None = None
     nprobes: int | None = None
+
+
+class StaleBase(RunError):  # noqa: N818 - a state of the output, which is joined in full then
+    """LS569: the result to go on from is not what the plan saw; nothing was written."""
