@@ -93,6 +93,7 @@ def build_knn_join(item: Item, root: Path, errors: list[LancestatError]) -> KnnJ
         nprobes=None if nprobes is None else int(nprobes),
         recall=approx.get("recall"),
         min_right_rows=int(value.get("min_right_rows", 10_000)),
+        rank=value.get("rank", False),
         description=value.get("description"),
         tags=tuple(value.get("tags", ())),
         owner=value.get("owner"),
@@ -111,7 +112,7 @@ def _side(item: Item, name: str, root: Path, errors: list[LancestatError]) -> Kn
     refs = item.refs.get((*item.path, name, "sql"), ())
     return KnnSide(
         vector=value["vector"],
-        select=tuple(value.get("select", ())),
+        select=tuple(value["select"]) if "select" in value else None,
         refs=(value["table"],) if "table" in value else refs,
         table=value.get("table"),
         format=form,

@@ -81,7 +81,7 @@ def _bounds(bounds: StaleBounds) -> dict[str, Any]:
 
 
 def _knn_join(join: KnnJoin) -> dict[str, Any]:
-    return {
+    meaning = {
         "left": _side(join.left),
         "right": _side(join.right),
         "output": [join.output_format, join.output_uri],
@@ -92,6 +92,7 @@ def _knn_join(join: KnnJoin) -> dict[str, Any]:
         "join": join.join,
         "min_right_rows": join.min_right_rows,
     }
+    return {**meaning, "rank": True} if join.rank else meaning
 
 
 def _side(side: KnnSide) -> dict[str, Any]:
@@ -102,5 +103,5 @@ def _side(side: KnnSide) -> dict[str, Any]:
         "options": dict(side.options),
         "sql": side.sql,
         "vector": side.vector,
-        "select": list(side.select),
+        "select": None if side.select is None else list(side.select),
     }

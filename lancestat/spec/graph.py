@@ -67,9 +67,10 @@ def _cycles(reads: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
 
 
 def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
-    """Datasets that two nodes would write to."""
+    """Datasets that two nodes would write to, and results inside what is another node's."""
+    nodes = tuple(nodes)
     first: dict[str, Node] = {}
-    errors: list[LancestatError] = []
+    errors = _inside_errors(nodes)
     for node in nodes:
         uri = _written(node)
         if uri is None:
@@ -78,6 +79,36 @@ def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
         if other is not node:
             errors.append(_shared(node, other))
     return errors
+
+
+def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
+    """Replacing a result would take what lies inside it away, and files inside are none of ours."""
+    nodes = tuple(nodes)
+    owners = {_place(node).rstrip("/"): node for node in nodes}
+    errors: list[LancestatError] = []
+    for node in nodes:
+        path = _place(node).rstrip("/")
+        while "/" in path.strip("/"):
+            path = path.rpartition("/")[0]
+            owner = owners.get(path)
+            if owner is not None and KnnJoin in (type(node), type(owner)):
+                errors.append(_inside(node, owner))
+    return errors
+
+
+def _place(node: Node) -> str:
+    return node.uri if isinstance(node, Table) else node.output_uri
+
+
+def _inside(node: Node, owner: Node) -> SpecError:
+    what = {Table: "table", KnnJoin: "output of knn join"}
+    return SpecError(
+        codes.SHARED_OUTPUT,
+        f"the {what[type(node)]} '{node.name}' lies inside the {what[type(owner)]} "
+        f"'{owner.name}', at {owner.location}",
+        location=node.location,
+        hint="give each a folder of its own, side by side",
+    )
 
 
 def _written(node: Node) -> str | None:

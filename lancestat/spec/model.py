@@ -110,12 +110,12 @@ class Table:
 class KnnSide:
     """One side of a KNN join: exactly one of `table`, `uri` (with `format`) or `sql` is set.
 
-    `refs` are the names of the nodes that the side reads. `options` may hold secrets: `repr` omits
-    them.
+    `refs` are the names of the nodes that the side reads, `select` is None for all columns.
+    `options` may hold secrets: `repr` omits them.
     """
 
     vector: str
-    select: tuple[str, ...]
+    select: tuple[str, ...] | None
     refs: tuple[str, ...] = ()
     table: str | None = None
     format: str | None = None
@@ -141,6 +141,7 @@ class KnnJoin:
     nprobes: int | None = None
     recall: float | None = None
     min_right_rows: int = 10_000
+    rank: bool = False
     description: str | None = None
     tags: tuple[str, ...] = ()
     owner: str | None = None

@@ -83,6 +83,8 @@ TABLES = [
 OTHER_SIDES = [
     replace(SIDE, vector="w"),
     replace(SIDE, select=("b", "a")),
+    replace(SIDE, select=()),
+    replace(SIDE, select=None),
     replace(SIDE, table="r"),
     replace(SIDE, table=None, sql="select 1"),
     replace(SIDE, table=None, format="csv", uri="/x", options={"a": "1"}),
@@ -101,6 +103,7 @@ JOINS = [
     replace(JOIN, mode="approx", recall=0.5),
     replace(JOIN, join="left_outer"),
     replace(JOIN, min_right_rows=1),
+    replace(JOIN, rank=True),
 ]
 
 

@@ -149,6 +149,16 @@ knn_joins:
   - {name: j, left: {lance: x, vector: v}, right: {lance: x, vector: v}, k: 1, output: {lance: o}}
   - {name: k, left: {lance: x, vector: v}, right: {lance: x, vector: v}, k: 1, output: {lance: o}}
 """,
+    "nested_outputs": """\
+tables:
+  - {name: a, uri: wh/t.lance}
+  - {name: b, uri: wh/t.lance/b}
+  - {name: inner, uri: wh/o/parts/t.lance}
+knn_joins:
+  - {name: j, left: {table: b, vector: v}, right: {lance: x, vector: v}, k: 1, output: {lance: wh/t.lance/o}}
+  - {name: k, left: {table: b, vector: v}, right: {lance: x, vector: v}, k: 1, output: {parquet: wh/o}}
+  - {name: fine, left: {table: b, vector: v}, right: {lance: x, vector: v}, k: 1, output: {parquet: wh/o2}}
+""",
     "templates": """\
 tables:
   - name: a

@@ -181,6 +181,7 @@ def test_a_knn_join_is_loaded_whole(load: Load, tmp_path: Path) -> None:
             approx: {recall: 0.95}
             join: left_outer
             min_right_rows: 5
+            rank: true
             output: {parquet: s3://b/out}
         """
     )
@@ -192,7 +193,8 @@ def test_a_knn_join_is_loaded_whole(load: Load, tmp_path: Path) -> None:
     assert (join.k, join.metric, join.mode, join.recall, join.nprobes) == (
         10, "cosine", "approx", 0.95, None,
     )  # fmt: skip
-    assert (join.join, join.min_right_rows) == ("left_outer", 5)
+    assert (join.join, join.min_right_rows, join.rank) == ("left_outer", 5, True)
+    assert join.right.select is None
     assert (join.output_format, join.output_uri) == ("parquet", "s3://b/out")
     assert (join.description, join.tags, join.owner) == ("Near.", ("v",), "me")
 
