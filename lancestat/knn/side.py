@@ -45,7 +45,8 @@ class VectorSide:
     A row's *place* is its position in a scan of the whole dataset, deleted rows not counted: it is
     what `take` understands, and the order of places is row order. `fragments` are those that take
     part, ascending and without gaps in their places; `columns` those that the output shows.
-    `is_clean` promises that every vector can match (`vectors.valid`), as in what we wrote.
+    `has_clean_vectors`
+    promises that every vector is a finite one that can match, as in what we wrote.
     """
 
     uri: str
@@ -55,7 +56,7 @@ class VectorSide:
     fragments: tuple[FragmentRows, ...]
     storage_options: Mapping[str, str] = field(repr=False)
     committed_at: datetime | None = None
-    is_clean: bool = False
+    has_clean_vectors: bool = False
 
     @property
     def all_rows(self) -> Rows:

@@ -1,4 +1,4 @@
-"""The stages of a join, and how far one is."""
+"""The stages of a join, and how far each has come."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Stage(str, Enum):
-    """What a join goes through, in this order; not every strategy needs all of them."""
+    """The stages, in their order."""
 
     GATE = "gate"
     SCRATCH = "scratch"
@@ -21,15 +21,20 @@ class Stage(str, Enum):
 class StageProgress:
     """How far a stage is.
 
-    `rows_total` is None where nobody has counted yet, `pairs_per_second` where no distances are
-    computed.
+    `rows_done` of `rows_total` rows (None where nobody has counted yet) are through; when probing,
+    these are left rows times the parts of the right side that they meet, and `pairs_per_second`
+    is the rate at which distances are computed. `note` is a sentence about what was decided.
     """
 
     stage: Stage
     rows_done: int = 0
     rows_total: int | None = None
     pairs_per_second: float | None = None
+    note: str | None = None
 
 
-# Receives progress; calls may come from several threads.
 OnStage = Callable[[StageProgress], None]
+
+
+def nobody(progress: StageProgress) -> None:
+    """Progress that nobody looks at."""

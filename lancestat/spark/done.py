@@ -1,8 +1,9 @@
-"""Tells the driver which slices are read, as tasks end."""
+"""Tells the driver what is done, as tasks end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
@@ -12,24 +13,27 @@ from lancestat.plan.actions import Scan
 OnProgress = Callable[[int, int], None]
 
 
-class Done(AccumulatorParam[list[int]]):  # type: ignore[misc]
-    """Accumulates the indices of scans of which a slice was read.
+T = TypeVar("T")
+
+
+class Done(AccumulatorParam[list[T]], Generic[T]):  # type: ignore[misc]
+    """Accumulates what tasks tell of what they have done.
 
     Spark applies a task's updates once, when the task succeeds, whatever retries it took. On the
     driver `listener` receives them at that moment; it does not travel to the workers.
     """
 
-    def __init__(self, listener: Callable[[Sequence[int]], None] | None = None) -> None:
+    def __init__(self, listener: Callable[[Sequence[T]], None] | None = None) -> None:
         self.listener = listener
 
-    def __reduce__(self) -> tuple[type[Done], tuple[()]]:
+    def __reduce__(self) -> tuple[type[Done[T]], tuple[()]]:
         return Done, ()
 
-    def zero(self, value: list[int]) -> list[int]:
-        """Nothing read."""
+    def zero(self, value: list[T]) -> list[T]:
+        """Nothing done."""
         return []
 
-    def addInPlace(self, value1: list[int], value2: list[int]) -> list[int]:  # noqa: N802
+    def addInPlace(self, value1: list[T], value2: list[T]) -> list[T]:  # noqa: N802
         """Both; on the driver they are passed on instead of being kept."""
         if self.listener is None:
             value1.extend(value2)

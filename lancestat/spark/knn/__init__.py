@@ -1,0 +1,1 @@
+"""KNN joins on Spark: sides become Lance datasets, tasks search them and write the result."""

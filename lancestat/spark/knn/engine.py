@@ -1,0 +1,113 @@
+"""Opens the sides of a join, in scratch where they have to be, and runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lancestat.knn.names import output_names
+from lancestat.knn.request import JoinRequest
+from lancestat.knn.scratch import scratch
+from lancestat.knn.stages import OnStage, Stage, StageProgress, nobody
+from lancestat.knn.work import JoinOutcome, JoinWork, Scope, SideWork
+from lancestat.spark.knn.join import Join
+from lancestat.spark.knn.opened_side import OpenedSide, opened_table, source_rows
+from lancestat.spark.knn.written_side import Writing, write_side
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What joins run on.
+
+    Args:
+        spark: A classic session.
+        scratch_root: Where scratch folders go.
+        run_id: Names the run: its Spark job group, by which it can be cancelled, and its files.
+        storage_options: How to reach sides, scratch and output.
+        on_stage: Told how far a join is.
+    """
+
+    spark: SparkSession
+    scratch_root: str
+    run_id: str
+    storage_options: Mapping[str, str] = field(repr=False, default_factory=dict)
+    on_stage: OnStage = nobody
+
+    def run(self, work: JoinWork, frames: Mapping[str, DataFrame] | None = None) -> JoinOutcome:
+        """Run a join and commit its result.
+
+        Args:
+            work: What to do.
+            frames: DataFrames of the sides `left` and `right`, where they are no declared ones.
+
+        Raises:
+            LancestatError: what is wrong with a side, the output or the scratch, or what a task
+                raised after Spark's own retries; readers of the output see what they saw before.
+        """
+        names = output_names(work.left.select, work.right.select, with_rank=work.request.with_rank)
+        context = self.spark.sparkContext
+        context.setJobGroup(self.run_id, f"lancestat: {work.node}", interruptOnCancel=True)
+        work = _narrowed(work)
+        with ExitStack() as stack:
+            folder = _Folder(self, stack)
+            left, right = (
+                self._opened(side, work.request, name, folder, (frames or {}).get(name))
+                for name, side in (("left", work.left), ("right", work.right))
+            )
+            return Join(context, work, left, right, names, self.on_stage).run(self.run_id)
+
+    def _opened(
+        self,
+        side: SideWork,
+        request: JoinRequest,
+        name: str,
+        folder: _Folder,
+        frame: DataFrame | None,
+    ) -> OpenedSide:
+        if side.table is not None:
+            return opened_table(side.table, side.vector, side.select, self.storage_options, name)
+        rows = source_rows(self.spark, side, self.storage_options, name) if frame is None else frame
+        self.on_stage(StageProgress(Stage.SCRATCH, note=f"writing the {name} side"))
+        uri = folder.place(name)
+        writing = Writing(uri, name, request.metric, name == "left", self.storage_options)
+        found = write_side(rows, side.vector, side.select, writing)
+        count = len(found.side.all_rows)
+        self.on_stage(StageProgress(Stage.SCRATCH, count, count))
+        return OpenedSide(found.side, found.dimension, found.excluded)
+
+
+class _Folder:
+    """The scratch folder of a join, made when something is to be put there."""
+
+    def __init__(self, engine: Engine, stack: ExitStack) -> None:
+        self._engine = engine
+        self._stack = stack
+        self._uri: str | None = None
+
+    def place(self, name: str) -> str:
+        """Where to write what is called `name`."""
+        if self._uri is None:
+            application = str(self._engine.spark.sparkContext.applicationId)
+            root, options = self._engine.scratch_root, self._engine.storage_options
+            self._uri = self._stack.enter_context(scratch(root, application, options)).uri
+        return f"{self._uri}/{name}.lance"
+
+
+def _narrowed(work: JoinWork) -> JoinWork:
+    """The work over the new fragments alone, on the side that has some."""
+    if work.scope is Scope.NEW_LEFT:
+        return replace(work, left=_only(work.left, work.new_fragments))
+    if work.scope is Scope.NEW_RIGHT:
+        return replace(work, right=_only(work.right, work.new_fragments))
+    return work
+
+
+def _only(side: SideWork, fragments: frozenset[int]) -> SideWork:
+    assert side.table is not None
+    kept = tuple(each for each in side.table.fragments if each.id in fragments)
+    return replace(side, table=replace(side.table, fragments=kept))

@@ -1,0 +1,50 @@
+"""How pairs are shared among tasks: chunks of left rows meet parts of the right side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lancestat.knn.side import Rows
+
+# Left vectors and the neighbours found for them, which a task holds at once.
+CHUNK_BYTES = 64 << 20
+# Fewer queries than this make poor use of what is read of the right side.
+SMALLEST_CHUNK = 512
+# A left row's neighbours are held as place and distance, and once more while they are merged.
+_NEIGHBOUR_BYTES = 2 * (8 + 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Every chunk of left rows meets every part of the right side; the chunks are in row order.
+
+    With one part there is nothing to merge, and no shuffle.
+    """
+
+    chunks: tuple[Rows, ...]
+    parts: int
+
+
+def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> Grid:
+    """Cells that keep all cores busy, within what a task may hold of the left side.
+
+    With at least `SMALLEST_CHUNK` left rows for each core every task streams the whole right side;
+    with fewer the right side is split, and the neighbours are merged.
+    """
+    row_bytes = 4 * dimension + _NEIGHBOUR_BYTES * min(k, max(1, right_rows))
+    largest = max(1, CHUNK_BYTES // row_bytes)
+    fewest = -(-len(left) // largest)
+    wanted = min(cores, len(left) // SMALLEST_CHUNK)
+    # Whole rounds: no core waits for the last chunks.
+    count = max(fewest, wanted) if fewest <= 1 else -(-fewest // cores) * cores
+    count = max(1, min(count, len(left)))
+    parts = 1 if count >= cores else -(-cores // count)
+    return Grid(tuple(cut(left, count)), max(1, min(parts, right_rows)))
+
+
+def cut(rows: Rows, count: int) -> Sequence[Rows]:
+    """`count` ranges of nearly equal length that make up `rows`, in order."""
+    edges = [rows.start + len(rows) * number // count for number in range(count + 1)]
+    return [Rows(start, stop) for start, stop in pairwise(edges)]

@@ -1,0 +1,223 @@
+"""The materialize stage: neighbours become rows of the result, fetched by their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lancestat.knn.names import OutputNames
+from lancestat.knn.neighbours import Neighbours, merge
+from lancestat.knn.output import OutputWriter, Written, read_rows
+from lancestat.knn.request import DISTANCE, JoinKind
+from lancestat.knn.side import Rows, VectorSide
+from lancestat.knn.work import OutputState
+from lancestat.lake.open import readable
+from lancestat.spark.fragment_reader import open_pinned
+from lancestat.spark.knn.probe import read_columns
+
+# Rows of the result that a task holds at once.
+BATCH_ROWS = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What was found for a chunk of left rows, whatever strategy found it.
+
+    `is_valid` tells which rows of the chunk can match; `neighbours` are those of these, in order.
+    """
+
+    number: int
+    rows: Rows
+    is_valid: NDArray[np.bool_]
+    neighbours: Neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """A result over the same left rows and earlier right rows.
+
+    It has `width` lines for every left row that can match; `starts` are the places in it of the
+    first lines of the chunks.
+    """
+
+    state: OutputState
+    width: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Materialize:
+    """How rows of the result are put together and where they go; travels to Spark's workers.
+
+    `schema` is the result's.
+    """
+
+    left: VectorSide
+    right: VectorSide
+    names: OutputNames
+    kind: JoinKind
+    schema: pa.Schema
+    writer: OutputWriter
+    previous: Previous | None = None
+
+    def completed(self, chunk: Chunk) -> Chunk:
+        """The chunk with what the previous result knows already, if there is one.
+
+        Places up to that result's number of rows are then rows of it, which keep their columns of
+        the right side; places of the right side follow them, as rows that were added follow others.
+        """
+        if self.previous is None:
+            return chunk
+        k = chunk.neighbours.places.shape[1]
+        known = self._known(self.previous, chunk)
+        places = chunk.neighbours.places
+        shifted = np.where(places < 0, places, places + self.previous.state.rows)
+        found = Neighbours(shifted, chunk.neighbours.distances)
+        return replace(chunk, neighbours=merge([known, found], k))
+
+    def write(self, chunk: Chunk) -> Written:
+        """Write the rows of one chunk, in left row order, the nearest first."""
+        return self.writer.write(chunk.number, self.schema, self._batches(chunk))
+
+    def _known(self, previous: Previous, chunk: Chunk) -> Neighbours:
+        lines = self.lines(chunk.is_valid, previous.width)
+        start = previous.starts[chunk.number]
+        first = start + np.cumsum(lines) - lines
+        places = first[chunk.is_valid][:, None] + np.arange(previous.width)
+        options = self.writer.storage_options
+        rows = read_rows(previous.state, start, start + int(lines.sum()), options)
+        read = [batch.column(DISTANCE).to_numpy(zero_copy_only=False) for batch in rows]
+        distances = np.concatenate([np.empty(0, np.float32), *read])
+        return Neighbours(places, distances[places - start])
+
+    def lines(self, is_valid: NDArray[np.bool_], width: int) -> NDArray[np.int64]:
+        """How many rows of the result each left row has, if those that can match have `width`."""
+        return np.maximum(np.where(is_valid, width, 0), self._fewest)
+
+    def line_count(self, valid: int, invalid: int, width: int) -> int:
+        """How many rows of the result so many left rows have together."""
+        return valid * max(width, self._fewest) + invalid * self._fewest
+
+    @property
+    def _fewest(self) -> int:
+        return 1 if self.kind is JoinKind.LEFT_OUTER else 0
+
+    def _batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        places, distances = _spread(chunk)
+        # Columns beyond the last neighbour of all are empty.
+        counts = np.count_nonzero(places >= 0, axis=1)
+        lines = np.maximum(counts, self._fewest)
+        ends = np.cumsum(lines)
+        start = 0
+        while start < len(lines):
+            before = ends[start - 1] if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, before + BATCH_ROWS, side="right")))
+            part = slice(start, stop)
+            rows = Rows(chunk.rows.start + start, chunk.rows.start + stop)
+            yield from self._batch(rows, places[part], distances[part], lines[part])
+            start = stop
+
+    def _batch(
+        self,
+        rows: Rows,
+        places: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        lines: NDArray[np.int64],
+    ) -> Iterator[pa.RecordBatch]:
+        shown = np.arange(places.shape[1]) < lines[:, None]
+        wanted, found = places[shown], distances[shown]
+        if not len(wanted):
+            return
+        origin = pa.array(np.repeat(np.arange(len(rows)), lines))
+        is_missing = wanted < 0
+        arrays = [column.take(origin) for column in self._left_columns(rows)]
+        arrays += self._right_columns(wanted)
+        arrays.append(pa.array(found, mask=is_missing))
+        if len(self.names.measures) > 1:
+            rank = np.broadcast_to(np.arange(1, places.shape[1] + 1, dtype=np.int32), shown.shape)
+            arrays.append(pa.array(rank[shown], mask=is_missing))
+        table = pa.Table.from_arrays(arrays, names=list(self.names.all)).cast(self.schema)
+        yield from table.combine_chunks().to_batches()
+
+    def _left_columns(self, rows: Rows) -> list[pa.ChunkedArray]:
+        if not self.left.columns:
+            return []
+        batches = list(read_columns(self.left, rows, self.left.columns))
+        return list(pa.Table.from_batches(batches).columns)
+
+    def _right_columns(self, wanted: NDArray[np.int64]) -> list[pa.ChunkedArray]:
+        if not self.right.columns:
+            return []
+        unique, inverse = np.unique(wanted, return_inverse=True)
+        missing = int(np.searchsorted(unique, 0))
+        fetched = self._fetch(unique[missing:])
+        index = pa.array(inverse - missing, mask=inverse < missing)
+        return [column.take(index) for column in fetched.columns]
+
+    def _fetch(self, places: NDArray[np.int64]) -> pa.Table:
+        """The right columns at ascending places, under the names that the result has for them."""
+        known = self.previous.state.rows if self.previous is not None else 0
+        split = int(np.searchsorted(places, known))
+        parts = []
+        if split:
+            parts.append(self._from_previous(places[:split]))
+        if split < len(places) or not split:
+            parts.append(self._from_right(places[split:] - known))
+        return pa.concat_tables([part.cast(self._right_schema) for part in parts])
+
+    @property
+    def _right_schema(self) -> pa.Schema:
+        return pa.schema([self.schema.field(name) for name in self.names.right])
+
+    def _from_right(self, places: NDArray[np.int64]) -> pa.Table:
+        side = self.right
+        if not len(places):
+            return self._right_schema.empty_table()
+        dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
+        with readable(side.uri, version=side.version, storage_options=side.storage_options):
+            found = dataset.take(places, columns=list(side.columns))
+        return found.rename_columns(list(self.names.right))
+
+    def _from_previous(self, places: NDArray[np.int64]) -> pa.Table:
+        assert self.previous is not None
+        start, stop = int(places[0]), int(places[-1]) + 1
+        options = self.writer.storage_options
+        rows = pa.Table.from_batches(read_rows(self.previous.state, start, stop, options))
+        return rows.select(list(self.names.right)).take(pa.array(places - start))
+
+
+def _spread(chunk: Chunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Places and distances for every row of the chunk, nothing for those that cannot match."""
+    found = chunk.neighbours
+    places = np.full((len(chunk.rows), max(1, found.places.shape[1])), -1, np.int64)
+    distances = np.full(places.shape, np.inf, np.float32)
+    places[chunk.is_valid, : found.places.shape[1]] = found.places
+    distances[chunk.is_valid, : found.places.shape[1]] = found.distances
+    return places, distances
+
+
+def output_schema(
+    left: VectorSide, right: VectorSide, names: OutputNames, kind: JoinKind
+) -> pa.Schema:
+    """The columns of a result: those of the left as they are, those of the right, measures."""
+    is_outer = kind is JoinKind.LEFT_OUTER
+    fields = [
+        pa.field(name, field.type, field.nullable)
+        for name, field in zip(names.left, _fields(left), strict=True)
+    ]
+    fields += [
+        pa.field(name, field.type, field.nullable or is_outer)
+        for name, field in zip(names.right, _fields(right), strict=True)
+    ]
+    types = (pa.float32(), pa.int32())
+    measures = zip(names.measures, types, strict=False)
+    return pa.schema([*fields, *(pa.field(name, type, is_outer) for name, type in measures)])
+
+
+def _fields(side: VectorSide) -> list[pa.Field]:
+    dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
+    return [dataset.schema.field(name) for name in side.columns]

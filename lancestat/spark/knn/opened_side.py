@@ -1,0 +1,116 @@
+"""A side as the search reads it: a Lance table where it is, anything else from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lancestat.errors import LancestatError, UsageError, did_you_mean
+from lancestat.knn.metric import Metric
+from lancestat.knn.side import Rows, VectorSide
+from lancestat.knn.work import PinnedTable, SideWork
+from lancestat.lake.clean import clean, secret_values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSide:
+    """A side; `dimension` is None where no row has a vector.
+
+    `excluded` rows were left out while it was written, and are not among its rows.
+    """
+
+    side: VectorSide
+    dimension: int | None
+    excluded: int = 0
+
+
+def opened_table(
+    table: PinnedTable,
+    vector: str,
+    select: Sequence[str],
+    storage_options: Mapping[str, str],
+    name: str,
+) -> OpenedSide:
+    """A Lance table as it is; `name` is `left` or `right`, for errors.
+
+    Raises:
+        LakeError: the table cannot be opened.
+        UsageError: LS554 a column is missing.
+        RunError: LS551 the vector column holds none.
+    """
+    from lancestat.knn.vectors import vectors
+    from lancestat.spark.fragment_reader import open_pinned
+
+    schema = open_pinned(table.uri, table.version, storage_options, table.committed_at).schema
+    for column in (vector, *select):
+        if column not in schema.names:
+            hint = did_you_mean(column, schema.names)
+            raise UsageError("LS554", f"the {name} side has no column '{column}'", hint=hint)
+    empty = schema.empty_table().column(vector)
+    known = vectors(empty, None, Metric.L2, place=f"the {name} side").values.shape[1]
+    side = VectorSide(
+        uri=table.uri,
+        version=table.version,
+        vector=vector,
+        columns=tuple(select),
+        fragments=table.fragments,
+        storage_options=storage_options,
+        committed_at=table.committed_at,
+    )
+    return OpenedSide(side, known or _first_dimension(side, name))
+
+
+def _first_dimension(side: VectorSide, name: str) -> int | None:
+    """The length of the first vector, where the type leaves it to the rows."""
+    from lancestat.spark.knn.probe import read_vectors
+
+    step = 1024
+    rows = side.all_rows
+    for start in range(rows.start, rows.stop, step):
+        few = Rows(start, min(rows.stop, start + step))
+        found = read_vectors(side, few, None, Metric.L2, name).values.shape[1]
+        if found:
+            return int(found)
+    return None
+
+
+def source_rows(
+    spark: SparkSession, source: SideWork, storage_options: Mapping[str, str], name: str
+) -> DataFrame:
+    """The DataFrame of a side that is not a Lance table; nothing is computed yet.
+
+    Raises:
+        RunError: LS555 Spark cannot make it: a wrong query, a format it does not know.
+        LakeError: a table that the query names cannot be opened.
+    """
+    try:
+        if source.sql is not None:
+            session = spark.newSession()
+            _attach(session, source.views, storage_options)
+            return session.sql(source.sql)
+        assert source.format is not None
+        reader = spark.read.format(source.format).options(**source.options)
+        return reader.load(source.uri) if source.uri is not None else reader.load()
+    except LancestatError:
+        raise
+    except Exception as error:
+        secrets = secret_values(storage_options) | secret_values(source.options)
+        reason = clean(str(error).splitlines()[0], secrets)
+        raise UsageError("LS555", f"the {name} side cannot be read: {reason}") from None
+
+
+def _attach(
+    session: SparkSession, views: Sequence[PinnedTable], storage_options: Mapping[str, str]
+) -> None:
+    from lancestat.read.opening import open_table
+    from lancestat.spark.relation import Relation, relate
+
+    opened = [
+        (each.name, open_table(each.uri, version=each.version, storage_options=storage_options))
+        for each in views
+    ]
+    relate(session, [Relation(table, view=name) for name, table in opened])

@@ -1,0 +1,316 @@
+"""The scratch stage: a side that is no Lance table is written once, as one."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING
+
+from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
+from lancestat.knn.metric import Metric
+from lancestat.knn.side import FragmentRows, VectorSide
+from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.open import readable, store_options
+from lancestat.spark.knn.failed import failed
+from lancestat.spark.scan_task import prepare_worker
+from lancestat.spark.worker_error import WorkerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from lancestat.knn.vectors import Vectors
+
+VECTOR = "vector"
+ROWS_PER_FILE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSide:
+    """A side in scratch; `excluded` rows had a vector that cannot match, and were left out."""
+
+    side: VectorSide
+    dimension: int | None
+    excluded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How a side is written; travels to Spark's workers.
+
+    `side` is `left` or `right`, for errors. `keeps_all` keeps rows whose vector cannot match, with
+    null for it. `dimension` is the length of vectors, None to take that of the first.
+    """
+
+    uri: str
+    side: str
+    metric: Metric
+    keeps_all: bool
+    storage_options: Mapping[str, str] = field(repr=False)
+    dimension: int | None = None
+
+
+def write_side(
+    rows: DataFrame, vector: str, select: Sequence[str], writing: Writing
+) -> WrittenSide:
+    """Run a DataFrame once and write what the join needs of it, in its row order.
+
+    Only the vectors and the selected columns are computed. In the dataset columns are called `c0`,
+    `c1` and so on, in the order of `select`; vectors are fixed-size lists of float32.
+
+    Args:
+        rows: Any DataFrame; of columns with one name the first is meant.
+        vector: The column of vectors.
+        select: The columns that the output shows.
+        writing: Where to, and how.
+
+    Raises:
+        UsageError: LS554 a column is missing.
+        RunError: LS550 vectors of different lengths, LS551 the column holds no vectors, LS552 Lance
+            cannot hold a column, LS553 the job failed.
+    """
+    projected = _projected(rows, vector, select, writing.side)
+    reports = _run(projected, writing)
+    dimension = _dimension(reports, writing.side)
+    if dimension is not None and any(each.dimension is None for each in reports if each.rows):
+        # A partition without any vector could not know the type of its column.
+        writing = replace(writing, dimension=dimension)
+        reports = _run(projected, writing)
+    return WrittenSide(
+        _committed(reports, writing, _empty_schema(projected)),
+        dimension,
+        sum(each.excluded for each in reports),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What a partition wrote; `dimension` is None where no row had a vector."""
+
+    fragments: Sequence[str]
+    rows: int
+    seen: int
+    excluded: int
+    dimension: int | None
+    schema: str | None
+
+
+def _projected(rows: DataFrame, vector: str, select: Sequence[str], side: str) -> DataFrame:
+    from pyspark.sql.functions import col
+
+    numbered = rows.toDF(*(f"p{place}" for place in range(len(rows.columns))))
+    named = [(f"c{number}", column) for number, column in enumerate(select)]
+    return numbered.select(
+        *(
+            col(f"p{_place(rows.columns, column, side)}").alias(name)
+            for name, column in [*named, (VECTOR, vector)]
+        )
+    )
+
+
+def _place(columns: Sequence[str], column: str, side: str) -> int:
+    if column in columns:
+        return columns.index(column)
+    lowered = [each.lower() for each in columns]
+    if column.lower() in lowered:
+        return lowered.index(column.lower())
+    hint = did_you_mean(column, columns) or f"it has: {', '.join(columns)}"
+    raise UsageError("LS554", f"the {side} side has no column '{column}'", hint=hint)
+
+
+def _run(rows: DataFrame, writing: Writing) -> list[_Report]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        prepare_worker(1, "lancestat.knn.vectors")
+        try:
+            report = _Writer(writing, _partition()).write(batches)
+        except LancestatError as error:
+            raise WorkerError.carrying(error) from None
+        yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
+
+    try:
+        found = rows.mapInArrow(write, "report string").collect()
+    except Exception as error:
+        secrets = secret_values(writing.storage_options)
+        raise failed(error, f"computing the {writing.side} side", secrets) from None
+    return [_Report(**json.loads(row.report)) for row in found]
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
+
+
+class _Writer:
+    """Writes the rows of one partition."""
+
+    def __init__(self, writing: Writing, partition: int) -> None:
+        self._writing = writing
+        self._partition = partition
+        self._dimension = writing.dimension
+        self._rows = self._seen = self._excluded = 0
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> _Report:
+        kept = (batch for batch in self._batches(batches) if batch.num_rows)
+        first = next(kept, None)
+        fragments, schema = [], None
+        if first is not None:
+            fragments = self._write(first.schema, chain([first], kept))
+            schema = _encoded(first.schema)
+        return _Report(fragments, self._rows, self._seen, self._excluded, self._dimension, schema)
+
+    def _write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[str]:
+        import lance
+        import pyarrow as pa
+
+        uri, options = self._writing.uri, self._writing.storage_options
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        try:
+            made = lance.fragment.write_fragments(
+                reader,
+                uri,
+                mode="create",
+                max_rows_per_file=ROWS_PER_FILE,
+                storage_options=store_options(uri, options),
+            )
+        except LancestatError:
+            raise
+        except Exception as error:
+            reason = clean(f"{type(error).__name__}: {error}", secret_values(options))
+            raise RunError(
+                "LS552",
+                f"the {self._writing.side} side cannot be written: {reason}",
+                hint="leave out columns of types that Lance has not",
+            ) from error
+        return [json.dumps(each.to_json()) for each in made]
+
+    def _batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Until some row has a vector nobody knows their length, and so the type of the column.
+        waiting: list[pa.RecordBatch] = []
+        for batch in batches:
+            found = self._vectors(batch)
+            if self._dimension is None:
+                waiting.append(batch)
+                continue
+            for early in waiting:
+                yield self._kept(early, _none(early.num_rows, self._dimension))
+            waiting = []
+            yield self._kept(batch, found)
+        for early in waiting:
+            yield self._kept(early, _none(early.num_rows, 1))
+
+    def _vectors(self, batch: pa.RecordBatch) -> Vectors:
+        from lancestat.knn.vectors import vectors
+
+        place = f"partition {self._partition} of the {self._writing.side} side"
+        found = vectors(
+            batch.column(batch.num_columns - 1),
+            self._dimension,
+            self._writing.metric,
+            first_row=self._seen,
+            place=place,
+        )
+        self._seen += batch.num_rows
+        if found.values.shape[1]:
+            self._dimension = found.values.shape[1]
+        return found
+
+    def _kept(self, batch: pa.RecordBatch, found: Vectors) -> pa.RecordBatch:
+        import numpy as np
+        import pyarrow as pa
+
+        values, valid = found.values, found.valid
+        excluded = len(valid) - int(np.count_nonzero(valid))
+        self._excluded += excluded
+        if excluded and not self._writing.keeps_all:
+            batch = batch.filter(pa.array(valid))
+            values, valid = values[valid], valid[valid]
+        self._rows += len(values)
+        column = pa.FixedSizeListArray.from_arrays(
+            pa.array(values.reshape(-1)),
+            values.shape[1],
+            mask=None if valid.all() else pa.array(~valid),
+        )
+        return pa.RecordBatch.from_arrays([*batch.columns[:-1], column], names=batch.schema.names)
+
+
+def _none(rows: int, dimension: int) -> Vectors:
+    import numpy as np
+
+    from lancestat.knn.vectors import Vectors
+
+    return Vectors(np.zeros((rows, dimension), np.float32), np.zeros(rows, np.bool_))
+
+
+def _dimension(reports: Sequence[_Report], side: str) -> int | None:
+    """The one length of all vectors.
+
+    Raises:
+        RunError: LS550 partitions differ.
+    """
+    known = [(place, each) for place, each in enumerate(reports) if each.dimension is not None]
+    if not known:
+        return None
+    first = known[0][1].dimension
+    for place, each in known:
+        if each.dimension != first:
+            row = sum(before.seen for before in reports[:place])
+            raise RunError(
+                "LS550",
+                f"vectors of the {side} side have {first} elements, "
+                f"but those from row {row} on have {each.dimension}",
+            )
+    return first
+
+
+def _committed(reports: Sequence[_Report], writing: Writing, empty: pa.Schema) -> VectorSide:
+    import lance
+
+    made = [
+        lance.FragmentMetadata.from_json(text) for report in reports for text in report.fragments
+    ]
+    schema = next((_decoded(each.schema) for each in reports if each.schema), empty)
+    options = store_options(writing.uri, writing.storage_options)
+    operation = lance.LanceOperation.Overwrite(schema, made)
+    with readable(writing.uri, storage_options=writing.storage_options):
+        dataset = lance.LanceDataset.commit(writing.uri, operation, storage_options=options)
+        counts = [each.metadata.physical_rows for each in dataset.get_fragments()]
+    starts = accumulate(counts, initial=0)
+    return VectorSide(
+        uri=writing.uri,
+        version=dataset.version,
+        vector=VECTOR,
+        columns=tuple(schema.names[:-1]),
+        fragments=tuple(
+            FragmentRows(number, start, count)
+            for number, (start, count) in enumerate(zip(starts, counts, strict=False))
+        ),
+        storage_options=writing.storage_options,
+        has_clean_vectors=not writing.keeps_all,
+    )
+
+
+def _empty_schema(rows: DataFrame) -> pa.Schema:
+    """What the dataset has when no partition wrote anything to learn it from."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
+    fields = list(to_arrow_schema(rows.schema, timezone=zone))[:-1]
+    return pa.schema([*fields, pa.field(VECTOR, pa.list_(pa.float32(), 1))])
+
+
+def _encoded(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+
+def _decoded(text: str) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
