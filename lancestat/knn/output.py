@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lancestat.knn.work import OutputFormat, OutputState
 
@@ -24,56 +24,140 @@ class Written:
 class OutputWriter:
     """Where tasks write to; travels to Spark's workers.
 
-    `folder` is where uncommitted files go.
+    `folder` is where uncommitted files go. `run_id` tells runs apart that write at the same time.
     """
 
     format: OutputFormat
     uri: str
     folder: str
+    run_id: str
     storage_options: Mapping[str, str] = field(repr=False)
 
     def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Written:
-        """Write the rows of piece `number` of the result; a repeated attempt does no harm."""
-        raise NotImplementedError
+        """Write the rows of piece `number` of the result; a repeated attempt does no harm.
+
+        Raises:
+            RunError: LS571 the files cannot be written.
+        """
+        return _of(self.format).write(self, number, schema, batches)
 
 
 def begin(
     format: OutputFormat, uri: str, run_id: str, storage_options: Mapping[str, str]
 ) -> OutputWriter:
-    """Make room for a result.
+    """Make room for a result, and remove what killed runs left of theirs where that is certain.
 
     Raises:
-        RunError: something else is at that place, which is not touched.
+        RunError: LS570 something else is at that place, which is not touched; LS571 nothing can be
+            written there; LS572 Parquet is asked for in an object store.
+        LakeError: The place cannot be looked at.
     """
-    raise NotImplementedError
+    return _of(format).begin(uri, run_id, storage_options)
 
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
-    """Make the written pieces, in their order, the whole result, in one step."""
-    raise NotImplementedError
+    """Make the written pieces, in their order, the whole result, in one step.
+
+    Of two runs that replace a result at the same time the later one wins.
+
+    Raises:
+        RunError: LS570 something else has come to that place; LS571 it cannot be written. Readers
+            still see the old result.
+    """
+    return _of(writer.format).replace(writer, schema, written)
 
 
 def append(
     writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
 ) -> OutputState:
-    """Make the written pieces follow the previous result, in one step."""
-    raise NotImplementedError
+    """Make the written pieces follow the previous result, in one step.
+
+    Raises:
+        StaleBase: The result that readers see is no longer `previous`, or not of that schema.
+        RunError: As for `replace`.
+    """
+    return _of(writer.format).append(writer, schema, previous, written)
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
-    """Remove what was written and will not be committed."""
-    raise NotImplementedError
+    """Remove what was written and will not be committed.
+
+    Nothing that readers see is removed, and what cannot be removed is logged.
+    """
+    _of(writer.format).discard(writer, written)
 
 
 def current(
     format: OutputFormat, uri: str, storage_options: Mapping[str, str]
 ) -> OutputState | None:
-    """The result that readers see now, None when there is none."""
-    raise NotImplementedError
+    """The result that readers see now, None when there is none.
+
+    Raises:
+        RunError: LS570 something else is at that place; LS572 Parquet is asked for in an object
+            store.
+        LakeError: The place cannot be looked at.
+    """
+    return _of(format).current(uri, storage_options)
 
 
 def read_rows(
     state: OutputState, start: int, stop: int, storage_options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a result by their places, in order."""
-    raise NotImplementedError
+    """Rows of a result by their places, in order, a few thousand at a time.
+
+    Args:
+        state: From `replace`, `append` or, best, `current`.
+        start: The first place.
+        stop: The place after the last; at most `state.rows`.
+        storage_options: For an object store.
+
+    Raises:
+        StaleBase: That result is gone.
+    """
+    return _of(state.format).read_rows(state, start, stop, storage_options)
+
+
+class _Format(Protocol):
+    """What a module that holds a format defines: the functions above, for that format."""
+
+    def begin(self, uri: str, run_id: str, options: Mapping[str, str], /) -> OutputWriter: ...
+
+    def write(
+        self,
+        writer: OutputWriter,
+        number: int,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        /,
+    ) -> Written: ...
+
+    def replace(
+        self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written], /
+    ) -> OutputState: ...
+
+    def append(
+        self,
+        writer: OutputWriter,
+        schema: pa.Schema,
+        previous: OutputState,
+        written: Sequence[Written],
+        /,
+    ) -> OutputState: ...
+
+    def discard(self, writer: OutputWriter, written: Sequence[Written], /) -> None: ...
+
+    def current(self, uri: str, options: Mapping[str, str], /) -> OutputState | None: ...
+
+    def read_rows(
+        self, state: OutputState, start: int, stop: int, options: Mapping[str, str], /
+    ) -> Iterator[pa.RecordBatch]: ...
+
+
+def _of(format: OutputFormat) -> _Format:
+    if format is OutputFormat.LANCE:
+        from lancestat.knn import lance_output
+
+        return lance_output
+    from lancestat.knn import parquet_output
+
+    return parquet_output

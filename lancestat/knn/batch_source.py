@@ -1,0 +1,55 @@
+"""Batches on their way into a library that would turn their own exceptions into others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchSource:
+    """A stream of one schema that counts its rows and remembers what went wrong inside it."""
+
+    def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        self.schema = schema
+        self.rows = 0
+        self._batches = batches
+        self._error: BaseException | None = None
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The stream, to be read once."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self.schema, self)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                self.rows += batch.num_rows
+                yield _conform(batch, self.schema)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
+
+    @contextmanager
+    def own_errors(self) -> Iterator[None]:
+        """Let what the stream raised out of the block, whatever its reader made of it."""
+        try:
+            yield
+        except BaseException:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if batch.schema.equals(schema):
+        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    return batch.cast(schema)

@@ -1,0 +1,276 @@
+"""Results as Lance datasets: one commit each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from lancestat.errors import LakeError, RunError
+from lancestat.knn.batch_source import BatchSource
+from lancestat.knn.output import OutputWriter, Written
+from lancestat.knn.output_failure import refused, stale, writing
+from lancestat.knn.work import OutputFormat, OutputState
+from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.observe import snapshot
+from lancestat.lake.open import open_dataset, readable, store_options
+from lancestat.lake.refusal import Refusal
+from lancestat.lake.uri import local_path
+from lancestat.stats.publish import MESSAGE_PROPERTY, RUN_PROPERTY, VERSION_PROPERTY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import FragmentMetadata, LanceDataset, LanceOperation
+
+_log = logging.getLogger("lancestat.knn")
+
+# The schema's metadata is committed with the rows, which the table's config is not.
+MARK = b"lancestat.output"
+_MARKED = {MARK: b"knn_join"}
+
+_ATTEMPTS = 20
+_PAUSE_SECONDS = 0.05
+_BATCH_ROWS = 8192
+# What a dataset has that nobody has committed to.
+_UNCOMMITTED = {"data", "_transactions", "_versions"}
+
+
+def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
+    """See `output.begin`; nothing is made yet."""
+    if _opened(uri, options) is None:
+        _require_nothing(uri, options)
+    return OutputWriter(OutputFormat.LANCE, uri, uri, run_id, options)
+
+
+def write(
+    writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Written:
+    """See `OutputWriter.write`: fragments with data files in the dataset's own folder."""
+    from lance.fragment import write_fragments
+
+    uri, options = writer.uri, writer.storage_options
+    source = BatchSource(_marked(schema), batches)
+    with source.own_errors(), writing(uri, options):
+        made = write_fragments(
+            source.reader(),
+            uri,
+            schema=source.schema,
+            # Lance warns of a dataset that is missing unless it is to be created.
+            mode="create" if _opened(uri, options) is None else "overwrite",
+            storage_options=store_options(uri, options),
+        )
+    content = json.dumps([fragment.to_json() for fragment in made])
+    return Written(content, source.rows)
+
+
+def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
+    """See `output.replace`: an Overwrite."""
+    from lance import LanceOperation
+
+    operation = LanceOperation.Overwrite(_marked(schema), _fragments(written))
+    for attempt in range(_ATTEMPTS):
+        before = _opened(writer.uri, writer.storage_options)
+        if before is None:
+            _require_nothing(writer.uri, writer.storage_options)
+        landed = _commit(writer, operation, before.version if before else 0)
+        if landed is not None:
+            return _state(landed, writer.uri, writer.storage_options)
+        time.sleep(_PAUSE_SECONDS * attempt)
+    raise RunError(
+        "LS571",
+        f"the result cannot be written to {_told(writer)}: others kept committing first",
+        hint="run again when that dataset is quieter; readers still see the old result",
+    )
+
+
+def append(
+    writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
+) -> OutputState:
+    """See `output.append`: a Merge, which lists all fragments.
+
+    An Append would land behind that of another run, and rows would be there twice; a Merge
+    conflicts with whatever changes rows.
+    """
+    from lance import LanceOperation
+
+    uri, options = writer.uri, writer.storage_options
+    dataset = _opened(uri, options)
+    if dataset is None:
+        raise stale(uri, "has gone", options)
+    found = _state(dataset, uri, options)
+    if found.digest != previous.digest:
+        raise stale(uri, "has changed", options)
+    if not dataset.schema.remove_metadata().equals(schema.remove_metadata()):
+        raise stale(uri, "has got other columns", options)
+    fragments = [each.metadata for each in dataset.get_fragments()]
+    new = _fragments(written)
+    if not new:
+        return found
+    first = max((fragment.id for fragment in fragments), default=-1) + 1
+    for id, fragment in enumerate(new, first):
+        fragment.id = id
+    operation = LanceOperation.Merge([*fragments, *new], dataset.lance_schema)
+    landed = _commit(writer, operation, dataset.version)
+    if landed is None:
+        raise stale(uri, "has changed", options)
+    return _state(landed, uri, options)
+
+
+def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
+    """See `output.discard`."""
+    uri, options = writer.uri, writer.storage_options
+    try:
+        dataset = _opened(uri, options)
+        fragments = dataset.get_fragments() if dataset is not None else ()
+        # A commit whose answer got lost has been made all the same.
+        kept = {file.path for each in fragments for file in each.metadata.files}
+        made = {file.path for each in _fragments(written) for file in each.files}
+        _remove(uri, sorted(made - kept), options)
+    except Exception as error:
+        reason = clean(str(error), secret_values(options))
+        _log.warning("what was written to %s was not removed: %s", _told(writer), reason)
+
+
+def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
+    """See `output.current`."""
+    dataset = _opened(uri, options)
+    return None if dataset is None else _state(dataset, uri, options)
+
+
+def read_rows(
+    state: OutputState, start: int, stop: int, options: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """See `output.read_rows`."""
+    try:
+        dataset = open_dataset(state.uri, version=state.version, storage_options=options)
+    except LakeError as error:
+        if error.code in (Refusal.MISSING.value, Refusal.VERSION_GONE.value):
+            raise stale(state.uri, "has gone", options) from None
+        raise
+    with readable(state.uri, version=state.version, storage_options=options):
+        first = 0
+        for fragment in dataset.get_fragments():
+            rows = fragment.metadata.num_rows
+            skipped, end = max(start - first, 0), min(stop - first, rows)
+            first += rows
+            if skipped < end:
+                yield from fragment.scanner(
+                    offset=skipped, limit=end - skipped, batch_size=_BATCH_ROWS
+                ).to_batches()
+            if first >= stop:
+                return
+
+
+def _opened(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
+    """The dataset at its latest version, None when there is none; LS570 when it is no result."""
+    try:
+        dataset = open_dataset(uri, storage_options=options)
+    except LakeError as error:
+        if error.code == Refusal.MISSING.value:
+            return None
+        raise
+    if MARK not in (dataset.schema.metadata or {}):
+        raise refused(uri, "a Lance table that no join has written", options)
+    return dataset
+
+
+def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
+    """Refuse a place without a dataset unless it is empty, or holds what was never committed."""
+    from lance.file import LanceFileSession
+
+    path = local_path(uri)
+    if path is not None:
+        if path.is_symlink() or (path.exists() and not path.is_dir()):
+            raise refused(uri, "no folder", options)
+        names = {entry.name for entry in path.iterdir()} if path.exists() else set()
+    else:
+        with readable(uri, storage_options=options):
+            session = LanceFileSession(uri, storage_options=store_options(uri, options))
+            listed = session.list_with_delimiter(None)
+        names = {name.rstrip("/").rpartition("/")[2] for name in listed.common_prefixes}
+        names |= set(listed.objects)
+    if names - _UNCOMMITTED:
+        raise refused(uri, "a folder with other files", options)
+
+
+def _marked(schema: pa.Schema) -> pa.Schema:
+    return schema.with_metadata(_MARKED)
+
+
+def _fragments(written: Sequence[Written]) -> list[FragmentMetadata]:
+    from lance import FragmentMetadata
+
+    return [
+        FragmentMetadata.from_json(json.dumps(fragment))
+        for piece in written
+        for fragment in json.loads(piece.content)
+    ]
+
+
+def _commit(
+    writer: OutputWriter, operation: LanceOperation.BaseOperation, read_version: int
+) -> LanceDataset | None:
+    """The dataset after the commit, None when another commit came first."""
+    import lance
+    from lance.commit import CommitConflictError
+
+    lancestat = version("lancestat")
+    transaction = lance.Transaction(
+        read_version=read_version,
+        operation=operation,
+        transaction_properties={
+            MESSAGE_PROPERTY: f"lancestat {lancestat}: result of a KNN join",
+            VERSION_PROPERTY: lancestat,
+            RUN_PROPERTY: writer.run_id,
+        },
+    )
+    options = store_options(writer.uri, writer.storage_options)
+    with writing(writer.uri, writer.storage_options), suppress(CommitConflictError):
+        return lance.LanceDataset.commit(writer.uri, transaction, storage_options=options)
+    return None
+
+
+def _state(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> OutputState:
+    """A digest over columns and fragments in their order: what decides the rows and their places.
+
+    Neither versions nor ids of fragments do, nor the config, so that statistics can be published
+    to a result.
+    """
+    found = snapshot(dataset, uri, options)
+    digest = hashlib.blake2b(digest_size=16)
+    columns = [[field.id, field.name, str(field.type)] for field in found.fields]
+    digest.update(json.dumps(columns).encode())
+    for each in found.fragments:
+        files = [[file.path, file.base_id, file.field_ids] for file in each.files]
+        overlays = [[overlay.file.path, overlay.coverage] for overlay in each.overlays]
+        line = [files, each.physical_rows, each.deletion_file, overlays]
+        digest.update(json.dumps(line).encode())
+    return OutputState(
+        OutputFormat.LANCE, uri, found.rows, digest.hexdigest(), version=found.version
+    )
+
+
+def _remove(uri: str, paths: Sequence[str], options: Mapping[str, str]) -> None:
+    from lance.file import LanceFileSession
+
+    folder = local_path(uri)
+    if folder is None:
+        session = LanceFileSession(uri, storage_options=store_options(uri, options))
+        for path in paths:
+            session.delete_file(f"data/{path}")
+        return
+    for path in paths:
+        (folder / "data" / path).unlink(missing_ok=True)
+    # What is left of a dataset that never was.
+    for empty in (folder / "data", folder):
+        with suppress(OSError):
+            empty.rmdir()
+
+
+def _told(writer: OutputWriter) -> str:
+    return clean(writer.uri, secret_values(writer.storage_options))
