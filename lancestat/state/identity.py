@@ -18,6 +18,11 @@ def table_identity(uri: str) -> str:
     return sha256(canonical_uri(uri).encode(errors="surrogatepass")).hexdigest()[:24]
 
 
+def join_identity(node: str) -> str:
+    """What stands for a join where tables have their identity; never that of a table."""
+    return f"knn_join {node}"
+
+
 def canonical_uri(uri: str) -> str:
     """`uri` in the one form that all its spellings share; never holds user, password or query.
 

@@ -11,6 +11,7 @@ from lancestat.state.summary_rows import block_keys, only_stored
 from lancestat.state.surplus import StoredRow, surplus
 from lancestat.state.values import (
     BlockKey,
+    JoinRecord,
     PartialIndex,
     PartialKey,
     RunRecord,
@@ -36,7 +37,16 @@ class MemoryState:
             node.record.table: node.record
             for run in reversed(self._newest())
             for node in run.nodes
-            if node.record
+            if isinstance(node.record, TableRecord)
+        }
+
+    def joins(self) -> Mapping[str, JoinRecord]:
+        """The newest record of every join, by node."""
+        return {
+            node.node: node.record
+            for run in reversed(self._newest())
+            for node in run.nodes
+            if isinstance(node.record, JoinRecord)
         }
 
     def digests(self) -> Mapping[str, str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
-from lancestat.state.run_rows import decode_record, runs_of
-from lancestat.state.values import RunRecord, TableRecord
+from lancestat.state.join_rows import decode_join
+from lancestat.state.run_rows import JOIN_KIND, decode_record, runs_of
+from lancestat.state.values import JoinRecord, RunRecord, TableRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,27 +16,39 @@ if TYPE_CHECKING:
     from lance import LanceDataset
     from numpy.typing import NDArray
 
+Record = TypeVar("Record")
+
 _log = logging.getLogger("lancestat.state")
 
 
 def read_records(dataset: LanceDataset) -> dict[str, TableRecord]:
     """The newest record of every table; only those are read and decoded."""
-    positions = newest_record_positions(dataset)
-    if not len(positions):
-        return {}
-    stored = dataset.take(positions.tolist(), columns=["record_json"]).column("record_json")
-    records: dict[str, TableRecord] = {}
+    return {record.table: record for record in _decoded(dataset, decode_record, is_join=False)}
+
+
+def read_joins(dataset: LanceDataset) -> dict[str, JoinRecord]:
+    """The newest record of every join, by node."""
+    return {record.node: record for record in _decoded(dataset, decode_join, is_join=True)}
+
+
+def _decoded(
+    dataset: LanceDataset, decode: Callable[[str], Record], *, is_join: bool
+) -> Iterator[Record]:
+    rows = dataset.to_table(columns=["table", "record", "finished_at", "kind"])
+    kinds = rows.column("kind").to_pylist()
+    positions = [p for p in _newest_records(rows).tolist() if (kinds[p] == JOIN_KIND) is is_join]
+    if not positions:
+        return
+    stored = dataset.take(positions, columns=["record_json"]).column("record_json")
     undecodable = 0
     for text in stored.to_pylist():
         try:
-            record = decode_record(text or "")
+            yield decode(text or "")
         except ValueError:
             undecodable += 1
-        else:
-            records[record.table] = record
     if undecodable:
-        _log.warning("%d stored table records do not decode and will be made again", undecodable)
-    return records
+        what = "join" if is_join else "table"
+        _log.warning("%d stored %s records do not decode and will be made again", undecodable, what)
 
 
 def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
@@ -60,8 +74,11 @@ def read_digests(dataset: LanceDataset) -> dict[str, str]:
 
 
 def newest_record_positions(dataset: LanceDataset) -> NDArray[np.int64]:
-    """Positions of the rows that hold the newest record of a table, ascending."""
-    rows = dataset.to_table(columns=["table", "record", "finished_at"])
+    """Positions of the rows that hold the newest record of a table or a join, ascending."""
+    return _newest_records(dataset.to_table(columns=["table", "record", "finished_at"]))
+
+
+def _newest_records(rows: pa.Table) -> NDArray[np.int64]:
     return _newest(rows, "table", rows.column("record"))
 
 

@@ -8,11 +8,18 @@ from dataclasses import fields
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from lancestat.state.identity import join_identity
+from lancestat.state.join_rows import decode_join, encode_join
 from lancestat.state.partial_rows import row_id
-from lancestat.state.values import NodeRun, RunRecord, TableRecord
+from lancestat.state.stored_json import count, instant, text, texts
+from lancestat.state.values import JoinRecord, NodeRun, RunRecord, TableRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+# The kind of the rows whose record is a join's.
+JOIN_KIND = "knn_join"
 
 
 def run_schema() -> pa.Schema:
@@ -56,16 +63,26 @@ def run_batch(run: RunRecord, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _node_row(node: NodeRun) -> dict[str, object]:
-    record = node.record
+    table, record_json = _stored(node)
     return {
         "node": node.node,
         "kind": node.kind,
         "digest": node.digest,
-        "table": record.table if record else node.table,
-        "record": record is not None,
+        "table": table,
+        "record": record_json is not None,
         "result_json": json.dumps(dict(node.result), default=str),
-        "record_json": encode_record(record) if record else None,
+        "record_json": record_json,
     }
+
+
+def _stored(node: NodeRun) -> tuple[str | None, str | None]:
+    """What the row is filed under, and its record."""
+    match node.record:
+        case JoinRecord() as join:
+            return join_identity(join.node), encode_join(join)
+        case TableRecord() as table:
+            return table.table, encode_record(table)
+    return node.table, None
 
 
 def runs_of(rows: Iterable[Mapping[str, object]]) -> list[RunRecord]:
@@ -97,12 +114,12 @@ def runs_of(rows: Iterable[Mapping[str, object]]) -> list[RunRecord]:
 
 def _head(row: Mapping[str, object]) -> RunRecord:
     return RunRecord(
-        run_id=_text(row["run_id"]),
-        command=_text(row["command"]),
-        target=_text(row["target"]),
-        started_at=_instant(row["started_at"]),
-        finished_at=_instant(row["finished_at"]),
-        status=_text(row["status"]),
+        run_id=text(row["run_id"]),
+        command=text(row["command"]),
+        target=text(row["target"]),
+        started_at=instant(row["started_at"]),
+        finished_at=instant(row["finished_at"]),
+        status=text(row["status"]),
         nodes=(),
     )
 
@@ -110,17 +127,20 @@ def _head(row: Mapping[str, object]) -> RunRecord:
 def _node(row: Mapping[str, object]) -> NodeRun | None:
     if row["node"] is None:
         return None
-    result = json.loads(_text(row["result_json"]))
+    result = json.loads(text(row["result_json"]))
     if not isinstance(result, dict):
         raise ValueError("a node's result is not an object")
-    table, stored = row["table"], row["record_json"]
+    kind, table, stored = text(row["kind"]), row["table"], row["record_json"]
+    # What a join's record is filed under is no table.
+    is_filed = table is not None and not (kind == JOIN_KIND and stored is not None)
+    decode = decode_join if kind == JOIN_KIND else decode_record
     return NodeRun(
-        node=_text(row["node"]),
-        kind=_text(row["kind"]),
-        digest=_text(row["digest"]),
-        table=None if table is None else _text(table),
+        node=text(row["node"]),
+        kind=kind,
+        digest=text(row["digest"]),
+        table=text(table) if is_filed else None,
         result=result,
-        record=None if stored is None else decode_record(_text(stored)),
+        record=None if stored is None else decode(text(stored)),
     )
 
 
@@ -138,46 +158,19 @@ def decode_record(stored: str) -> TableRecord:
     found = json.loads(stored)
     try:
         return TableRecord(
-            table=_text(found["table"]),
-            node=_text(found["node"]),
-            version=_count(found["version"]),
+            table=text(found["table"]),
+            node=text(found["node"]),
+            version=count(found["version"]),
             published=bool(found["published"]),
-            content_digest=_text(found["content_digest"]),
-            schema_hash=_text(found["schema_hash"]),
-            rows=_count(found["rows"]),
-            fragments=_count(found["fragments"]),
-            computed_at=_instant(datetime.fromisoformat(_text(found["computed_at"]))),
-            columns=tuple(_text(name) for name in found["columns"]),
-            values=_texts(found["values"]),
-            bounds={
-                name: (_text(low), _text(high)) for name, (low, high) in found["bounds"].items()
-            },
-            histograms=tuple(_text(name) for name in found.get("histograms", ())),
+            content_digest=text(found["content_digest"]),
+            schema_hash=text(found["schema_hash"]),
+            rows=count(found["rows"]),
+            fragments=count(found["fragments"]),
+            computed_at=instant(datetime.fromisoformat(text(found["computed_at"]))),
+            columns=tuple(text(name) for name in found["columns"]),
+            values=texts(found["values"]),
+            bounds={name: (text(low), text(high)) for name, (low, high) in found["bounds"].items()},
+            histograms=tuple(text(name) for name in found.get("histograms", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a table record: {error}") from None
-
-
-def _text(found: object) -> str:
-    if not isinstance(found, str):
-        raise ValueError(f"expected text, found {type(found).__name__}")
-    return found
-
-
-def _texts(found: object) -> dict[str, str]:
-    # A thousand records hold a hundred values each, so types are compared all at once.
-    if not isinstance(found, dict) or not set(map(type, found.values())) <= {str}:
-        raise ValueError("expected an object of texts")
-    return found
-
-
-def _count(found: object) -> int:
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise ValueError(f"expected a whole number, found {type(found).__name__}")
-    return found
-
-
-def _instant(found: object) -> datetime:
-    if not isinstance(found, datetime):
-        raise ValueError(f"expected an instant, found {type(found).__name__}")
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)

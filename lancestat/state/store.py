@@ -12,7 +12,7 @@ from lancestat.state.layout import LAYOUT, Kind, StateFolder
 from lancestat.state.partial_index import read_index
 from lancestat.state.partial_rows import partial_batches, partial_schema
 from lancestat.state.partial_stream import stream_partials
-from lancestat.state.records import read_digests, read_records, read_runs
+from lancestat.state.records import read_digests, read_joins, read_records, read_runs
 from lancestat.state.run_rows import run_batch, run_schema
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summary_rows import summary_batches, summary_schema
@@ -20,6 +20,7 @@ from lancestat.state.summary_stream import read_summary, stream_blocks
 from lancestat.state.tidy import tidy_partials, tidy_runs, tidy_summaries
 from lancestat.state.values import (
     BlockKey,
+    JoinRecord,
     PartialIndex,
     RunRecord,
     StoredPartials,
@@ -84,6 +85,12 @@ class LanceState:
         self.run_table.dataset(latest=True)
         nothing: dict[str, TableRecord] = {}
         return self.run_table.read(read_records, nothing)
+
+    def joins(self) -> Mapping[str, JoinRecord]:
+        """The newest record of every join, by node."""
+        nothing: dict[str, JoinRecord] = {}
+        self.run_table.dataset(latest=True)
+        return self.run_table.read(read_joins, nothing)
 
     def digests(self) -> Mapping[str, str]:
         """By node, the digest of its meaning in the newest run that took it up."""

@@ -43,7 +43,7 @@ def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepRe
 
     Args:
         state: The state.
-        declared: Identities (`state.identity`) of all tables that the project declares.
+        declared: Identities (`state.identity`) of all tables and joins that the project declares.
         dry_run: Change nothing, only count.
     """
     partials = _undeclared(state.partial_table, declared)

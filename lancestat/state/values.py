@@ -67,6 +67,54 @@ class TableRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class InputRecord:
+    """What a side of a join was when it was last read.
+
+    `digest` is over its content in row order. A Lance table has `fragments` that hold rows, the
+    highest of whose ids is `last_fragment`; other sides have none. `rows` is None where nobody
+    counted.
+    """
+
+    digest: str
+    fragments: int = 0
+    last_fragment: int = -1
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRecord:
+    """What identifies a join's result where it was written (`knn.work.OutputState`)."""
+
+    rows: int
+    digest: str
+    version: int | None = None
+    generation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRecord:
+    """The last result that a run made of a join.
+
+    `node` is its name in the project, `digest` that of its meaning. The counts are of the whole
+    sides, whatever the run compared; `recall` and `nprobes` tell of approximate strategies.
+    """
+
+    node: str
+    digest: str
+    left: InputRecord
+    right: InputRecord
+    result: ResultRecord
+    left_rows: int
+    right_rows: int
+    unmatched_left_rows: int
+    excluded_right_rows: int
+    strategy: str
+    finished_at: datetime
+    recall: float | None = None
+    nprobes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRun:
     """One node's outcome in one run.
 
@@ -79,7 +127,7 @@ class NodeRun:
     digest: str
     table: str | None
     result: Mapping[str, object]
-    record: TableRecord | None
+    record: TableRecord | JoinRecord | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +182,10 @@ class StateReader(Protocol):
 
     def records(self) -> Mapping[str, TableRecord]:
         """The newest record of every table, by identity."""
+        ...
+
+    def joins(self) -> Mapping[str, JoinRecord]:
+        """The newest record of every join, by node."""
         ...
 
     def digests(self) -> Mapping[str, str]:

@@ -155,9 +155,9 @@ tables:
   - {name: b, uri: wh/t.lance/b}
   - {name: inner, uri: wh/o/parts/t.lance}
 knn_joins:
-  - {name: j, left: {table: b, vector: v}, right: {lance: x, vector: v}, k: 1, output: {lance: wh/t.lance/o}}
-  - {name: k, left: {table: b, vector: v}, right: {lance: x, vector: v}, k: 1, output: {parquet: wh/o}}
-  - {name: fine, left: {table: b, vector: v}, right: {lance: x, vector: v}, k: 1, output: {parquet: wh/o2}}
+  - {name: j, left: &b {table: b, vector: v}, right: *b, k: 1, output: {lance: wh/t.lance/o}}
+  - {name: k, left: *b, right: *b, k: 1, output: {parquet: wh/o}}
+  - {name: fine, left: *b, right: *b, k: 1, output: {parquet: wh/o2}}
 """,
     "templates": """\
 tables:

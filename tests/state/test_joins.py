@@ -1,0 +1,152 @@
+"""What is remembered of joins."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import lance
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.state.identity import join_identity
+from lancestat.state.join_rows import decode_join, encode_join
+from lancestat.state.store import open_state
+from lancestat.state.sweep import sweep
+from lancestat.state.tidy import RUNS_KEPT
+from lancestat.state.values import (
+    InputRecord,
+    JoinRecord,
+    NodeRun,
+    ResultRecord,
+    RunRecord,
+    StateWriter,
+)
+from tests.state.conftest import EPOCH, record, run
+
+MakeState = Callable[[], StateWriter]
+
+JOIN = JoinRecord(
+    node="j",
+    digest="d1",
+    left=InputRecord("aa", 3, 7, 300),
+    right=InputRecord("bb"),
+    result=ResultRecord(900, "cc", 4),
+    left_rows=300,
+    right_rows=1000,
+    unmatched_left_rows=2,
+    excluded_right_rows=1,
+    strategy="exact",
+    finished_at=EPOCH,
+)
+
+
+def join_run(number: int, *joins: JoinRecord) -> RunRecord:
+    return run(
+        number,
+        nodes=tuple(
+            NodeRun(join.node, "knn_join", join.digest, None, {"name": join.node}, join)
+            for join in joins
+        ),
+    )
+
+
+def test_the_newest_record_of_every_join_is_remembered(make_state: MakeState) -> None:
+    state = make_state()
+    newer = replace(JOIN, strategy="partitioned", recall=0.97, nprobes=12)
+    other = replace(JOIN, node="k", result=ResultRecord(1, "dd", generation="g7"))
+    state.add_run(join_run(2, newer))
+    state.add_run(join_run(1, JOIN, other))
+    assert dict(make_state().joins()) == {"j": newer, "k": other}
+
+
+def test_joins_and_tables_are_kept_apart(make_state: MakeState) -> None:
+    state = make_state()
+    assert dict(state.joins()) == {}
+    state.add_run(run(1, record("t", 1)))
+    state.add_run(join_run(2, JOIN))
+    assert dict(make_state().records()) == {"t": record("t", 1)}
+    assert dict(make_state().joins()) == {"j": JOIN}
+    assert make_state().digests()["j"] == "d1"
+    assert make_state().runs(5) == [join_run(2, JOIN), run(1, record("t", 1))]
+
+
+def test_a_join_that_failed_keeps_its_last_record(make_state: MakeState) -> None:
+    state = make_state()
+    state.add_run(join_run(1, JOIN))
+    failed = NodeRun("j", "knn_join", "d2", None, {"status": "error"}, None)
+    state.add_run(run(2, nodes=(failed,)))
+    assert dict(make_state().joins()) == {"j": JOIN}
+    assert dict(make_state().digests()) == {"j": "d2"}
+
+
+def test_many_runs_do_not_push_a_join_out(folder: Path) -> None:
+    state = open_state(str(folder))
+    state.add_run(join_run(0, JOIN))
+    for number in range(1, RUNS_KEPT + 60):
+        state.add_run(run(number))
+    state.tidy({})
+    assert len(state.runs(1000)) < RUNS_KEPT + 60
+    assert dict(open_state(str(folder)).joins()) == {"j": JOIN}
+
+
+def test_joins_that_are_declared_no_more_are_swept(folder: Path) -> None:
+    state = open_state(str(folder))
+    state.add_run(join_run(1, JOIN, replace(JOIN, node="gone")))
+    report = sweep(state, frozenset({join_identity("j")}), dry_run=False)
+    assert report.runs_dropped == 1
+    assert set(open_state(str(folder)).joins()) == {"j"}
+
+
+@given(
+    st.builds(
+        JoinRecord,
+        node=st.text(),
+        digest=st.text(),
+        left=st.builds(InputRecord),
+        right=st.builds(InputRecord),
+        result=st.builds(ResultRecord),
+        strategy=st.text(),
+        finished_at=st.integers(0, 10**9).map(lambda seconds: EPOCH + timedelta(seconds=seconds)),
+        recall=st.none() | st.floats(0, 1),
+        nprobes=st.none() | st.integers(1, 10**5),
+    )
+)
+def test_records_come_back_as_they_went_in(record: JoinRecord) -> None:
+    assert decode_join(encode_join(record)) == record
+
+
+WRONG = [[], {}, True, "x", 1.5]
+MAY_BE_ABSENT = {"generation": str, "recall": float}
+
+
+@given(st.data())
+def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None:
+    stored = json.loads(encode_join(JOIN))
+    place = data.draw(st.sampled_from([stored, stored["left"], stored["right"], stored["result"]]))
+    key = data.draw(st.sampled_from(sorted(place)))
+    right = MAY_BE_ABSENT.get(key, type(place[key]))
+    wrong = [value for value in WRONG if not isinstance(value, right)]
+    if data.draw(st.booleans()):
+        del place[key]
+    else:
+        place[key] = data.draw(st.sampled_from(wrong))
+    with pytest.raises(ValueError, match=r"not a record of a join|expected"):
+        decode_join(json.dumps(stored))
+
+
+@pytest.mark.parametrize("damage", ["{", "null", '"j"', "{}", ""])
+def test_a_damaged_record_is_as_if_absent(
+    folder: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_state(str(folder)).add_run(join_run(1, JOIN, replace(JOIN, node="sound")))
+    dataset = lance.dataset(str(folder / "v1" / "runs-1.lance"))
+    dataset.update({"record_json": f"'{damage}'"}, where="node = 'j'")
+    with caplog.at_level(logging.WARNING, logger="lancestat.state"):
+        assert set(open_state(str(folder)).joins()) == {"sound"}
+    assert "1 stored join records do not decode" in caplog.text
