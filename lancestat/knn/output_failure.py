@@ -53,6 +53,20 @@ def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
         raise _unwritable(uri, error, options) from None
 
 
+@contextmanager
+def reading(uri: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Turn what goes wrong when files of a result are read into a StaleBase: it is not whole."""
+    try:
+        yield
+    except LancestatError:
+        raise
+    except FileNotFoundError:
+        raise stale(uri, "has gone", options) from None
+    except Exception as error:
+        reason = clean(str(error), secret_values(options))
+        raise stale(uri, f"cannot be read any more ({reason})", options) from None
+
+
 def _unwritable(uri: str, error: BaseException, options: Mapping[str, str]) -> RunError:
     secrets = secret_values(options)
     place = clean(uri, secrets)

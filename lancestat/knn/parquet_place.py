@@ -1,0 +1,219 @@
+"""Where a Parquet result lies: a link, and beside it a folder with generations of the result.
+
+similar.parquet -> .similar.parquet.lancestat/5d0f3a7c91b2e846
+.similar.parquet.lancestat/
+    lancestat.json              says whose folder this is
+    lock                        held while the link moves
+    previous                    the generation before the link's, kept for those who still read
+    5d0f3a7c91b2e846/           part-000000-5d0f3a7c91b2e846.parquet and so on
+    77aa01b2c3d4e5f6.part/      files of a run that goes on
+    77aa01b2c3d4e5f6.json       the process of that run
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from lancestat.errors import RunError
+from lancestat.knn.output_failure import refused
+from lancestat.knn.process import Process, this_process
+from lancestat.lake.clean import clean
+from lancestat.lake.uri import local_path
+
+_log = logging.getLogger("lancestat.knn")
+
+_MARKER = "lancestat.json"
+_MARKED = {"format_version": 1, "holds": "generations of a KNN join's result"}
+_GENERATION = re.compile(r"[0-9a-f]{16}")
+_OURS = re.compile(r"([0-9a-f]{16})(\.part|\.json|\.link)?")
+# After that time nobody on another host still writes.
+_ABANDONED_AFTER = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetPlace:
+    """The place of one result. `path` is what readers open, absolute."""
+
+    uri: str
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        """The folder with all generations."""
+        return self.path.with_name(f".{self.path.name}.lancestat")
+
+    def generation(self) -> str | None:
+        """The generation that readers see, None when there is none.
+
+        Raises:
+            RunError: LS570 something else is there.
+        """
+        if not os.path.lexists(self.path):
+            return None
+        if not self.path.is_symlink():
+            what = "a folder" if self.path.is_dir() else "a file"
+            raise refused(self.uri, f"{what} that no join has written", {})
+        target = self.path.readlink()
+        if target.parent != Path(self.root.name) or not _GENERATION.fullmatch(target.name):
+            raise refused(self.uri, "a link that no join has made", {})
+        return target.name if (self.root / target.name).is_dir() else None
+
+    def prepare(self) -> None:
+        """Make the folder for generations, which must not be somebody else's.
+
+        Raises:
+            RunError: LS570 something else is there.
+        """
+        self.generation()
+        if self.root.is_symlink() or (self.root.exists() and not self._is_marked()):
+            raise refused(str(self.root), "a folder that no join has made", {})
+        self.root.mkdir(parents=True, exist_ok=True)
+        if not (self.root / _MARKER).exists():
+            write_durably(self.root / _MARKER, json.dumps(_MARKED))
+
+    def start(self) -> Path:
+        """A new folder for files of a generation that nobody sees yet."""
+        generation = secrets.token_hex(8)
+        owner = {**asdict(this_process()), "created": datetime.now(timezone.utc).isoformat()}
+        write_durably(self.root / f"{generation}.json", json.dumps(owner))
+        folder = self.root / f"{generation}.part"
+        folder.mkdir()
+        return folder
+
+    def publish(self, generation: str) -> None:
+        """Let readers see a generation, whose files are complete, from now on; holds the lock."""
+        before = self.generation()
+        sync_folder(self.root / generation)
+        if before is not None:
+            write_durably(self.root / "previous", before)
+        link = self.root / f"{generation}.link"
+        target = Path(self.root.name) / generation
+        if os.path.lexists(self.path):
+            link.symlink_to(target)
+            sync_folder(self.root)
+            link.replace(self.path)
+        else:
+            sync_folder(self.root)
+            # Unlike a rename this spares what somebody puts there meanwhile.
+            self.path.symlink_to(target)
+        sync_folder(self.path.parent)
+
+    def forget(self, generation: str) -> None:
+        """Remove what a run has there, except a generation that readers may see."""
+        if generation not in self._kept():
+            _remove(self.root / generation)
+        for name in (f"{generation}.part", f"{generation}.link", f"{generation}.json"):
+            _remove(self.root / name)
+
+    def sweep(self) -> None:
+        """Remove what is neither seen, nor was before, nor is being written; holds the lock."""
+        kept = self._kept()
+        found = {match[1] for entry in self.root.iterdir() if (match := _matched(entry))}
+        for generation in found - kept:
+            if not self._is_owned(generation):
+                self.forget(generation)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of this place, where the file system has locks."""
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        with (self.root / "lock").open("a", encoding="utf-8") as lock:
+            # Network file systems may have none; the link still moves in one step.
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _kept(self) -> set[str]:
+        kept = {self.generation()}
+        with suppress(OSError, UnicodeDecodeError):
+            kept.add((self.root / "previous").read_text(encoding="utf-8").strip())
+        return {generation for generation in kept if generation is not None}
+
+    def _is_owned(self, generation: str) -> bool:
+        try:
+            owner = json.loads((self.root / f"{generation}.json").read_text(encoding="utf-8"))
+            created = datetime.fromisoformat(owner.pop("created"))
+            alive = Process(**owner).is_alive()
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return True
+        return datetime.now(timezone.utc) - created < _ABANDONED_AFTER if alive is None else alive
+
+    def _is_marked(self) -> bool:
+        try:
+            found = json.loads((self.root / _MARKER).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            # Another run may be about to write it.
+            names = (entry.name for entry in self.root.iterdir())
+            return all(name.startswith(f".{_MARKER}.") for name in names)
+        except (OSError, ValueError):
+            return False
+        return isinstance(found, dict) and found.get("holds") == _MARKED["holds"]
+
+
+def place_of(uri: str) -> ParquetPlace:
+    """The place that a URI names.
+
+    Raises:
+        RunError: LS572 it is in an object store.
+    """
+    path = local_path(uri)
+    if path is None:
+        raise RunError(
+            "LS572",
+            f"a Parquet result cannot be replaced in one step at {clean(uri)}, since object stores "
+            "have neither links nor renames",
+            hint="use 'output: {lance: ...}', which commits atomically there",
+        )
+    return ParquetPlace(uri, Path(os.path.normpath(path.absolute())))
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file so that it is there wholly or not at all, even after a power failure."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last."""
+    # Not every system can, and what cannot needs not.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _matched(entry: Path) -> re.Match[str] | None:
+    return _OURS.fullmatch(entry.name)
+
+
+def _remove(path: Path) -> None:
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        _log.warning("%s was not removed: %s", path, error.strerror)

@@ -1,0 +1,56 @@
+"""Which process made something, and whether it still runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, told from any that gets its number later or has it on another host.
+
+    `host` includes the namespace of process numbers, which containers of one host differ in.
+    `started` is in clock ticks since the host was booted, None where the system does not tell.
+    """
+
+    host: str
+    pid: int
+    started: int | None = None
+
+    def is_alive(self) -> bool | None:
+        """Whether it runs; None when that cannot be known, since it belongs to another host."""
+        if self.host != _host():
+            return None
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except (PermissionError, OverflowError):
+            pass
+        return self.started is None or self.started == _started(self.pid)
+
+
+def this_process() -> Process:
+    """The process that asks."""
+    pid = os.getpid()
+    return Process(_host(), pid, _started(pid))
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    with suppress(OSError):
+        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
+    return socket.gethostname()
+
+
+def _started(pid: int) -> int | None:
+    # The name in the second field may hold anything; after it, start time is the twentieth.
+    with suppress(OSError, IndexError, ValueError):
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(stat.rpartition(")")[2].split()[19])
+    return None
