@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from lancestat.knn.names import output_names
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.scratch import scratch
 from lancestat.knn.stages import OnStage, Stage, StageProgress, nobody
-from lancestat.knn.work import JoinOutcome, JoinWork, Scope, SideWork
+from lancestat.knn.work import JoinOutcome, JoinWork, PinnedTable, Scope, SideWork
 from lancestat.spark.knn.join import Join
 from lancestat.spark.knn.opened_side import OpenedSide, opened_table, source_rows
 from lancestat.spark.knn.written_side import Writing, write_side
@@ -49,36 +49,52 @@ class Engine:
             LancestatError: what is wrong with a side, the output or the scratch, or what a task
                 raised after Spark's own retries; readers of the output see what they saw before.
         """
-        names = output_names(work.left.select, work.right.select, with_rank=work.request.with_rank)
         context = self.spark.sparkContext
         context.setJobGroup(self.run_id, f"lancestat: {work.node}", interruptOnCancel=True)
         work = _narrowed(work)
+        given = frames or {}
+        left = self._source("left", work.left, given.get("left"))
+        right = self._source("right", work.right, given.get("right"))
+        names = output_names(left.select, right.select, with_rank=work.request.with_rank)
         with ExitStack() as stack:
             folder = _Folder(self, stack)
-            left, right = (
-                self._opened(side, work.request, name, folder, (frames or {}).get(name))
-                for name, side in (("left", work.left), ("right", work.right))
-            )
-            return Join(context, work, left, right, names, self.on_stage).run(self.run_id)
+            opened_left = self._opened(left, work.request, folder)
+            opened_right = self._opened(right, work.request, folder)
+            join = Join(context, work, opened_left, opened_right, names, self.on_stage)
+            return join.run(self.run_id)
 
-    def _opened(
-        self,
-        side: SideWork,
-        request: JoinRequest,
-        name: str,
-        folder: _Folder,
-        frame: DataFrame | None,
-    ) -> OpenedSide:
-        if side.table is not None:
-            return opened_table(side.table, side.vector, side.select, self.storage_options, name)
-        rows = source_rows(self.spark, side, self.storage_options, name) if frame is None else frame
+    def _source(self, name: str, side: SideWork, frame: DataFrame | None) -> _Source:
+        if side.table is None and frame is None:
+            frame = source_rows(self.spark, side, self.storage_options, name)
+        select = side.select
+        if select is None:
+            assert frame is not None
+            select = tuple(frame.columns)
+        return _Source(name, side.vector, select, side.table, frame)
+
+    def _opened(self, source: _Source, request: JoinRequest, folder: _Folder) -> OpenedSide:
+        name, vector, select = source.name, source.vector, source.select
+        if source.table is not None:
+            return opened_table(source.table, vector, select, self.storage_options, name)
+        assert source.frame is not None
         self.on_stage(StageProgress(Stage.SCRATCH, note=f"writing the {name} side"))
         uri = folder.place(name)
         writing = Writing(uri, name, request.metric, name == "left", self.storage_options)
-        found = write_side(rows, side.vector, side.select, writing)
+        found = write_side(source.frame, vector, select, writing)
         count = len(found.side.all_rows)
         self.on_stage(StageProgress(Stage.SCRATCH, count, count))
         return OpenedSide(found.side, found.dimension, found.excluded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the rows of a side come from: a table, else a DataFrame that is not computed yet."""
+
+    name: str
+    vector: str
+    select: Sequence[str]
+    table: PinnedTable | None
+    frame: DataFrame | None
 
 
 class _Folder:

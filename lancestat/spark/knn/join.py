@@ -14,7 +14,7 @@ from lancestat.knn.gate import Decision, JoinSize, choose
 from lancestat.knn.names import OutputNames
 from lancestat.knn.output import OutputWriter
 from lancestat.knn.stages import OnStage, Stage, StageProgress
-from lancestat.knn.work import JoinCounts, JoinOutcome, JoinWork, OutputState, Scope
+from lancestat.knn.work import JoinCounts, JoinOutcome, JoinWork, OutputState, Scope, StaleBase
 from lancestat.lake.clean import secret_values
 from lancestat.spark.knn.failed import failed
 from lancestat.spark.knn.grid import Grid, cut, grid
@@ -42,8 +42,8 @@ class Join:
         """Search, and commit what was found in one step.
 
         Raises:
-            RunError: LS556 the sides have vectors of different lengths, LS557 the previous result
-                is not what it was taken for, or what a task raised.
+            StaleBase: the previous result is not what it was taken for.
+            RunError: LS556 the sides have vectors of different lengths, or what a task raised.
         """
         dimension = _agreed(self.left, self.right)
         decision = self._decide(dimension)
@@ -91,7 +91,6 @@ class Join:
             dimension,
             request.k,
             request.metric,
-            threads,
         )
         cells = [
             Cell(number, chunk, part)
@@ -119,10 +118,9 @@ class Join:
             for found, rows in zip(valid, shares.chunks, strict=True)
         ]
         if sum(lines) != state.rows:
-            raise RunError(
-                "LS557",
-                f"{state.uri} has {state.rows} rows, but {sum(lines)} would follow from its sides",
-                hint="run it with --full-refresh",
+            raise StaleBase(
+                "LS569",
+                f"{state.uri} has {state.rows} rows, but {sum(lines)} follow from its sides",
             )
         return Previous(state, width, tuple(accumulate(lines[:-1], initial=0)))
 

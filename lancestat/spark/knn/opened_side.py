@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LancestatError, UsageError, did_you_mean
+from lancestat.errors import LancestatError, RunError, did_you_mean
 from lancestat.knn.metric import Metric
 from lancestat.knn.side import Rows, VectorSide
 from lancestat.knn.work import PinnedTable, SideWork
@@ -39,8 +39,7 @@ def opened_table(
 
     Raises:
         LakeError: the table cannot be opened.
-        UsageError: LS554 a column is missing.
-        RunError: LS551 the vector column holds none.
+        RunError: LS554 a column is missing, LS551 the vector column holds none.
     """
     from lancestat.knn.vectors import vectors
     from lancestat.spark.fragment_reader import open_pinned
@@ -49,7 +48,7 @@ def opened_table(
     for column in (vector, *select):
         if column not in schema.names:
             hint = did_you_mean(column, schema.names)
-            raise UsageError("LS554", f"the {name} side has no column '{column}'", hint=hint)
+            raise RunError("LS554", f"the {name} side has no column '{column}'", hint=hint)
     empty = schema.empty_table().column(vector)
     known = vectors(empty, None, Metric.L2, place=f"the {name} side").values.shape[1]
     side = VectorSide(
@@ -100,7 +99,7 @@ def source_rows(
     except Exception as error:
         secrets = secret_values(storage_options) | secret_values(source.options)
         reason = clean(str(error).splitlines()[0], secrets)
-        raise UsageError("LS555", f"the {name} side cannot be read: {reason}") from None
+        raise RunError("LS555", f"the {name} side cannot be read: {reason}") from None
 
 
 def _attach(

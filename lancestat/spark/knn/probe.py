@@ -54,14 +54,13 @@ class ExactProbe:
     dimension: int
     k: int
     metric: Metric
-    threads: int
 
     def __call__(self, cell: Cell) -> Probed:
         """Search one part of the right side for the neighbours of one chunk."""
         left, right = cell.left, self.parts[cell.part]
         queries = read_vectors(self.left, left, self.dimension, self.metric, "left")
         asked = queries.values[queries.valid]
-        nearest = Nearest(asked, self.k, self.metric, threads=self.threads)
+        nearest = Nearest(asked, self.k, self.metric)
         excluded = compared = 0
         for places, block in self._blocks(right):
             found = block.values[block.valid]

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
+from lancestat.errors import LancestatError, RunError, did_you_mean
 from lancestat.knn.metric import Metric
 from lancestat.knn.side import FragmentRows, VectorSide
 from lancestat.lake.clean import clean, secret_values
@@ -68,9 +68,8 @@ def write_side(
         writing: Where to, and how.
 
     Raises:
-        UsageError: LS554 a column is missing.
-        RunError: LS550 vectors of different lengths, LS551 the column holds no vectors, LS552 Lance
-            cannot hold a column, LS553 the job failed.
+        RunError: LS554 a column is missing, LS550 vectors of different lengths, LS551 the column
+            holds no vectors, LS552 Lance cannot hold a column, LS553 the job failed.
     """
     projected = _projected(rows, vector, select, writing.side)
     reports = _run(projected, writing)
@@ -118,7 +117,7 @@ def _place(columns: Sequence[str], column: str, side: str) -> int:
     if column.lower() in lowered:
         return lowered.index(column.lower())
     hint = did_you_mean(column, columns) or f"it has: {', '.join(columns)}"
-    raise UsageError("LS554", f"the {side} side has no column '{column}'", hint=hint)
+    raise RunError("LS554", f"the {side} side has no column '{column}'", hint=hint)
 
 
 def _run(rows: DataFrame, writing: Writing) -> list[_Report]:

@@ -1,0 +1,195 @@
+"""`lancestat.knn_join`: any two DataFrames, joined by the distance of their vectors."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from lancestat.errors import UsageError, did_you_mean
+from lancestat.knn.metric import Metric
+from lancestat.knn.names import output_names
+from lancestat.knn.request import MOST_NEIGHBOURS, JoinKind, JoinRequest, Mode
+from lancestat.knn.scratch import scratch as scratch_folder
+from lancestat.knn.work import JoinWork, OutputFormat, SideWork
+from lancestat.spark.knn.engine import Engine
+from lancestat.spark.knn.scratch_root import scratch_root
+from lancestat.spark.reading import read_table
+from lancestat.spark.session import require_classic
+
+if TYPE_CHECKING:
+    from enum import Enum
+    from typing import TypeVar
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+    Word = TypeVar("Word", bound=Enum)
+
+
+def knn_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    left_vector: str,
+    right_vector: str,
+    k: int,
+    metric: str = "l2",
+    join: str = "inner",
+    mode: str = "exact",
+    nprobes: int | None = None,
+    recall: float | None = None,
+    select_left: Sequence[str] | None = None,
+    select_right: Sequence[str] | None = None,
+    rank: bool = False,
+    min_right_rows: int = 10_000,
+    scratch: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """For each left row, the k nearest right rows by the distance of their vectors.
+
+    The join runs at once, and its result is kept in scratch until the process ends, so that using
+    it several times does not join again. Rows come in the order of the left rows, the nearest first
+    and equally near ones in the order of the right rows. A vector that is null, or has an element
+    that is null, NaN or infinite, matches nothing; under `cosine` neither does one of zeros.
+
+    Args:
+        left: The rows that look for neighbours.
+        right: The rows that are found.
+        left_vector: The column of vectors: arrays of float or double.
+        right_vector: Likewise; all vectors have the same length.
+        k: How many neighbours each left row gets, 1 to 100,000; all where there are fewer.
+        metric: `l2` (squared Euclidean), `cosine` (1 - cos) or `dot` (1 - dot product).
+        join: `inner` drops left rows that match nothing, `left_outer` keeps them with nulls.
+        mode: `exact`, or `approx` for a search that may miss some neighbours.
+        nprobes: Under `approx`: how many partitions each left row visits.
+        recall: Under `approx`: the share of neighbours to find, 0.95 unless `nprobes` is given.
+        select_left: Columns that the result shows, all when None; others are never read.
+        select_right: Likewise. A name that the left side shows too gets the suffix `_right`.
+        rank: Whether there is a column `_rank`, from 1.
+        min_right_rows: With fewer right rows Spark's own `nearestByJoin` does the work.
+        scratch: Where temporary data goes, storage that all executors share; by default a folder
+            on this machine, which is enough for a local master.
+        storage_options: How to reach `scratch` in an object store.
+
+    Returns:
+        The selected columns of both sides, `_distance` (float) and, if asked for, `_rank` (int).
+
+    Raises:
+        UsageError: an argument is wrong (LS460), or names of columns clash (LS450 to LS452).
+        RunError: a column is missing or holds no vectors, vectors differ in length, there is no
+            scratch, or Spark failed.
+    """
+    spark = left.sparkSession
+    require_classic(spark)
+    request = _request(k, metric, join, mode, nprobes, recall, min_right_rows, rank)
+    shown_left = tuple(left.columns if select_left is None else select_left)
+    shown_right = tuple(right.columns if select_right is None else select_right)
+    names = output_names(shown_left, shown_right, with_rank=rank)
+    options = dict(storage_options or {})
+    root = scratch_root(scratch, spark)
+    uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
+    work = JoinWork(
+        node="knn_join",
+        request=request,
+        left=SideWork(left_vector, shown_left),
+        right=SideWork(right_vector, shown_right),
+        output_format=OutputFormat.LANCE,
+        output_uri=uri,
+    )
+    engine = Engine(spark, root, uuid.uuid4().hex, options)
+    engine.run(work, {"left": left, "right": right})
+    types = dict(
+        [
+            *zip(names.left, _types(left, shown_left), strict=True),
+            *zip(names.right, _types(right, shown_right), strict=True),
+        ]
+    )
+    return _typed(read_table(spark, uri, storage_options=options), types)
+
+
+def _request(
+    k: int,
+    metric: str,
+    join: str,
+    mode: str,
+    nprobes: int | None,
+    recall: float | None,
+    min_right_rows: int,
+    rank: bool,
+) -> JoinRequest:
+    _check("k", k, 1 <= k <= MOST_NEIGHBOURS, f"1 to {MOST_NEIGHBOURS:,}")
+    _check("min_right_rows", min_right_rows, min_right_rows >= 0, "0 or more")
+    found = _word(Mode, "mode", mode)
+    if found is Mode.EXACT:
+        given = "nprobes" if nprobes is not None else "recall"
+        if nprobes is not None or recall is not None:
+            raise UsageError("LS460", f"{given} goes with mode='approx', but mode is 'exact'")
+    elif nprobes is None and recall is None:
+        recall = 0.95
+    if nprobes is not None:
+        _check("nprobes", nprobes, nprobes >= 1 and recall is None, "1 or more, and no recall")
+    if recall is not None:
+        _check("recall", recall, 0 < recall <= 1, "above 0 and at most 1")
+    return JoinRequest(
+        k=k,
+        metric=_word(Metric, "metric", metric),
+        mode=found,
+        kind=_word(JoinKind, "join", join),
+        nprobes=nprobes,
+        recall=recall,
+        min_right_rows=min_right_rows,
+        with_rank=rank,
+    )
+
+
+def _check(name: str, value: object, is_right: bool, expected: str) -> None:
+    if not is_right:
+        raise UsageError("LS460", f"{name} is {value}; expected {expected}")
+
+
+def _word(kind: type[Word], name: str, value: str) -> Word:
+    words = [each.value for each in kind]
+    if value not in words:
+        hint = did_you_mean(str(value), words)
+        raise UsageError(
+            "LS460", f"{name} is {value!r}; expected one of: {', '.join(words)}", hint=hint
+        )
+    return kind(value)
+
+
+_kept: dict[tuple[str, str], str] = {}
+_stack = ExitStack()
+_keeping = threading.Lock()
+
+
+def _results(spark: SparkSession, root: str, options: Mapping[str, str]) -> str:
+    """The folder of an application's results, which is removed when the process ends."""
+    application = str(spark.sparkContext.applicationId)
+    with _keeping:
+        if not _kept:
+            atexit.register(_stack.close)
+        key = (root, application)
+        if key not in _kept:
+            _kept[key] = _stack.enter_context(scratch_folder(root, application, options)).uri
+        return _kept[key]
+
+
+def _types(rows: DataFrame, columns: Sequence[str]) -> list[DataType]:
+    fields = {field.name.lower(): field.dataType for field in reversed(rows.schema.fields)}
+    return [fields[name.lower()] for name in columns]
+
+
+def _typed(found: DataFrame, types: Mapping[str, DataType]) -> DataFrame:
+    """The result with the types that its columns have on the sides."""
+    from pyspark.sql.functions import col
+
+    shown = []
+    for field in found.schema.fields:
+        column = col(f"`{field.name.replace('`', '``')}`")
+        wanted = types.get(field.name, field.dataType)
+        shown.append(column if wanted == field.dataType else column.cast(wanted).alias(field.name))
+    return found.select(shown)
