@@ -1,0 +1,165 @@
+"""Vectors made ready for products of matrices in float32, and how far those may be off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lancestat.knn.metric import Metric
+
+# Unit roundoff of float32 and float64.
+_U32 = 2.0**-24
+_U64 = 2.0**-53
+# Rows that a centre is taken from.
+_SAMPLE = 4096
+# A centre is worth a copy of all rows when so much of their mean square length goes with it.
+_WORTH_CENTRING = 0.25
+# Lengths within these need no scaling: their squares neither overflow nor vanish.
+_SHORT, _LONG = 2.0**-30, 2.0**30
+# Rows so much longer than the middle one would spoil the bound for all others.
+_ODD = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Queries in a frame: `values` (n, dim), their `lengths`, and what `offset` adds to scores."""
+
+    values: NDArray[np.float32]
+    lengths: NDArray[np.float64]
+    offset: NDArray[np.float64]
+
+    def some(self, which: NDArray[np.int64] | slice) -> Asked:
+        """Some of them."""
+        return Asked(self.values[which], self.lengths[which], self.offset[which])
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Rows in a frame: `values` (m, dim), none longer than `longest`.
+
+    `odd` are far longer than most, or too long for the frame; None where all are of a kind.
+    """
+
+    values: NDArray[np.float32]
+    longest: float
+    odd: NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The coordinates in which products are taken.
+
+    Distances do not change with the origin, and products only by what depends on the query alone,
+    so vectors that lie far from the origin are moved to it, where float32 resolves them better.
+    `scale` is a power of two, which rounds nothing. Under cosine vectors have length 1 first.
+    """
+
+    metric: Metric
+    centre: NDArray[np.float32] | None
+    scale: float
+
+    @classmethod
+    def around(
+        cls, queries: NDArray[np.float32], rows: NDArray[np.float32], metric: Metric
+    ) -> Frame:
+        """A frame that suits these queries and such rows."""
+        sample = rows[:: max(1, len(rows) // _SAMPLE)].astype(np.float64)
+        if metric is Metric.COSINE:
+            sample = _unit(sample)
+        centre = sample.mean(axis=0)
+        square = np.einsum("nd,nd->n", sample, sample).mean()
+        is_far = centre @ centre > _WORTH_CENTRING * square
+        longest = max(float(_lengths(queries).max(initial=0.0)), float(np.sqrt(square)))
+        scale = 1.0
+        if metric is not Metric.COSINE and longest and not _SHORT < longest < _LONG:
+            scale = 2.0 ** int(np.clip(-np.floor(np.log2(longest)), -120, 100))
+        return cls(metric, centre.astype(np.float32) if is_far else None, scale)
+
+    def ask(self, queries: NDArray[np.float32]) -> Asked:
+        """Queries in this frame."""
+        values = self._placed(queries, moved=self.metric is Metric.L2)
+        offset = np.zeros(len(queries))
+        if self.centre is not None and self.metric is not Metric.L2:
+            wide = queries.astype(np.float64)
+            if self.metric is Metric.COSINE:
+                wide = _unit(wide)
+            offset = wide @ self.centre.astype(np.float64)
+        return Asked(values, _lengths(values), offset)
+
+    def offer(self, rows: NDArray[np.float32]) -> Offered:
+        """Rows in this frame."""
+        with np.errstate(over="ignore"):
+            values = self._placed(rows, moved=True)
+            squares = np.einsum("nd,nd->n", values, values)
+        longest, odd = float(squares.max(initial=0.0)), None
+        limit = min(max(_ODD**2 * float(np.median(squares)), _SHORT**2), _LONG**4)
+        if not longest <= limit:
+            odd = ~(squares <= limit)
+        return Offered(values, np.sqrt(longest) * (1 + (rows.shape[1] + 2) * _U32), odd)
+
+    def error(self, asked: Asked, offered: Offered) -> NDArray[np.float64]:
+        """How far distances by products may be off, for each query.
+
+        A product of n terms in any order is off by at most n u / (1 - n u) times that of the
+        absolute values (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section
+        3.1), u = 2^-24. What moving, scaling and normalising round comes on top.
+        """
+        dimension = asked.values.shape[1]
+        share = (dimension + 12) * _U32 / (1 - min(0.5, dimension * _U32))
+        # Products may vanish below the smallest normal number.
+        vanished = dimension * 2.0**-120
+        if self.metric is Metric.L2:
+            return self._unscaled(share * (asked.lengths + offered.longest) ** 2 + vanished)
+        far = 0.0 if self.centre is None else float(np.linalg.norm(self.centre.astype(np.float64)))
+        wide = 4 * dimension * _U64 * (far * self.scale + offered.longest)
+        if self.metric is Metric.COSINE:
+            # Normalising rounds relative to length 1, whatever is left of it around the centre.
+            wide += 6 * _U32
+        products = (share * offered.longest + wide) * asked.lengths + vanished
+        return self._unscaled(products) + 8 * _U64
+
+    def least(
+        self, scores: NDArray[np.float32], asked: Asked, error: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """What distances are at least, by what products say of them (n, m)."""
+        found = self._unscaled(scores.astype(np.float64))
+        if self.metric is not Metric.L2:
+            found = (1.0 - asked.offset)[:, None] - found
+        found -= error[:, None]
+        return found if self.metric is Metric.DOT else np.maximum(found, 0.0, out=found)
+
+    def _unscaled(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.scale == 1.0:
+            return found
+        return found / self.scale / self.scale
+
+    def _placed(self, vectors: NDArray[np.float32], *, moved: bool) -> NDArray[np.float32]:
+        placed = _directions(vectors) if self.metric is Metric.COSINE else vectors
+        if self.scale != 1.0:
+            placed = placed * np.float32(self.scale)
+        if moved and self.centre is not None:
+            placed = placed - self.centre * np.float32(self.scale)
+        return np.ascontiguousarray(placed)
+
+
+def _directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = _lengths(vectors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        directions = vectors * (1.0 / lengths).astype(np.float32)[:, None]
+    odd = np.flatnonzero(~((lengths > 2.0**-100) & (lengths < 2.0**100)))
+    directions[odd] = _unit(vectors[odd].astype(np.float64))
+    return directions
+
+
+def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    lengths: NDArray[np.float64] = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+    return vectors / lengths[:, None]
+
+
+def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    lengths: NDArray[np.float64] = np.sqrt(
+        np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+    )
+    return lengths
