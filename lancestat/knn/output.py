@@ -155,9 +155,9 @@ class _Format(Protocol):
 
 def _of(format: OutputFormat) -> _Format:
     if format is OutputFormat.LANCE:
-        from lancestat.knn import lance_output
+        import lancestat.knn.lance_output as lance_output
 
         return lance_output
-    from lancestat.knn import parquet_output
+    import lancestat.knn.parquet_output as parquet_output
 
     return parquet_output
