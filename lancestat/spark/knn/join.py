@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from lancestat.errors import RunError
 from lancestat.knn import output
-from lancestat.knn.gate import Decision, JoinSize, choose
+from lancestat.knn.gate import Decision, JoinSize, Strategy, choose
 from lancestat.knn.names import OutputNames
 from lancestat.knn.output import OutputWriter
 from lancestat.knn.stages import OnStage, Stage, StageProgress
@@ -19,6 +19,7 @@ from lancestat.lake.clean import secret_values
 from lancestat.spark.knn.failed import failed
 from lancestat.spark.knn.grid import Grid, cut, grid
 from lancestat.spark.knn.materialize import Materialize, Previous, output_schema
+from lancestat.spark.knn.nearest_by import NearestBy
 from lancestat.spark.knn.opened_side import OpenedSide
 from lancestat.spark.knn.probe import Cell, CountValid, ExactProbe
 from lancestat.spark.knn.search_job import WrittenChunk, count_valid, search
@@ -31,7 +32,7 @@ class Join:
     `left` and `right` hold the rows to compare, which under a narrower scope are not all.
     """
 
-    context: SparkContext
+    spark: SparkSession
     work: JoinWork
     left: OpenedSide
     right: OpenedSide
@@ -62,7 +63,11 @@ class Join:
     def _decide(self, dimension: int) -> Decision:
         left, right = len(self.left.side.all_rows), len(self.right.side.all_rows)
         size = JoinSize(left, right, dimension)
-        decision = choose(self.work.request, size, self.context.defaultParallelism)
+        request = self.work.request
+        if self.work.scope is not Scope.FULL:
+            # The gate is about joins as a whole.
+            request = replace(request, min_right_rows=0)
+        decision = choose(request, size, self.spark.sparkContext.defaultParallelism)
         note = f"{decision.strategy.value}: {decision.why}"
         self.on_stage(StageProgress(Stage.GATE, left, left, note=note))
         return decision
@@ -75,7 +80,7 @@ class Join:
     def _search(
         self, materialize: Materialize, decision: Decision, dimension: int
     ) -> list[WrittenChunk]:
-        request, cores = self.work.request, self.context.defaultParallelism
+        request, cores = self.work.request, self.spark.sparkContext.defaultParallelism
         left, right = self.left.side, self.right.side
         rows = right.all_rows
         shares = grid(left.all_rows, len(rows), dimension=dimension, k=request.k, cores=cores)
@@ -83,11 +88,17 @@ class Join:
             materialize = replace(
                 materialize, previous=self._previous(materialize, shares, dimension)
             )
-        threads = int(self.context.getConf().get("spark.task.cpus", "1"))
+        threads = int(self.spark.sparkContext.getConf().get("spark.task.cpus", "1"))
+        parts = tuple(cut(rows, shares.parts))
+        if decision.strategy is Strategy.SPARK:
+            nearest = NearestBy(
+                self.spark, materialize, dimension, request.k, request.metric, threads
+            )
+            return nearest.search(shares.chunks, parts)
         probe = ExactProbe(
             left,
             right,
-            tuple(cut(rows, shares.parts)),
+            parts,
             dimension,
             request.k,
             request.metric,
@@ -98,7 +109,7 @@ class Join:
             for part in range(shares.parts)
         ]
         return search(
-            self.context,
+            self.spark.sparkContext,
             cells,
             probe,
             materialize,
@@ -111,8 +122,8 @@ class Join:
         known, state, request = self.work.known, self.work.previous, self.work.request
         assert known is not None and state is not None
         width = min(request.k, known.right_rows - known.excluded_right_rows)
-        count = CountValid(self.left.side, dimension, request.metric)
-        valid = count_valid(self.context, count, shares.chunks)
+        count = CountValid(self.left.side, dimension, request.metric, "left")
+        valid = count_valid(self.spark.sparkContext, count, shares.chunks)
         lines = [
             materialize.line_count(found, len(rows) - found, width)
             for found, rows in zip(valid, shares.chunks, strict=True)

@@ -79,15 +79,16 @@ class ExactProbe:
 
 @dataclass(frozen=True, slots=True)
 class CountValid:
-    """Counts left rows that can match; travels to Spark's workers."""
+    """Counts rows that can match; travels to Spark's workers."""
 
     side: VectorSide
     dimension: int
     metric: Metric
+    name: str
 
     def __call__(self, rows: Rows) -> int:
         """How many of the rows."""
-        found = read_vectors(self.side, rows, self.dimension, self.metric, "left")
+        found = read_vectors(self.side, rows, self.dimension, self.metric, self.name)
         return int(np.count_nonzero(found.valid))
 
 

@@ -80,7 +80,7 @@ def search(
     def written(found: Iterable[tuple[int, Probed]]) -> Iterator[tuple[int, WrittenChunk]]:
         with working(threads, materialize.writer.storage_options):
             for number, done in found:
-                yield number, _written(materialize, number, chunks[number], done)
+                yield number, written_chunk(materialize, number, chunks[number], done)
                 steps.add([(Stage.MATERIALIZE, len(chunks[number]), 0)])
 
     rdd = context.parallelize(cells, len(cells)).mapPartitions(probed)
@@ -98,7 +98,8 @@ def _merged(left: Probed, right: Probed, k: int) -> Probed:
     )
 
 
-def _written(materialize: Materialize, number: int, rows: Rows, done: Probed) -> WrittenChunk:
+def written_chunk(materialize: Materialize, number: int, rows: Rows, done: Probed) -> WrittenChunk:
+    """Write a chunk of which `done` is known."""
     chunk = materialize.completed(Chunk(number, rows, done.is_valid, done.neighbours))
     matched = int((chunk.neighbours.places >= 0).any(axis=1).sum())
     return WrittenChunk(materialize.write(chunk), matched, done.excluded, done.pairs)

@@ -1,0 +1,178 @@
+"""The strategy below the gate: Spark's own `nearestByJoin`, ranked as every strategy ranks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lancestat.knn.metric import Metric
+from lancestat.knn.neighbours import nothing
+from lancestat.knn.side import Rows, VectorSide
+from lancestat.spark.knn.materialize import Materialize
+from lancestat.spark.knn.probe import CountValid, Probed, read_vectors
+from lancestat.spark.knn.search_job import WrittenChunk, count_valid, working, written_chunk
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class NearestBy:
+    """Joins by `DataFrame.nearestByJoin(mode="exact")`.
+
+    Spark computes distances in double and breaks ties as it likes, so what it ranks is the distance
+    rounded to float together with the place of the right row.
+    """
+
+    spark: SparkSession
+    materialize: Materialize
+    dimension: int
+    k: int
+    metric: Metric
+    threads: int
+
+    def search(self, chunks: Sequence[Rows], right: Sequence[Rows]) -> list[WrittenChunk]:
+        """Join all chunks with all parts of the right side, and write them in their order."""
+        left_rows = self._frame(self.materialize.left, chunks, "left")
+        right_rows = self._frame(self.materialize.right, right, "right")
+        distance = _distance(self.metric)
+        found = _ranked(left_rows, right_rows, distance, self.k)
+        count = CountValid(self.materialize.right, self.dimension, self.metric, "right")
+        valid = sum(count_valid(self.spark.sparkContext, count, right))
+        excluded = sum(map(len, right)) - valid
+        written = self._written(found, chunks, excluded, valid)
+        return [written[number] for number in range(len(chunks))]
+
+    def _frame(self, side: VectorSide, parts: Sequence[Rows], name: str) -> DataFrame:
+        """`chunk`, `place` and `vector` of all rows that can match, one partition for each part."""
+        dimension, metric, threads = self.dimension, self.metric, self.threads
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with working(threads, side.storage_options):
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        rows = parts[number]
+                        found = read_vectors(side, rows, dimension, metric, name)
+                        yield _batch(number, rows, found.values, found.valid)
+
+        numbers = self.spark.range(0, len(parts), 1, len(parts))
+        return numbers.mapInArrow(read, "chunk int, place long, vector array<float>")
+
+    def _written(
+        self, found: DataFrame, chunks: Sequence[Rows], excluded: int, valid: int
+    ) -> dict[int, WrittenChunk]:
+        materialize, k, threads = self.materialize, self.k, self.threads
+
+        def write(table: pa.Table) -> pa.Table:
+            number = table.column("chunk")[0].as_py()
+            with working(threads, materialize.writer.storage_options):
+                probed = _probed(table, chunks[number], k, excluded, valid)
+                done = written_chunk(materialize, number, chunks[number], probed)
+            return pa.table({"chunk": pa.array([number], pa.int32()), "done": [pickle.dumps(done)]})
+
+        rows = found.groupBy("chunk").applyInArrow(write, "chunk int, done binary").collect()
+        written = {row.chunk: pickle.loads(bytes(row.done)) for row in rows}  # noqa: S301
+        empty = [number for number in range(len(chunks)) if number not in written]
+        return {**written, **self._empty(empty, chunks, excluded)}
+
+    def _empty(
+        self, numbers: Sequence[int], chunks: Sequence[Rows], excluded: int
+    ) -> dict[int, WrittenChunk]:
+        """Chunks of which no row matches anything, which Spark's join does not return."""
+        if not numbers:
+            return {}
+        materialize, k, threads = self.materialize, self.k, self.threads
+
+        def write(found: Iterable[int]) -> Iterator[WrittenChunk]:
+            with working(threads, materialize.writer.storage_options):
+                for number in found:
+                    rows = chunks[number]
+                    none = np.zeros(len(rows), np.bool_)
+                    probed = Probed(none, nothing(0, k), excluded, 0)
+                    yield written_chunk(materialize, number, rows, probed)
+
+        job = self.spark.sparkContext.parallelize(numbers, len(numbers)).mapPartitions(write)
+        return dict(zip(numbers, job.collect(), strict=True))
+
+
+def _ranked(left: DataFrame, right: DataFrame, distance: Column, k: int) -> DataFrame:
+    from pyspark.sql.functions import col, struct
+
+    asked = left.select("chunk", col("place").alias("query"), col("vector").alias("left_vector"))
+    offered = right.select("place", col("vector").alias("right_vector"))
+    rank = struct(distance, col("place"))
+    joined = asked.nearestByJoin(offered, rank, k, "exact", "distance", joinType="inner")
+    return joined.select("chunk", "query", "place", distance.alias("distance"))
+
+
+def _distance(metric: Metric) -> Column:
+    """As `metric.distances` computes it: in double, element by element, rounded to float."""
+    from pyspark.sql import functions as sf
+
+    left, right = sf.col("left_vector"), sf.col("right_vector")
+    if metric is Metric.L2:
+        return _sum(sf.zip_with(left, right, lambda a, b: _square(_double(a) - _double(b)))).cast(
+            "float"
+        )
+    product = _sum(sf.zip_with(left, right, lambda a, b: _double(a) * _double(b)))
+    if metric is Metric.COSINE:
+        lengths = [
+            sf.sqrt(_sum(sf.transform(vector, lambda a: _square(_double(a)))))
+            for vector in (left, right)
+        ]
+        product = product / (lengths[0] * lengths[1])
+    return (1.0 - product).cast("float")
+
+
+def _sum(values: Column) -> Column:
+    from pyspark.sql.functions import aggregate, lit
+
+    return aggregate(values, lit(0.0), lambda total, value: total + value)
+
+
+def _double(value: Column) -> Column:
+    return value.cast("double")
+
+
+def _square(value: Column) -> Column:
+    return value * value
+
+
+def _batch(
+    number: int,
+    rows: Rows,
+    values: np.ndarray,
+    valid: np.ndarray,
+) -> pa.RecordBatch:
+    kept = values[valid]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(kept.reshape(-1)), values.shape[1])
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.full(len(kept), number, np.int32)),
+            pa.array(np.arange(rows.start, rows.stop)[valid]),
+            vectors.cast(pa.list_(pa.float32())),
+        ],
+        names=["chunk", "place", "vector"],
+    )
+
+
+def _probed(table: pa.Table, rows: Rows, k: int, excluded: int, compared: int) -> Probed:
+    """What Spark found for one chunk, in any order, as neighbours."""
+    queries, places, distances = (
+        table.column(name).to_numpy() for name in ("query", "place", "distance")
+    )
+    order = np.lexsort((places, distances, queries))
+    asked, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(firsts, counts)
+    found = nothing(len(asked), k)
+    line = np.repeat(np.arange(len(asked)), counts)
+    found.places[line, rank] = places[order]
+    found.distances[line, rank] = distances[order]
+    is_valid = np.zeros(len(rows), np.bool_)
+    is_valid[asked - rows.start] = True
+    return Probed(is_valid, found, excluded, len(asked) * compared)
