@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from math import ceil, sqrt
 
-from lancestat.knn.request import JoinRequest
+from lancestat.knn.request import JoinRequest, Mode
 
 
 class Strategy(str, Enum):
@@ -17,12 +18,42 @@ class Strategy(str, Enum):
     INDEX = "index"
 
 
+# Rates of one core, by benchmarks/knn_kernel.py and benchmarks/knn_partitions.py: products of
+# matrices as the search runs them, over whole blocks and over the short lists of partitions, in
+# floating-point operations per second; distances in float64; reading and writing of vectors.
+BLOCK_FLOPS = 50e9
+LIST_FLOPS = 30e9
+WIDE_ELEMENT_SECONDS = 4e-9
+READ_BYTES = 1e9
+WRITE_BYTES = 500e6
+# Spark's nearestByJoin, per pair and element of a vector, and per pair: a loop in generated code.
+SPARK_ELEMENT_SECONDS = 2e-9
+SPARK_PAIR_SECONDS = 1e-6
+# One query through a vector index, whatever the size of the right side.
+INDEX_QUERY_SECONDS = 2e-3
+# What starting jobs costs.
+JOB_SECONDS = 1.0
+# Spark is left alone with what takes it so long, unless another strategy is so many times as fast.
+SPARK_PATIENCE_SECONDS = 20.0
+SPARK_PATIENCE_RATIO = 5.0
+
+# Rows of a list on average; shorter ones make poor use of a product of matrices.
+LEAST_LIST_ROWS = 64
+FEWEST_LISTS, MOST_LISTS = 16, 1 << 14
+# Rows that centroids are trained on, per list, and how often they are assigned.
+TRAIN_ROWS = 48
+TRAIN_ROUNDS = 10
+# Left rows whose true neighbours are found in full, to choose and to report the recall.
+SAMPLE_ROWS = 256
+# A visited list is that much longer than the average: long lists are near more queries.
+IMBALANCE = 1.5
+
+
 @dataclass(frozen=True, slots=True)
 class JoinSize:
     """What is known of the sides; None where nobody has counted yet.
 
-    `has_index` tells of a vector index on the right, of the metric asked for. `right_in_scratch`
-    tells that the right side is to be written first.
+    `has_index` tells of a vector index on the right, of the metric asked for.
     """
 
     left_rows: int | None
@@ -54,4 +85,125 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         size: Unknown sizes are taken for large.
         cores: How many tasks run at once.
     """
-    raise NotImplementedError
+    few = f"fewer than {request.min_right_rows:,} right rows"
+    if size.left_rows is None or size.right_rows is None or size.dimension is None:
+        if size.right_rows is not None and size.right_rows < request.min_right_rows:
+            return Decision(Strategy.SPARK, few)
+        return _unknown(request, size)
+    exact = _exact(request, size.left_rows, size.right_rows, size.dimension, cores)
+    if size.right_rows < request.min_right_rows:
+        spark = _spark(size.left_rows, size.right_rows, size.dimension, cores)
+        if not _is_too_slow(spark, exact):
+            return replace(spark, why=few)
+        return replace(
+            exact, why=f"few right rows, but {exact.pairs:,} pairs, which take Spark "
+            f"about {_spoken(spark.seconds)}",
+        )  # fmt: skip
+    if request.mode is Mode.EXACT:
+        return replace(exact, why="every pair is to be compared")
+    return _approximate(request, size, exact, cores)
+
+
+def _unknown(request: JoinRequest, size: JoinSize) -> Decision:
+    if request.mode is Mode.EXACT or request.recall == 1.0:
+        return Decision(Strategy.EXACT, "every pair is to be compared")
+    if size.has_index:
+        return Decision(Strategy.INDEX, "the right side has an index of this metric")
+    return Decision(Strategy.PARTITIONED, "sizes are not known before it runs")
+
+
+def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: int) -> Decision:
+    left, right, dimension = size.left_rows, size.right_rows, size.dimension
+    assert left is not None and right is not None and dimension is not None
+    if request.recall == 1.0:
+        return replace(exact, why="a recall of 1 asks for every pair")
+    partitioned = _partitioned(request, left, right, dimension, cores)
+    others = [] if partitioned is None else [partitioned]
+    if size.has_index:
+        others.append(_indexed(request, left, dimension, cores))
+    best = min(others, key=lambda each: each.seconds or 0.0, default=None)
+    if best is None:
+        return replace(exact, why="the right side is too small for partitions")
+    if (exact.seconds or 0.0) <= (best.seconds or 0.0):
+        return replace(
+            exact, why=f"comparing every pair takes about {_spoken(exact.seconds)}, "
+            f"{best.strategy.value} about {_spoken(best.seconds)}",
+        )  # fmt: skip
+    return replace(
+        best,
+        why=f"about {_spoken(best.seconds)}, where comparing every pair takes "
+        f"{_spoken(exact.seconds)}",
+    )
+
+
+def _is_too_slow(spark: Decision, exact: Decision) -> bool:
+    assert spark.seconds is not None and exact.seconds is not None
+    return spark.seconds > max(SPARK_PATIENCE_SECONDS, SPARK_PATIENCE_RATIO * exact.seconds)
+
+
+def _spark(left: int, right: int, dimension: int, cores: int) -> Decision:
+    pairs = left * right
+    seconds = pairs * (SPARK_PAIR_SECONDS + dimension * SPARK_ELEMENT_SECONDS) / cores
+    return Decision(Strategy.SPARK, "", pairs, JOB_SECONDS + seconds)
+
+
+def _exact(request: JoinRequest, left: int, right: int, dimension: int, cores: int) -> Decision:
+    pairs = left * right
+    seconds = 2 * dimension * pairs / BLOCK_FLOPS
+    seconds += left * min(request.k, right) * dimension * WIDE_ELEMENT_SECONDS
+    seconds += 4 * dimension * right / READ_BYTES
+    return Decision(Strategy.EXACT, "", pairs, JOB_SECONDS + seconds / cores)
+
+
+def _indexed(request: JoinRequest, left: int, dimension: int, cores: int) -> Decision:
+    seconds = left * (INDEX_QUERY_SECONDS + request.k * dimension * WIDE_ELEMENT_SECONDS)
+    return Decision(Strategy.INDEX, "", None, JOB_SECONDS + seconds / cores)
+
+
+def _partitioned(
+    request: JoinRequest, left: int, right: int, dimension: int, cores: int
+) -> Decision | None:
+    """The best number of lists, and its cost; None when lists would be too few or too short."""
+    most = min(MOST_LISTS, right // LEAST_LIST_ROWS)
+    lists, options = FEWEST_LISTS, []
+    while lists <= most:
+        probes = request.nprobes or usual_nprobes(lists)
+        if 2 * probes <= lists:
+            options.append(_in_lists(request, left, right, dimension, cores, lists, probes))
+        lists = ceil(lists * sqrt(2))
+    return min(options, key=lambda each: each.seconds or 0.0, default=None)
+
+
+def usual_nprobes(lists: int) -> int:
+    """How many lists a query is taken to visit before anything was measured."""
+    return ceil(sqrt(lists) / 2)
+
+
+def _in_lists(
+    request: JoinRequest,
+    left: int,
+    right: int,
+    dimension: int,
+    cores: int,
+    lists: int,
+    probes: int,
+) -> Decision:
+    share = min(1.0, IMBALANCE * probes / lists)
+    compared = int(left * right * share)
+    sampled = min(left, SAMPLE_ROWS) * right
+    assigned = (left + right) * lists
+    # Training runs in the driver, on as many threads as there are cores.
+    trained = min(right, TRAIN_ROWS * lists) * lists * TRAIN_ROUNDS
+    seconds = 2 * dimension * (sampled + assigned + trained) / BLOCK_FLOPS
+    seconds += 2 * dimension * compared / LIST_FLOPS
+    seconds += left * request.k * dimension * WIDE_ELEMENT_SECONDS
+    seconds += 4 * dimension * right * (2 / READ_BYTES + 1 / WRITE_BYTES)
+    total = 3 * JOB_SECONDS + seconds / cores
+    return Decision(Strategy.PARTITIONED, "", compared + sampled, total, lists)
+
+
+def _spoken(seconds: float | None) -> str:
+    assert seconds is not None
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
