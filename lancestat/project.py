@@ -221,10 +221,12 @@ class Project:
             RunError: the session cannot be used.
         """
         from lancestat.read.opening import DeclaredTables
+        from lancestat.spark.compiler import compiling
         from lancestat.spark.reading import attach_views
 
         tables = [node for node in self.nodes(select, exclude) if isinstance(node, Table)]
-        opened = DeclaredTables(self.spec, self.state, self._clock).open(tables)
+        with compiling(spark):
+            opened = DeclaredTables(self.spec, self.state, self._clock).open(tables)
         attachment = attach_views(spark, opened, self.spec.target.reader)
         for name, error in attachment.failed.items():
             _log.warning("table '%s' is not attached: %s", name, error.message)
@@ -243,12 +245,15 @@ class Project:
         return show(appraisal, background, self._clock())
 
     def sweep(self, *, dry_run: bool = False) -> SweepReport:
-        """Drop state of tables that are declared no more, and what was set aside."""
-        from lancestat.state.identity import table_identity
-        from lancestat.state.sweep import sweep
+        """Drop state of tables that are declared no more, and what killed joins left in scratch.
 
-        declared = frozenset(table_identity(table.uri) for table in self.spec.tables)
-        return sweep(self.state, declared, dry_run)
+        Raises:
+            StateError: The state cannot be reached.
+            RunError: A scratch root cannot be looked at.
+        """
+        from lancestat.run.sweep import sweep_all
+
+        return sweep_all(self.spec, self.state, now=self._clock(), dry_run=dry_run)
 
     @property
     def _digests(self) -> dict[str, str]:

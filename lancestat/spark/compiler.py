@@ -7,7 +7,9 @@ import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 CLASS_NAME = "lancestat.relation.LanceRelation"
 
 _compiling = threading.Lock()
+_loading = threading.Lock()
 # The jar, once there is one.
 _compiled: list[Path] = []
 
@@ -34,14 +37,33 @@ def relation_classes(spark: SparkSession) -> Any:
         RunError: the sources do not compile (LS530), or its classes cannot be loaded (LS531).
     """
     context = spark.sparkContext
-    with _compiling:
+    with _loading:
         relation = getattr(context, "_lancestat_relation", None)
         if relation is None:
-            # Compiled again they would meet themselves: a JVM keeps the classes of a stopped Spark.
-            if not _compiled:
-                _compiled.append(compile_jar(spark, sources()))
-            relation = context._lancestat_relation = load(spark, _compiled[0], CLASS_NAME)
+            relation = context._lancestat_relation = load(spark, relation_jar(spark), CLASS_NAME)
         return relation
+
+
+def relation_jar(spark: SparkSession) -> Path:
+    """The jar of the package's Java sources, compiled when this process first asks for it.
+
+    Raises:
+        RunError: the sources do not compile (LS530).
+    """
+    with _compiling:
+        # Compiled again they would meet themselves: a JVM keeps the classes of a stopped Spark.
+        if not _compiled:
+            _compiled.append(compile_jar(spark, sources()))
+        return _compiled[0]
+
+
+@contextmanager
+def compiling(spark: SparkSession) -> Iterator[None]:
+    """Compile the relation's sources, unless that is done, while the block does something else."""
+    with ThreadPoolExecutor(1) as beside:
+        # What fails here fails again, and is told, once the classes are asked for.
+        beside.submit(relation_jar, spark)
+        yield
 
 
 def sources() -> dict[str, str]:

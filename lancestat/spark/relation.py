@@ -40,14 +40,17 @@ class Relation:
 
 
 def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame]:
-    """DataFrames over tables, whose scans are planned here and read by Spark's Python workers.
+    """Temporary views, or DataFrames where none is named, of tables that Spark's workers read.
 
-    Each stays at the version of its table; every scan reports the statistics that the guard lets
-    pass. All tables are related in one call to the JVM.
+    Scans are planned here. Each table stays at its version; every scan reports the statistics that
+    the guard lets pass. All tables are related in one call to the JVM.
 
     Args:
         spark: A classic session.
         relations: The tables.
+
+    Returns:
+        The DataFrames of those that become no view, in their order.
 
     Raises:
         RunError: the session is one of Spark Connect (LS523), or the relation's Java source cannot

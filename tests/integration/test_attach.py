@@ -15,6 +15,7 @@ import pytest
 
 import lancestat
 from lancestat.errors import LakeError, RunError, UsageError
+from lancestat.spark import compiler
 from lancestat.spark.relation import Relation, desk, relate
 from tests.integration.planned import planned, with_cbo
 from tests.run.world import World, orders, write_project
@@ -92,6 +93,54 @@ def test_a_view_stays_at_its_version_until_attached_again(
     project.attach(session)
     assert session.table("orders").count() == 350
     assert before.count() == 300
+
+
+def test_a_cached_view_that_is_attached_again_is_not_served_from_the_cache(
+    session: SparkSession, project: lancestat.Project, tmp_path: Path
+) -> None:
+    project.attach(session)
+    session.catalog.cacheTable("orders")
+    session.catalog.cacheTable("returns")
+    assert session.table("orders").count() == 300
+    lance.write_dataset(orders(300, 50), tmp_path / "orders.lance", mode="append")
+    try:
+        project.attach(session, select="orders")
+        assert session.table("orders").count() == 350
+        assert not session.catalog.isCached("orders")
+        assert session.catalog.isCached("returns")
+    finally:
+        session.catalog.clearCache()
+
+
+def test_attached_views_are_temporary_views_as_any(
+    session: SparkSession, project: lancestat.Project
+) -> None:
+    session.range(5).createOrReplaceTempView("orders")
+    project.attach(session)
+    listed = {table.name: table.tableType for table in session.catalog.listTables()}
+    assert (listed["orders"], listed["returns"]) == ("TEMPORARY", "TEMPORARY")
+    assert session.sql("select max(O_ID) from ORDERS").collect() == [(299,)]
+    described = [row.col_name for row in session.sql("describe table orders").collect()]
+    assert described == session.table("orders").columns
+    session.sql("create or replace temporary view few as select * from orders where o_id < 10")
+    joined = "select count(*) from few join orders using (o_id) join orders o using (o_id)"
+    assert session.sql(joined).collect() == [(10,)]
+    assert session.catalog.dropTempView("few")
+    assert session.catalog.dropTempView("orders")
+    assert "orders" not in {table.name for table in session.catalog.listTables()}
+
+
+def test_sources_that_do_not_compile_fail_when_tables_are_attached(
+    session: SparkSession, project: lancestat.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise RunError("LS530", "Spark's Java compiler refuses X.java")
+
+    monkeypatch.setattr(compiler, "_compiled", [])
+    monkeypatch.setattr(compiler, "compile_jar", refuse)
+    monkeypatch.delattr(session.sparkContext, "_lancestat_relation", raising=False)
+    with pytest.raises(RunError, match=r"refuses X\.java"):
+        project.attach(session)
 
 
 def test_a_table_is_read_at_a_version_or_a_tag(session: SparkSession, tmp_path: Path) -> None:

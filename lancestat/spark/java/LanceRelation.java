@@ -10,11 +10,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 import org.apache.spark.api.python.ChainedPythonFunctions;
-import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation$;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.slf4j.Logger;
@@ -39,11 +39,12 @@ public final class LanceRelation {
    *     another source has opened
    * @param tables a JSON array of objects: name, handle, schema (Spark's JSON), rows, size, reader,
    *     and optionally view (a temporary view's name) and options
-   * @return one Dataset for each table, in their order
+   * @return a Dataset of each table that becomes no view, in their order
    */
   public List attach(SparkSession session, Function planner, List readers, String tables)
       throws IOException {
     List attached = new ArrayList();
+    TemporaryViews views = new TemporaryViews(session);
     for (JsonNode declared : JSON.readTree(tables)) {
       Object reader = readers.get(declared.get("reader").asInt());
       Table table;
@@ -59,19 +60,18 @@ public final class LanceRelation {
         Map.Entry option = (Map.Entry) each;
         options.put(option.getKey(), ((JsonNode) option.getValue()).asText());
       }
-      Dataset rows =
-          Dataset$.MODULE$.ofRows(
-              session,
-              DataSourceV2Relation$.MODULE$.create(
-                  table,
-                  scala.Option.empty(),
-                  scala.Option.empty(),
-                  new CaseInsensitiveStringMap(options),
-                  scala.Option.empty()));
+      DataSourceV2Relation relation =
+          DataSourceV2Relation$.MODULE$.create(
+              table,
+              scala.Option.empty(),
+              scala.Option.empty(),
+              new CaseInsensitiveStringMap(options),
+              scala.Option.empty());
       if (declared.hasNonNull("view")) {
-        rows.createOrReplaceTempView("`" + declared.get("view").asText().replace("`", "``") + "`");
+        views.replace(declared.get("view").asText(), relation);
+      } else {
+        attached.add(Dataset$.MODULE$.ofRows(session, relation));
       }
-      attached.add(rows);
     }
     return attached;
   }
