@@ -108,13 +108,15 @@ class TextOutput:
             count(report.partials_dropped, "set of partials", "sets of partials"),
             count(report.runs_dropped, "run entry", "run entries"),
             count(report.generations_dropped, "outlived dataset"),
+            count(report.scratch_dropped, "scratch folder"),
         ]
         dropped = [part for part in parts if not part.startswith("0 ")]
-        if not dropped:
-            _print("Nothing to sweep.")
-            return
         verb = "would drop" if dry_run else "dropped"
-        _print(f"{verb} {', '.join(dropped)}: {size(report.bytes)}")
+        told = f"{verb} {', '.join(dropped)}: {size(report.bytes)}"
+        _print(told if dropped else "Nothing to sweep.")
+        if report.scratch_left:
+            left = count(report.scratch_left, "scratch folder")
+            _print(paint(f"left {left} that cannot be swept, see above", "note"))
 
     def checked(self, checks: Sequence[Check]) -> None:
         """Whether the surroundings are as they should be."""

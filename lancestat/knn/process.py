@@ -14,8 +14,8 @@ from pathlib import Path
 class Process:
     """A process, told from any that gets its number later or has it on another host.
 
-    `host` includes the namespace of process numbers, which containers of one host differ in.
-    `started` is in clock ticks since the host was booted, None where the system does not tell.
+    `host` is where process numbers mean the same: a host since it was booted, or a container there.
+    `started` is in clock ticks since then, None where the system does not tell.
     """
 
     host: str
@@ -23,13 +23,14 @@ class Process:
     started: int | None = None
 
     def is_alive(self) -> bool | None:
-        """Whether it runs; None when that cannot be known, since it belongs to another host."""
+        """Whether it runs; None when that cannot be known."""
         if self.host != _host():
             return None
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
-            return False
+            # Names of hosts, which stand in where the system has nothing better, are not unique.
+            return None if self.started is None else False
         except (PermissionError, OverflowError):
             pass
         return self.started is None or self.started == _started(self.pid)
@@ -44,7 +45,8 @@ def this_process() -> Process:
 @lru_cache(maxsize=1)
 def _host() -> str:
     with suppress(OSError):
-        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     return socket.gethostname()
 
 

@@ -21,13 +21,16 @@ class SweepReport:
 
     `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
     nodes of runs. `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by
-    their share; on object stores it leaves out whole datasets.
+    their share; on object stores it leaves out whole datasets. `scratch_dropped` counts folders of
+    killed joins, `scratch_left` those that carry scratch's marker but could not be dropped.
     """
 
     partials_dropped: int
     runs_dropped: int
     generations_dropped: int
     bytes: int
+    scratch_dropped: int = 0
+    scratch_left: int = 0
 
 
 @dataclass(frozen=True, slots=True)

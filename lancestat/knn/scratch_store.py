@@ -1,0 +1,232 @@
+"""Where scratch folders lie: a folder that all workers share, or an object store."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from lancestat.lake.open import store_options
+from lancestat.lake.uri import local_path
+
+if TYPE_CHECKING:
+    from lance.file import LanceFileSession
+
+# A folder may be removed by a sweep between the moments in which it and one inside it are made.
+_ATTEMPTS = 10
+_PAUSE_SECONDS = 0.1
+
+
+class ScratchStore(Protocol):
+    """A scratch root. Paths are relative to it, with slashes."""
+
+    def uri(self, path: str) -> str:
+        """What Lance opens."""
+        ...
+
+    def make(self, path: str) -> None:
+        """Make a folder that does not exist yet."""
+        ...
+
+    def children(self, path: str) -> list[str]:
+        """Names of the folders in a folder; links are none."""
+        ...
+
+    def read(self, path: str) -> str | None:
+        """A small file's text, None where there is no such file."""
+        ...
+
+    def write(self, path: str, text: str) -> None:
+        """Write a small file, so that it is there wholly or not at all, in an existing folder."""
+        ...
+
+    def size_bytes(self, path: str) -> int:
+        """Bytes of all files below a folder; 0 on object stores, whose listing tells no sizes."""
+        ...
+
+    def remove(self, path: str, last: str) -> None:
+        """Remove a folder with all that is in it, and the file `last` of it after all others.
+
+        A link is removed, and what it points to is not touched.
+        """
+        ...
+
+    def remove_empty(self, path: str) -> None:
+        """Remove a folder unless something is in it."""
+        ...
+
+
+def store_at(root: str, options: Mapping[str, str]) -> ScratchStore:
+    """The store for a scratch root."""
+    path = local_path(root)
+    if path is None:
+        return ObjectScratch(root.rstrip("/"), options)
+    return FolderScratch(Path(os.path.normpath(path.absolute())))
+
+
+@dataclass(frozen=True, slots=True)
+class FolderScratch:
+    """A scratch root in a file system."""
+
+    root: Path
+
+    def uri(self, path: str) -> str:
+        """See `ScratchStore`."""
+        return str(self.root / path)
+
+    def make(self, path: str) -> None:
+        """See `ScratchStore`."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                (self.root / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                (self.root / path).mkdir(mode=0o700)
+            except FileNotFoundError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    def children(self, path: str) -> list[str]:
+        """See `ScratchStore`."""
+        try:
+            with os.scandir(self.root / path) as entries:
+                return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
+        except FileNotFoundError:
+            return []
+
+    def read(self, path: str) -> str | None:
+        """See `ScratchStore`."""
+        file = self.root / path
+        if file.is_symlink() or not file.is_file():
+            return None
+        try:
+            return file.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, text: str) -> None:
+        """See `ScratchStore`."""
+        file = self.root / path
+        draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(file)
+
+    def size_bytes(self, path: str) -> int:
+        """See `ScratchStore`."""
+        return sum(each.stat(follow_symlinks=False).st_size for each in _files(self.root / path))
+
+    def remove(self, path: str, last: str) -> None:
+        """See `ScratchStore`."""
+        folder = self.root / path
+        for attempt in range(_ATTEMPTS):
+            try:
+                _remove_folder(folder, last)
+            except FileNotFoundError:
+                return
+            except OSError:
+                # Tasks that have been cancelled may write a little longer.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+    def remove_empty(self, path: str) -> None:
+        """See `ScratchStore`."""
+        try:
+            (self.root / path).rmdir()
+        except OSError:
+            return
+
+
+def _remove_folder(folder: Path, last: str) -> None:
+    with os.scandir(folder) as entries:
+        found = [each for each in entries if each.name != last]
+    for each in found:
+        if each.is_dir(follow_symlinks=False):
+            shutil.rmtree(each.path)
+        else:
+            Path(each.path).unlink()
+    (folder / last).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            for each in entries:
+                if each.is_dir(follow_symlinks=False):
+                    yield from _files(Path(each.path))
+                elif each.is_file(follow_symlinks=False):
+                    yield each
+    except FileNotFoundError:
+        return
+
+
+@dataclass(frozen=True)
+class ObjectScratch:
+    """A scratch root in an object store, where folders are prefixes and there are no links."""
+
+    root: str
+    options: Mapping[str, str] = field(repr=False)
+
+    def uri(self, path: str) -> str:
+        """See `ScratchStore`."""
+        return f"{self.root}/{path}"
+
+    def make(self, path: str) -> None:
+        """See `ScratchStore`: there is nothing to do."""
+
+    def children(self, path: str) -> list[str]:
+        """See `ScratchStore`."""
+        listed = self._session.list_with_delimiter(path or None).common_prefixes
+        return sorted(each.rstrip("/").rpartition("/")[2] for each in listed)
+
+    def read(self, path: str) -> str | None:
+        """See `ScratchStore`."""
+        if not self._session.contains(path):
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "copy"
+            self._session.download_file(path, copy)
+            return copy.read_text(encoding="utf-8", errors="replace")
+
+    def write(self, path: str, text: str) -> None:
+        """See `ScratchStore`."""
+        with tempfile.TemporaryDirectory() as folder:
+            draft = Path(folder) / "draft"
+            draft.write_text(text, encoding="utf-8")
+            self._session.upload_file(draft, path)
+
+    def size_bytes(self, path: str) -> int:
+        """See `ScratchStore`."""
+        return 0
+
+    def remove(self, path: str, last: str) -> None:
+        """See `ScratchStore`."""
+        found = [each for each in self._session.list(path) if not _is_named(each, last)]
+        for each in found:
+            self._session.delete_file(each)
+        if self._session.contains(f"{path}/{last}"):
+            self._session.delete_file(f"{path}/{last}")
+
+    def remove_empty(self, path: str) -> None:
+        """See `ScratchStore`: an empty folder is none."""
+
+    @cached_property
+    def _session(self) -> LanceFileSession:
+        from lance.file import LanceFileSession
+
+        return LanceFileSession(self.root, storage_options=store_options(self.root, self.options))
+
+
+def _is_named(path: str, name: str) -> bool:
+    return re.fullmatch(rf"(?:.*/)?{re.escape(name)}", path) is not None

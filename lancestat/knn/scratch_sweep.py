@@ -1,0 +1,117 @@
+"""Removes scratch that killed processes left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lancestat.errors import LancestatError, RunError
+from lancestat.knn.scratch_marker import DEAD_AFTER, MARKER, Marker, read_marker
+from lancestat.knn.scratch_store import ScratchStore, store_at
+from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.open import is_failure, probe
+from lancestat.lake.uri import store_of
+
+_log = logging.getLogger("lancestat.knn")
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A join run's folder that its process left behind."""
+
+    uri: str
+    size_bytes: int
+    beat_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchSweep:
+    """What a sweep removed, or would remove, and what it left though it carries a marker.
+
+    `left` are URIs with the reason: the marker cannot be understood, or the removal failed.
+    """
+
+    swept: tuple[Swept, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+
+
+def sweep_scratch(
+    root: str,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    now: datetime,
+    dry_run: bool = False,
+    dead_after: timedelta = DEAD_AFTER,
+) -> ScratchSweep:
+    """Remove what killed processes left under a scratch root, and nothing else.
+
+    Only folders two levels below the root that carry scratch's marker are looked at, links are not
+    followed, and a folder stays whose process runs on this host, or whose heart beat lately.
+
+    Args:
+        root: A path or an object-store URI. One that does not exist holds nothing.
+        storage_options: For an object store.
+        now: What the age of heartbeats counts from.
+        dry_run: Change nothing, only tell.
+        dead_after: How old the last heartbeat of a dead process is.
+
+    Raises:
+        RunError: LS583 the root cannot be looked at.
+    """
+    options = dict(storage_options or {})
+    store = store_at(root, options)
+    swept: list[Swept] = []
+    left: list[tuple[str, str]] = []
+    try:
+        place = store_of(root)
+        if place is not None:
+            probe(place, options)
+        for folder in _folders(store):
+            marker = _marker(store, folder, left)
+            if marker is None or marker.is_live(now, dead_after):
+                continue
+            found = Swept(store.uri(folder), store.size_bytes(folder), marker.beat_at)
+            if dry_run or _removed(store, folder, options, left):
+                swept.append(found)
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        reason = error.message if isinstance(error, LancestatError) else str(error)
+        secrets = secret_values(options)
+        raise RunError(
+            "LS583",
+            f"the scratch folder {clean(root, secrets)} cannot be swept: {clean(reason, secrets)}",
+            hint="check the target's 'scratch', its storage-options and the permissions there",
+        ) from None
+    return ScratchSweep(tuple(swept), tuple(left))
+
+
+def _folders(store: ScratchStore) -> Iterator[str]:
+    for application in store.children(""):
+        for run in store.children(application):
+            yield f"{application}/{run}"
+
+
+def _marker(store: ScratchStore, folder: str, left: list[tuple[str, str]]) -> Marker | None:
+    try:
+        return read_marker(store, folder)
+    except ValueError as error:
+        left.append((store.uri(folder), f"its marker cannot be understood: {error}"))
+        return None
+
+
+def _removed(
+    store: ScratchStore,
+    folder: str,
+    options: Mapping[str, str],
+    left: list[tuple[str, str]],
+) -> bool:
+    try:
+        store.remove(folder, MARKER)
+        store.remove_empty(folder.partition("/")[0])
+    except Exception as error:
+        left.append((store.uri(folder), clean(str(error), secret_values(options))))
+        return False
+    return True

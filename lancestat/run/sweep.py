@@ -1,0 +1,48 @@
+"""What `lancestat gc` removes: state that nothing needs, and scratch of killed joins."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import datetime
+
+from lancestat.spec.model import ProjectSpec
+from lancestat.state.store import LanceState
+from lancestat.state.sweep import SweepReport
+
+_log = logging.getLogger("lancestat.run")
+
+
+def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool) -> SweepReport:
+    """Sweep the state, then the target's scratch and that of this user's sessions.
+
+    Raises:
+        StateError: The state cannot be reached.
+        RunError: LS583 a scratch root cannot be looked at.
+    """
+    from lancestat.state.identity import table_identity
+    from lancestat.state.sweep import sweep
+
+    declared = frozenset(table_identity(table.uri) for table in spec.tables)
+    report = sweep(state, declared, dry_run)
+    return _with_scratch(report, spec, now, dry_run)
+
+
+def _with_scratch(
+    report: SweepReport, spec: ProjectSpec, now: datetime, dry_run: bool
+) -> SweepReport:
+    from lancestat.knn.scratch_sweep import sweep_scratch
+    from lancestat.spark.knn.scratch_root import known_roots
+
+    target = spec.target
+    for root in known_roots(target.scratch, target.spark_conf):
+        found = sweep_scratch(root, target.storage_options, now=now, dry_run=dry_run)
+        for uri, reason in found.left:
+            _log.warning("scratch %s was left: %s", uri, reason)
+        report = replace(
+            report,
+            scratch_dropped=report.scratch_dropped + len(found.swept),
+            scratch_left=report.scratch_left + len(found.left),
+            bytes=report.bytes + sum(each.size_bytes for each in found.swept),
+        )
+    return report

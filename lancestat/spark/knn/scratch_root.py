@@ -1,0 +1,99 @@
+"""Where scratch goes when nothing is declared, and whether that is enough."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Mapping
+from getpass import getuser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lancestat.errors import RunError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Processes of `local-cluster[...]` share this machine's files, but it stands in for a cluster, and
+# so it asks for what a cluster asks for.
+_LOCAL = re.compile(r"local(\[[^\]]*\])?")
+
+
+def scratch_root(declared: str | None, spark: SparkSession) -> str:
+    """The scratch root of a session's joins: a path or a URI that all its workers reach.
+
+    Raises:
+        RunError: As `root_for`.
+    """
+    context = spark.sparkContext
+    return root_for(declared, context.master, dict(context.getConf().getAll()))
+
+
+def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
+    """The scratch root of joins under a master.
+
+    Args:
+        declared: The target's `scratch`, which is taken as it is.
+        master: As Spark spells it.
+        conf: Spark's configuration, for `spark.local.dir`.
+
+    Raises:
+        RunError: LS580 nothing is declared and the workers are on other machines; LS582 the default
+            cannot be trusted, since it is a link or belongs to somebody else; LS583 it cannot be
+            made.
+    """
+    if declared is not None:
+        return declared
+    if not _LOCAL.fullmatch(master):
+        raise RunError(
+            "LS580",
+            f"a join on '{master}' needs scratch that all executors share, and none is declared",
+            hint="set the target's 'scratch' to a shared folder or an object-store URI",
+        )
+    root = default_root(conf)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = root.lstat()
+    except OSError as error:
+        raise RunError(
+            "LS583",
+            f"the scratch folder {root} cannot be used: {error.strerror}",
+            hint="set the target's 'scratch'",
+        ) from None
+    if not _is_own_folder(found):
+        raise RunError(
+            "LS582",
+            f"the scratch folder {root} is a link, or belongs to somebody else",
+            hint="remove it, or set the target's 'scratch'",
+        )
+    return str(root)
+
+
+def known_roots(declared: str | None, conf: Mapping[str, str]) -> list[str]:
+    """Where a user's joins may have left scratch: what is declared, and the default of sessions."""
+    roots = [declared] if declared is not None else []
+    default = default_root(conf)
+    try:
+        is_own = _is_own_folder(default.lstat())
+    except OSError:
+        return roots
+    return [*roots, str(default)] if is_own and str(default) not in roots else roots
+
+
+def default_root(conf: Mapping[str, str]) -> Path:
+    """The folder for this user's scratch under Spark's local one; no session is needed to know it.
+
+    Spark's own order: the first of `SPARK_LOCAL_DIRS`, else of `spark.local.dir`, else the system's
+    folder for temporary files.
+    """
+    dirs = os.environ.get("SPARK_LOCAL_DIRS") or conf.get("spark.local.dir") or ""
+    first = next((each.strip() for each in dirs.split(",") if each.strip()), tempfile.gettempdir())
+    owner = os.getuid() if hasattr(os, "getuid") else getuser()
+    return Path(first).absolute() / f"lancestat-{owner}"
+
+
+def _is_own_folder(found: os.stat_result) -> bool:
+    owner = os.getuid() if hasattr(os, "getuid") else found.st_uid
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == owner
