@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,9 @@ from lancestat.knn.side import Rows, VectorSide
 from lancestat.spark.knn.materialize import Materialize
 from lancestat.spark.knn.probe import CountValid, Probed, read_vectors
 from lancestat.spark.knn.search_job import WrittenChunk, count_valid, working, written_chunk
+from lancestat.spark.map_in_arrow import map_in_arrow
+
+_WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,21 +65,25 @@ class NearestBy:
                         yield _batch(number, rows, found.values, found.valid)
 
         numbers = self.spark.range(0, len(parts), 1, len(parts))
-        return numbers.mapInArrow(read, "chunk int, place long, vector array<float>")
+        return map_in_arrow(numbers, read, "chunk int, place long, vector array<float>")
 
     def _written(
         self, found: DataFrame, chunks: Sequence[Rows], excluded: int, valid: int
     ) -> dict[int, WrittenChunk]:
         materialize, k, threads = self.materialize, self.k, self.threads
 
-        def write(table: pa.Table) -> pa.Table:
-            number = table.column("chunk")[0].as_py()
+        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with working(threads, materialize.writer.storage_options):
-                probed = _probed(table, chunks[number], k, excluded, valid)
-                done = written_chunk(materialize, number, chunks[number], probed)
-            return pa.table({"chunk": pa.array([number], pa.int32()), "done": [pickle.dumps(done)]})
+                for number, table in _by_chunk(batches):
+                    probed = _probed(table, chunks[number], k, excluded, valid)
+                    done = written_chunk(materialize, number, chunks[number], probed)
+                    yield pa.RecordBatch.from_pylist(
+                        [{"chunk": number, "done": pickle.dumps(done)}], _WRITTEN
+                    )
 
-        rows = found.groupBy("chunk").applyInArrow(write, "chunk int, done binary").collect()
+        # Rows of a chunk come to one task, one chunk after the other.
+        parts = found.repartition(len(chunks), "chunk").sortWithinPartitions("chunk")
+        rows = map_in_arrow(parts, write, "chunk int, done binary").collect()
         written = {row.chunk: pickle.loads(bytes(row.done)) for row in rows}  # noqa: S301
         empty = [number for number in range(len(chunks)) if number not in written]
         return {**written, **self._empty(empty, chunks, excluded)}
@@ -98,6 +106,27 @@ class NearestBy:
 
         job = self.spark.sparkContext.parallelize(numbers, len(numbers)).mapPartitions(write)
         return dict(zip(numbers, job.collect(), strict=True))
+
+
+def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+    """Rows that are sorted by `chunk`, chunk by chunk."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        numbers = batch.column("chunk").to_numpy()
+        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
+        for start, stop in pairwise(map(int, edges)):
+            part = batch.slice(start, stop - start)
+            if held and part.num_rows and _number(held[0]) != _number(part):
+                yield _number(held[0]), pa.Table.from_batches(held)
+                held = []
+            if part.num_rows:
+                held.append(part)
+    if held:
+        yield _number(held[0]), pa.Table.from_batches(held)
+
+
+def _number(batch: pa.RecordBatch) -> int:
+    return int(batch.column("chunk")[0].as_py())
 
 
 def _ranked(left: DataFrame, right: DataFrame, distance: Column, k: int) -> DataFrame:

@@ -15,6 +15,7 @@ from lancestat.knn.side import FragmentRows, VectorSide
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import readable, store_options
 from lancestat.spark.knn.failed import failed
+from lancestat.spark.map_in_arrow import map_in_arrow
 from lancestat.spark.scan_task import prepare_worker
 from lancestat.spark.worker_error import WorkerError
 
@@ -132,7 +133,7 @@ def _run(rows: DataFrame, writing: Writing) -> list[_Report]:
         yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
     try:
-        found = rows.mapInArrow(write, "report string").collect()
+        found = map_in_arrow(rows, write, "report string").collect()
     except Exception as error:
         secrets = secret_values(writing.storage_options)
         raise failed(error, f"computing the {writing.side} side", secrets) from None

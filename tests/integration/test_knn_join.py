@@ -1,0 +1,272 @@
+"""Joins of Lance tables by every strategy, held to brute force in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lancestat.errors import RunError
+from lancestat.knn.metric import Metric
+from lancestat.knn.request import JoinKind, JoinRequest
+from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, SideWork, StaleBase
+from lancestat.spark.knn.engine import Engine
+from tests.integration.knn_oracle import (
+    Row,
+    Vector,
+    assert_same,
+    awkward,
+    joined,
+    pinned,
+    table,
+    write,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+METRICS = ("l2", "cosine", "dot")
+KINDS = ("inner", "left_outer")
+STRATEGIES = {"spark": 1 << 30, "exact": 0}
+
+
+@dataclass
+class Tables:
+    """Two tables in a folder, and joins of them."""
+
+    spark: SparkSession
+    folder: Path
+
+    def write(self, side: str, vectors: list[Vector], type: pa.DataType, files: int = 3) -> None:
+        write(self.folder / f"{side}.lance", vectors, type, files)
+
+    def append(self, side: str, vectors: list[Vector], type: pa.DataType, first: int) -> None:
+        uri = str(self.folder / f"{side}.lance")
+        lance.write_dataset(table(vectors, type, first), uri, mode="append")
+
+    def work(self, request: JoinRequest, **changes: object) -> JoinWork:
+        left = SideWork("emb", ("id",), pinned(self.folder / "left.lance"))
+        right = SideWork("emb", ("id", "name"), pinned(self.folder / "right.lance"))
+        output = str(self.folder / "output.lance")
+        work = JoinWork("join", request, left, right, OutputFormat.LANCE, output)
+        return replace(work, **changes)  # type: ignore[arg-type]
+
+    def run(self, request: JoinRequest, **changes: object) -> JoinOutcome:
+        engine = Engine(self.spark, str(self.folder / "scratch"), f"run-{np.random.random()}")
+        return engine.run(self.work(request, **changes))
+
+    def rows(self) -> list[Row]:
+        found = lance.dataset(str(self.folder / "output.lance")).to_table()
+        for right, name in zip(
+            found["id_right"].to_pylist(), found["name"].to_pylist(), strict=True
+        ):
+            assert name == (None if right is None else f"row {right}")
+        columns = (found[name].to_pylist() for name in ("id", "id_right", "_distance", "_rank"))
+        return list(zip(*columns, strict=True))
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+    return Tables(spark, tmp_path)
+
+
+def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -> JoinRequest:
+    return JoinRequest(
+        k=k,
+        metric=Metric(metric),
+        kind=JoinKind(kind),
+        min_right_rows=STRATEGIES[strategy],
+        with_rank=True,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_awkward_rows_find_the_neighbours_that_brute_force_finds(
+    tables: Tables, strategy: str, metric: str, kind: str
+) -> None:
+    rng = np.random.default_rng(len(metric) + len(kind))
+    left, right = awkward(rng, 60, 4), awkward(rng, 150, 4)
+    tables.write("left", left, pa.list_(pa.float32(), 4))
+    tables.write("right", right, pa.list_(pa.float32(), 4))
+
+    outcome = tables.run(request(7, metric, kind, strategy))
+
+    assert outcome.strategy == strategy
+    assert_same(tables.rows(), joined(left, right, 7, metric, kind))
+
+
+@pytest.mark.parametrize(
+    "type",
+    [
+        pa.list_(pa.float16(), 5),
+        pa.list_(pa.float32(), 5),
+        pa.list_(pa.float64(), 5),
+        pa.list_(pa.float16()),
+        pa.list_(pa.float64()),
+        pa.large_list(pa.float32()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_type_of_vector_is_compared_in_float32(
+    tables: Tables, strategy: str, type: pa.DataType
+) -> None:
+    rng = np.random.default_rng(5)
+    precision = np.float16 if pa.types.is_float16(type.value_type) else np.float64
+    left = rng.standard_normal((20, 5)).astype(precision).tolist()
+    right = [None, *rng.standard_normal((80, 5)).astype(precision).tolist()]
+    tables.write("left", left, type)
+    tables.write("right", right, type)
+
+    tables.run(request(4, "l2", "inner", strategy))
+
+    assert_same(tables.rows(), joined(left, right, 4, "l2", "inner"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ([], [[1.0, 2.0]]),
+        ([[1.0, 2.0]], []),
+        ([], []),
+        ([[1.0, 2.0]], [None]),
+        ([None], [[1.0, 2.0]]),
+    ],
+    ids=["no left", "no right", "neither", "right without vectors", "left without vectors"],
+)
+def test_sides_without_rows_to_match(
+    tables: Tables, strategy: str, kind: str, left: list[Vector], right: list[Vector]
+) -> None:
+    tables.write("left", left, pa.list_(pa.float32(), 2))
+    tables.write("right", right, pa.list_(pa.float32(), 2))
+
+    outcome = tables.run(request(3, "l2", kind, strategy))
+
+    assert_same(tables.rows(), joined(left, right, 3, "l2", kind))
+    assert outcome.counts.unmatched_left_rows == sum(
+        1 for each in left if each is None or all(other is None for other in right)
+    )
+    assert outcome.counts.excluded_right_rows == sum(each is None for each in right)
+
+
+def test_rows_deleted_from_either_side_take_no_part(tables: Tables) -> None:
+    rng = np.random.default_rng(9)
+    left, right = awkward(rng, 40, 3), awkward(rng, 90, 3)
+    tables.write("left", left, pa.list_(pa.float32(), 3))
+    tables.write("right", right, pa.list_(pa.float32(), 3))
+    for side in ("left", "right"):
+        lance.dataset(str(tables.folder / f"{side}.lance")).delete("id % 3 = 1")
+
+    tables.run(request(5, "l2", "left_outer"))
+
+    kept_left = [number for number in range(40) if number % 3 != 1]
+    kept_right = [number for number in range(90) if number % 3 != 1]
+    rows = joined(
+        [left[n] for n in kept_left], [right[n] for n in kept_right], 5, "l2", "left_outer"
+    )
+    assert_same(
+        tables.rows(),
+        [
+            (kept_left[a], None if b is None else kept_right[b], distance, rank)
+            for a, b, distance, rank in rows
+        ],
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("metric", METRICS)
+def test_new_rows_on_either_side_are_joined_alone_and_the_whole_is_as_a_full_join(
+    tables: Tables, metric: str, kind: str
+) -> None:
+    rng = np.random.default_rng(3)
+    type = pa.list_(pa.float32(), 3)
+    left, right = awkward(rng, 50, 3), awkward(rng, 4, 3)
+    tables.write("left", left, type)
+    tables.write("right", right, type)
+    asked = request(6, metric, kind)
+    outcome = tables.run(asked)
+
+    for scope, side, vectors, count in (
+        (Scope.NEW_RIGHT, "right", right, 40),
+        (Scope.NEW_LEFT, "left", left, 30),
+        (Scope.NEW_RIGHT, "right", right, 25),
+    ):
+        before = {each.id for each in pinned(tables.folder / f"{side}.lance").fragments}
+        more = awkward(rng, count, 3)
+        tables.append(side, more, type, len(vectors))
+        vectors += more
+        after = {each.id for each in pinned(tables.folder / f"{side}.lance").fragments}
+        outcome = tables.run(
+            asked,
+            scope=scope,
+            new_fragments=frozenset(after - before),
+            previous=outcome.output,
+            known=outcome.counts,
+        )
+
+        expected = joined(left, right, 6, metric, kind)
+        assert_same(tables.rows(), expected)
+        assert outcome.pairs < len(left) * len(right)
+        assert outcome.counts.left_rows == len(left)
+        assert outcome.counts.right_rows == len(right)
+        fresh = tables.run(asked)
+        assert fresh.counts == outcome.counts
+        outcome = replace(outcome, output=fresh.output)
+
+
+def test_a_result_that_does_not_follow_from_its_sides_is_not_gone_on_from(tables: Tables) -> None:
+    type = pa.list_(pa.float32(), 2)
+    tables.write("left", [[0.0, 1.0], [1.0, 1.0]], type)
+    tables.write("right", [[0.0, 1.0]], type)
+    outcome = tables.run(request(2, "l2"))
+    wrong = replace(outcome.counts, right_rows=2)
+
+    with pytest.raises(StaleBase):
+        tables.run(
+            request(2, "l2"),
+            scope=Scope.NEW_RIGHT,
+            new_fragments=frozenset({0}),
+            previous=outcome.output,
+            known=wrong,
+        )
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_vectors_of_different_lengths_are_an_error_that_names_the_row(
+    tables: Tables, strategy: str
+) -> None:
+    tables.write("left", [[0.0, 1.0]], pa.list_(pa.float32()))
+    tables.write("right", [[0.0, 1.0], [1.0, 2.0], [1.0, 2.0, 3.0]], pa.list_(pa.float32()))
+
+    with pytest.raises(RunError, match=r"LS550.*right side.* of 3 elements in row 2"):
+        tables.run(request(1, "l2", "inner", strategy))
+    assert not (tables.folder / "output.lance" / "_versions").exists()
+
+
+def test_sides_whose_types_tell_different_lengths_are_not_searched(tables: Tables) -> None:
+    tables.write("left", [[0.0, 1.0]], pa.list_(pa.float32(), 2))
+    tables.write("right", [[0.0, 1.0, 2.0]], pa.list_(pa.float32(), 3))
+
+    with pytest.raises(RunError, match=r"LS556.* of 2 elements.* of 3"):
+        tables.run(request(1, "l2"))
+
+
+def test_a_column_that_holds_no_vectors_is_an_error(tables: Tables) -> None:
+    tables.write("left", [[0.0, 1.0]], pa.list_(pa.float32(), 2))
+    tables.write("right", [[0.0, 1.0]], pa.list_(pa.float32(), 2))
+    work = tables.work(request(1, "l2"))
+    work = replace(work, right=replace(work.right, vector="name"))
+
+    with pytest.raises(RunError, match="LS551"):
+        Engine(tables.spark, str(tables.folder), "run").run(work)
