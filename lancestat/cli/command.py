@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -88,49 +88,42 @@ class Vars(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return document.value
 
 
+_SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
+    ("--project-dir",): {
+        "type": click.Path(path_type=Path, file_okay=False),
+        "help": "Folder of the project (default: this one).",
+    },
+    ("--target", "-t"): {
+        "metavar": "NAME",
+        "help": "Target to use (default: the project's).",
+    },
+    ("--vars",): {
+        "type": Vars(),
+        "metavar": "YAML",
+        "help": "Values for var(): 'name: value'.",
+    },
+    ("--output",): {
+        "type": click.Choice(["text", "json", "markdown", "csv"]),
+        "help": "Form of the result (default: text).",
+    },
+    ("--quiet",): {
+        "is_flag": True,
+        "default": None,
+        "help": "Print the result and errors only.",
+    },
+    ("--verbose",): {
+        "is_flag": True,
+        "default": None,
+        "help": "Print more, and tracebacks of errors.",
+    },
+}
+
+
 def shared_options(*, from_environment: bool) -> list[click.Option]:
     """The global options; their copies after a subcommand leave the environment to the first."""
-    auto = from_environment
     return [
-        click.Option(
-            ["--project-dir"],
-            type=click.Path(path_type=Path, file_okay=False),
-            allow_from_autoenv=auto,
-            help="Folder of the project (default: this one).",
-        ),
-        click.Option(
-            ["--target", "-t"],
-            metavar="NAME",
-            allow_from_autoenv=auto,
-            help="Target to use (default: the project's).",
-        ),
-        click.Option(
-            ["--vars"],
-            type=Vars(),
-            metavar="YAML",
-            allow_from_autoenv=auto,
-            help="Values for var(): 'name: value'.",
-        ),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["text", "json", "markdown", "csv"]),
-            allow_from_autoenv=auto,
-            help="Form of the result (default: text).",
-        ),
-        click.Option(
-            ["--quiet"],
-            is_flag=True,
-            default=None,
-            allow_from_autoenv=auto,
-            help="Print the result and errors only.",
-        ),
-        click.Option(
-            ["--verbose"],
-            is_flag=True,
-            default=None,
-            allow_from_autoenv=auto,
-            help="Print more, and tracebacks of errors.",
-        ),
+        click.Option(names, allow_from_autoenv=from_environment, **attributes)
+        for names, attributes in _SHARED_OPTIONS.items()
     ]
 
 
