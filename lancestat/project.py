@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.plan.actions import Action, Plan
+    from lancestat.plan.join_actions import Await
     from lancestat.plan.observe import Observer
     from lancestat.plan.shown import Shown
     from lancestat.run.progress import Progress
@@ -110,20 +111,24 @@ class Project:
 
         Args:
             plan: From `plan`; a new one over all nodes when None.
-            threads: How many tables are worked on at once.
+            threads: How many nodes are worked on at once.
             fail_fast: Start nothing new once a node has failed.
             full_refresh: Where no plan is given: read everything again.
-            progress: Told of fragments and bytes read, and of nodes that ended.
+            progress: Told of fragments and bytes read, of stages of joins, and of nodes that ended.
         """
+        from lancestat.plan.summary import totals
         from lancestat.run.executor import THREADS, Executor
+        from lancestat.run.join_run import JoinRunner
+        from lancestat.run.node_run import NodeRunner
         from lancestat.run.progress import Silent
         from lancestat.run.table_run import TableRunner
         from lancestat.spark.scanner import SparkScanner
 
         plan = plan or self.plan(full_refresh=full_refresh)
         shown = progress or Silent()
-        with SparkScanner(self.spec.target, shown.advanced) as scanner:
-            runner = TableRunner(
+        has_joins = totals(plan.actions).joins > 0
+        with SparkScanner(self.spec.target, shown.advanced, has_joins=has_joins) as scanner:
+            tables = TableRunner(
                 state=self.state,
                 scan=scanner.scan,
                 replan=self._replan,
@@ -131,8 +136,9 @@ class Project:
                 run_id=uuid.uuid4().hex,
                 clock=self._clock,
             )
+            joins = JoinRunner(scanner.join, self._clock, self._digests, shown.joined)
             executor = Executor(
-                runner,
+                NodeRunner(tables, joins, self._replan_awaiting),
                 self.state,
                 shown,
                 self._clock,
@@ -276,6 +282,11 @@ class Project:
 
     def _replan(self, name: str, use_partials: bool) -> Action:
         return self._observer.plan_again(self._table(name), use_partials=use_partials)
+
+    def _replan_awaiting(self, action: Await) -> Action:
+        nodes = [node for node in self.spec.nodes if node.name == action.node]
+        [planned] = self._observer.plan(nodes, full_refresh=action.full_refresh).actions
+        return planned
 
     def _table(self, name: str) -> Table:
         from lancestat.errors import UsageError, did_you_mean

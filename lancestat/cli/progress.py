@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lancestat.plan.format import count, size
+from lancestat.plan.format import count, large, size
 from lancestat.run.progress import Progress, Silent, TableProgress
 from lancestat.run.result import NodeResult, Status
 
 if TYPE_CHECKING:
     import rich.progress as bars
+
+    from lancestat.knn.stages import StageProgress
 
 # Bars beyond these would scroll; the total goes on counting all tables.
 _BARS_SHOWN = 10
@@ -42,7 +44,10 @@ def progress_display(*, quiet: bool) -> Iterator[Progress]:
 
 
 class TerminalProgress:
-    """Fragments and bytes read: a line for all tables, then one for each that is being read."""
+    """A line for all tables, then one for each that is being read, then one for each join.
+
+    Those of tables show fragments and bytes, those of joins the stage, rows and pairs per second.
+    """
 
     def __init__(self, display: bars.Progress) -> None:
         self._display = display
@@ -51,10 +56,11 @@ class TerminalProgress:
         self._tasks: dict[str, bars.TaskID] = {}
         self._read: dict[str, tuple[int, int]] = {}
         self._all: bars.TaskID | None = None
+        self._joins: dict[str, bars.TaskID] = {}
 
-    def started(self, tables: Sequence[TableProgress]) -> None:
-        """Show that Spark is being started, if it has anything to read."""
-        if not tables:
+    def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
+        """Show that Spark is being started, if it has anything to do."""
+        if not tables and not joins:
             return
         self._tables = {table.node: table for table in tables}
         self._all = self._display.add_task("starting Spark", total=None, counts="")
@@ -77,10 +83,27 @@ class TerminalProgress:
             self._display.update(task, completed=bytes_done, counts=counts)
             self._show()
 
+    def joined(self, node: str, stage: StageProgress) -> None:
+        """Show a join's stage and how far it is."""
+        with self._lock:
+            if not self._tables and self._all is not None:
+                self._display.update(self._all, visible=False)
+            if node not in self._joins:
+                self._joins[node] = self._display.add_task(node, total=None, counts="")
+            self._display.update(
+                self._joins[node],
+                total=stage.rows_total,
+                completed=stage.rows_done,
+                counts=stage_text(stage),
+            )
+
     def finished(self, result: NodeResult) -> None:
-        """Take a table's bar away and let the next one be seen."""
+        """Take a node's bar away and let the next one be seen."""
         table = self._tables.get(result.name)
         with self._lock:
+            join = self._joins.pop(result.name, None)
+            if join is not None:
+                self._display.update(join, visible=False)
             task = self._tasks.pop(result.name, None)
             if table is not None and task is not None:
                 self._display.update(task, visible=False)
@@ -110,6 +133,20 @@ class TerminalProgress:
             completed=size_bytes,
             counts=_counts(everything, fragments, size_bytes),
         )
+
+
+def stage_text(stage: StageProgress) -> str:
+    """A stage in words: `probe, 2,000 of 10,000 rows, 1.2 billion pairs/s`."""
+    parts = [stage.stage.value]
+    if stage.rows_total is not None:
+        parts.append(f"{count(stage.rows_done)} of {count(stage.rows_total, 'row')}")
+    elif stage.rows_done:
+        parts.append(count(stage.rows_done, "row"))
+    if stage.pairs_per_second:
+        parts.append(f"{large(stage.pairs_per_second)} pairs/s")
+    if stage.note:
+        parts.append(stage.note)
+    return ", ".join(parts)
 
 
 def _counts(table: TableProgress, fragments_done: int, bytes_done: int) -> str:

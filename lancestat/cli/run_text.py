@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lancestat.cli.paint import paint
-from lancestat.plan.format import count, duration
+from lancestat.plan.format import count, duration, large
+from lancestat.plan.join_actions import JoinFigures
 from lancestat.plan.render_text import SKIPS_LISTED, indented
 from lancestat.plan.summary import SYMBOLS
 from lancestat.run.result import NodeResult, RunResult, Status
@@ -32,6 +33,7 @@ def render_run(result: RunResult, *, verbose: bool, width: int) -> list[str]:
             lines.append(f"  {head} {body}  {row[4]:>{widths[4]}}".rstrip())
         if node.message:
             lines += indented(node.message, width)
+        lines += [paint(line, "note") for text in _below(node) for line in indented(text, width)]
     if fold:
         text = f"  {SYMBOLS['skip']} skip     {count(idle)} unchanged (--verbose lists them)"
         lines.append(paint(text, "skip"))
@@ -51,13 +53,40 @@ def _cells(node: NodeResult) -> tuple[str, str, str, str, str]:
 
 
 def _read(node: NodeResult) -> str:
+    if node.join is not None:
+        return _compared(node.join)
     if not node.fragments_scanned:
         return "nothing read"
     total = count(node.fragments_total or 0, "fragment")
     return f"{count(node.fragments_scanned)} of {total}, {count(node.rows_scanned or 0, 'row')}"
 
 
+def _compared(join: JoinFigures) -> str:
+    rows = f"{count(join.left_rows or 0)} x {count(join.right_rows or 0)} rows"
+    pairs = f"{large(join.pairs or 0)} pairs"
+    return f"{join.strategy}, {rows}, {pairs}"
+
+
+def _below(node: NodeResult) -> list[str]:
+    """What a reader of a join's result should know of it."""
+    join = node.join
+    if join is None or node.action == "skip":
+        return []
+    parts = []
+    if join.unmatched_left_rows:
+        parts.append(f"{count(join.unmatched_left_rows, 'left row')} without neighbours")
+    if join.excluded_right_rows:
+        parts.append(f"{count(join.excluded_right_rows, 'right row')} without a usable vector")
+    if join.recall is not None and join.recall < 1:
+        probes = f" with {count(join.nprobes, 'probe')}" if join.nprobes else ""
+        parts.append(f"recall {join.recall:.3f} on a sample{probes}")
+    return [", ".join(parts)] if parts else []
+
+
 def _published(node: NodeResult) -> str:
+    if node.join is not None:
+        version = node.version_published
+        return "written" if version is None else f"version {version}"
     if node.version_published is None:
         return f"version {node.version_read}"
     return f"version {node.version_read} -> {node.version_published}"
@@ -74,17 +103,29 @@ def _tone(node: NodeResult) -> str:
 def _summary(result: RunResult) -> Sequence[str]:
     statuses = Counter(node.status for node in result.nodes)
     done = [node for node in result.nodes if node.status is Status.SUCCESS]
-    changed = sum(node.action != "skip" for node in done)
-    rows = sum(node.rows_scanned or 0 for node in done)
-    fragments = sum(node.fragments_scanned or 0 for node in done)
-    if fragments:
-        read = f"Read {count(fragments, 'fragment')}, {count(rows, 'row')}."
-    else:
-        read = "No data was read."
-    parts = [f"{count(changed, 'table')} brought up to date", f"{len(done) - changed} unchanged"]
+    changed = [node for node in done if node.action != "skip"]
+    joins = sum(node.join is not None for node in changed)
+    tables = count(len(changed) - joins, "table")
+    if joins:
+        tables = (
+            f"{tables} and {count(joins, 'join')}" if len(changed) > joins else count(joins, "join")
+        )
+    parts = [f"{tables} brought up to date", f"{len(done) - len(changed)} unchanged"]
     text = paint(", ".join(parts), "success")
     if statuses[Status.SKIPPED]:
         text += paint(f", {statuses[Status.SKIPPED]} not run", "note")
     if statuses[Status.ERROR]:
         text += paint(f", {statuses[Status.ERROR]} failed", "error")
-    return [f"{text}.", paint(read, "title")]
+    return [f"{text}.", paint(_all_read(done), "title")]
+
+
+def _all_read(done: Sequence[NodeResult]) -> str:
+    rows = sum(node.rows_scanned or 0 for node in done)
+    fragments = sum(node.fragments_scanned or 0 for node in done)
+    pairs = sum(node.join.pairs or 0 for node in done if node.join is not None)
+    parts = []
+    if fragments:
+        parts.append(f"Read {count(fragments, 'fragment')}, {count(rows, 'row')}.")
+    if pairs:
+        parts.append(f"Compared {large(pairs)} pairs.")
+    return " ".join(parts) or "No data was read."

@@ -51,9 +51,7 @@ def _leaves(field: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from _leaves(child, f"{path}.{child.name()}")
 
 
-def fragment_contents(
-    snapshot: Snapshot, columns: Sequence[Field]
-) -> tuple[FragmentContent, ...]:
+def fragment_contents(snapshot: Snapshot, columns: Sequence[Field]) -> tuple[FragmentContent, ...]:
     """The content of `leaves` in every fragment that has live rows, in row order.
 
     What only touches other columns, or moves the version without moving rows, changes nothing.

@@ -11,6 +11,7 @@ from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field
 from lancestat.plan.coverage import Coverage
+from lancestat.plan.join_actions import Await, Join, JoinFigures
 from lancestat.plan.reason import Reason
 from lancestat.state.keys import quantile_key
 
@@ -123,15 +124,15 @@ class Restamp:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Nothing to do."""
+    """Nothing to do. `kind` is the node's kind, and the figures are of that kind."""
 
     verb: ClassVar[str] = "skip"
     symbol: ClassVar[str] = "."
-    kind: ClassVar[str] = "table"
     node: str
     reasons: tuple[Reason, ...]
-    figures: Figures
+    figures: Figures | JoinFigures
     notes: tuple[str, ...] = ()
+    kind: str = "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,8 @@ class Blocked:
     error: LancestatError
 
 
-Action = Analyze | Refresh | Restamp | Skip | Blocked
+TableAction = Analyze | Refresh | Restamp
+Action = TableAction | Join | Await | Skip | Blocked
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,19 @@ def count(number: int, noun: str | None = None, plural: str | None = None) -> st
     return f"{digits} {noun if number == 1 else plural or noun + 's'}"
 
 
+def large(number: float) -> str:
+    """A number that is only roughly of interest: `950`, `12 thousand`, `1.2 billion`."""
+    value, names = number, iter(("", " thousand", " million", " billion", " trillion"))
+    name = next(names)
+    while value >= 999.5:
+        longer = next(names, None)
+        if longer is None:
+            break
+        value, name = value / 1000, longer
+    digits = f"{value:.1f}" if name and value < 9.95 else f"{value:,.0f}"
+    return f"{digits}{name}"
+
+
 def size(size_bytes: int) -> str:
     """Bytes in decimal units with two or three digits, as `9.8 MB` or `212 MB`."""
     value, unit = float(size_bytes), 0

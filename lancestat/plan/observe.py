@@ -17,6 +17,9 @@ from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.plan.actions import Action, Blocked, Plan
 from lancestat.plan.appraise import appraise
 from lancestat.plan.coverage import Rewritten
+from lancestat.plan.join_actions import Await, Join, await_joins
+from lancestat.plan.join_observe import JoinObserver
+from lancestat.plan.join_reads import awaited_joins, in_order, lance_uris
 from lancestat.plan.observation import Appraisal, Background
 from lancestat.plan.planner import NOTHING_STORED, decide, settle, table_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, StaleBounds, Table
@@ -35,26 +38,54 @@ class Observer:
     threads: int = 8
 
     def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
-        """Plan nodes in their order; a table that cannot be observed is blocked, alone."""
-        tables = [node for node in nodes if isinstance(node, Table)]
+        """Plan nodes in their order; one that cannot be observed is blocked, alone.
+
+        A node that reads what a join of the plan is about to write awaits that join.
+        """
+        joins = [node for node in nodes if isinstance(node, KnnJoin)]
+        uris = {uri: uri for node in nodes for uri in lance_uris(self.spec, node)}
         options = self.spec.target.storage_options
-        requests = [(table.name, table.uri) for table in tables]
-        snapshots = observe_snapshots(requests, options, self.threads)
-        records = self.state.records() if tables else {}
+        snapshots = observe_snapshots(uris.items(), options, self.threads)
+        records = self.state.records() if nodes else {}
+        awaited = awaited_joins(self.spec, nodes) if joins else {}
+        planned = self._plan_joins(joins, awaited, snapshots, full_refresh)
+        busy = {name for name, action in planned.items() if isinstance(action, Join | Await)}
 
         def look(node: Node) -> Action:
             if isinstance(node, KnnJoin):
-                error = LancestatError(
-                    "LS450",
-                    f"knn_join '{node.name}' cannot run: not built yet",
-                    location=node.location,
-                )
-                return Blocked(node.name, node.kind.value, error)
-            return self._plan_table(node, snapshots[node.name], records, full_refresh)
+                return planned[node.name]
+            pending = tuple(name for name in awaited.get(node.name, ()) if name in busy)
+            if pending:
+                is_known = table_identity(node.uri) in records
+                return await_joins(node, pending, is_known=is_known, full_refresh=full_refresh)
+            return self._plan_table(node, snapshots[node.uri], records, full_refresh)
 
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
             actions = tuple(pool.map(look, nodes))
         return Plan(self.spec.name, self.spec.target.name, actions)
+
+    def _plan_joins(
+        self,
+        joins: Sequence[KnnJoin],
+        awaited: Mapping[str, tuple[str, ...]],
+        snapshots: Mapping[str, Snapshot | LakeError],
+        full_refresh: bool,
+    ) -> dict[str, Action]:
+        records = self.state.joins() if joins else {}
+        observer = JoinObserver(self.spec, snapshots, records)
+        planned: dict[str, Action] = {}
+        for join in in_order(joins, awaited):
+            pending = tuple(
+                name for name in awaited[join.name] if isinstance(planned.get(name), Join | Await)
+            )
+            if pending:
+                is_known = join.name in records
+                planned[join.name] = await_joins(
+                    join, pending, is_known=is_known, full_refresh=full_refresh
+                )
+            else:
+                planned[join.name] = observer.plan(join, full_refresh=full_refresh)
+        return planned
 
     def plan_again(self, table: Table, *, use_partials: bool = True) -> Action:
         """Plan one table as it is now; without partials, as if the state had none."""

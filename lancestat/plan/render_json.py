@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from lancestat.plan.actions import Action, Blocked, Plan
-from lancestat.plan.summary import blocked
+from lancestat.plan.join_actions import Join, JoinFigures
+from lancestat.plan.summary import blocked, join_figures, table_figures
 
 FORMAT_VERSION = 1
 _COUNTS = (
@@ -33,19 +34,19 @@ def render_json(plan: Plan) -> dict[str, object]:
 def _node(action: Action) -> dict[str, object]:
     if isinstance(action, Blocked):
         reasons, status, message = [], "error", str(action.error)
-        counts: dict[str, int | None] = dict.fromkeys(_COUNTS)
     else:
         reasons, status, message = [reason.value for reason in action.reasons], "planned", None
-        known = asdict(action.figures)
-        counts = {name: known[name] for name in _COUNTS}
+    figures = table_figures(action)
+    known = asdict(figures) if figures is not None else {}
     return {
         "name": action.node,
         "kind": action.kind,
         "action": action.verb,
         "reasons": reasons,
         "status": status,
-        **counts,
+        **{name: known.get(name) for name in _COUNTS},
         "version_published": None,
         "elapsed_seconds": None,
         "message": message,
+        **(asdict(join_figures(action) or JoinFigures()) if action.kind == Join.kind else {}),
     }

@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 
 from lancestat.plan.actions import Action, Blocked, Plan, Skip
 from lancestat.plan.format import count
-from lancestat.plan.summary import SYMBOLS, blocked, is_pending, reads, totals
+from lancestat.plan.join_actions import Join
+from lancestat.plan.summary import (
+    SYMBOLS,
+    blocked,
+    is_pending,
+    join_figures,
+    reads,
+    table_figures,
+    totals,
+)
 
 # Paints a text in the tone of an action's word, or of `note`, `title`.
 Paint = Callable[[str, str], str]
@@ -85,12 +94,19 @@ def _below(action: Action, paint: Paint, verbose: bool, width: int) -> list[str]
     if isinstance(action, Skip) and not verbose:
         return []
     lines = [f"note: {note}" for note in action.notes]
-    if verbose:
-        figures = action.figures
+    figures = table_figures(action)
+    if verbose and figures is not None:
         lines.insert(
             0, f"version {figures.version_read}, {count(figures.columns, 'column')} analyzed"
         )
+    if isinstance(action, Join):
+        lines = [*(action.stages if verbose else [_choice(action)]), *lines]
     return [paint(line, "note") for text in lines for line in indented(text, width)]
+
+
+def _choice(action: Join) -> str:
+    """Why this strategy: what a plan says of the gate without being asked for all stages."""
+    return f"{action.decision.strategy.value}: {action.decision.why}"
 
 
 def indented(text: str, width: int) -> list[str]:
@@ -117,5 +133,6 @@ def _summary(plan: Plan, paint: Paint) -> list[str]:
     elif blocked(plan):
         verdict = "Nothing else to do."
     else:
-        verdict = "Nothing to do: all statistics are up to date."
+        what = "everything is" if any(map(join_figures, plan.actions)) else "all statistics are"
+        verdict = f"Nothing to do: {what} up to date."
     return ["   ".join(parts), paint(verdict, "title")]

@@ -1,21 +1,23 @@
-"""Execute a plan: tables side by side, each published as soon as it is read."""
+"""Execute a plan: nodes side by side, each published as soon as it is read."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lancestat.errors import LancestatError, RunError, StateError
-from lancestat.plan.actions import Action, Blocked, Plan, Skip
+from lancestat.plan.actions import Action, Plan, Skip
+from lancestat.plan.join_actions import Await, Join
+from lancestat.plan.summary import is_pending, table_figures
+from lancestat.run.node_run import NodeEnded, NodeRunner, planned
 from lancestat.run.progress import Progress, TableProgress
 from lancestat.run.result import NodeResult, RunResult, Status
-from lancestat.run.table_run import Outcome, TableRunner
-from lancestat.state.values import NodeRun, RunRecord, StateWriter
+from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
 
 THREADS = 8
 
@@ -24,12 +26,12 @@ _log = logging.getLogger("lancestat.run")
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Runs the actions of a plan, `threads` tables at once.
+    """Runs the actions of a plan, `threads` nodes at once.
 
-    `digests` are those of the nodes' meanings, to be remembered; `cancel` stops all reading.
+    `digests` are those of the nodes' meanings, to be remembered; `cancel` stops all work on Spark.
     """
 
-    runner: TableRunner
+    runner: NodeRunner
     state: StateWriter
     progress: Progress
     clock: Callable[[], datetime]
@@ -39,9 +41,14 @@ class Executor:
     fail_fast: bool = False
 
     def execute(self, plan: Plan) -> RunResult:
-        """Run every action; one node's failure does not stop the others unless `fail_fast`."""
+        """Run every action; one node's failure does not stop the others unless `fail_fast`.
+
+        A node that awaits joins runs after them, and not at all when one of them fails.
+        """
         started_at = self.clock()
-        self.progress.started([_size(action) for action in plan.actions if _bytes(action)])
+        tables = [size for action in plan.actions if (size := _size(action)) is not None]
+        joins = [action.node for action in plan.actions if _is_join(action)]
+        self.progress.started(tables, joins)
         ended = self._run_all(plan.actions)
         result = RunResult(
             plan.project, plan.target, tuple(ended[a.node].result for a in plan.actions)
@@ -49,42 +56,56 @@ class Executor:
         self._remember(plan, [ended[a.node] for a in plan.actions], started_at, result)
         return result
 
-    def _run_all(self, actions: Sequence[Action]) -> dict[str, _Ended]:
-        ended: dict[str, _Ended] = {}
+    def _run_all(self, actions: Sequence[Action]) -> dict[str, NodeEnded]:
+        ended: dict[str, NodeEnded] = {}
         stop = threading.Event()
+        # Light ones first: they are published while heavy ones keep all cores busy to the end.
+        waiting = sorted(actions, key=_weight)
+        running: set[Future[NodeEnded]] = set()
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
-            # Light ones first: they are published while heavy ones keep all cores busy to the end.
-            ordered = sorted(actions, key=_bytes)
-            futures = [pool.submit(self._run_one, action, stop) for action in ordered]
             try:
-                for future in as_completed(futures):
-                    done = future.result()
-                    ended[done.action.node] = done
-                    self.progress.finished(done.result)
+                while waiting or running:
+                    ready = [
+                        action for action in waiting if _awaited(action, actions) <= set(ended)
+                    ]
+                    # Joins that wait for each other in a circle would wait for ever.
+                    ready = ready or ([] if running else waiting)
+                    waiting = [action for action in waiting if action not in ready]
+                    for action in ready:
+                        failed = _failed_before(action, ended)
+                        running.add(pool.submit(self._run_one, action, failed, stop))
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        found = future.result()
+                        ended[found.result.name] = found
+                        self.progress.finished(found.result)
             except BaseException:
                 stop.set()
                 self.cancel()
                 raise
         return ended
 
-    def _run_one(self, action: Action, stop: threading.Event) -> _Ended:
+    def _run_one(self, action: Action, failed: str | None, stop: threading.Event) -> NodeEnded:
+        if failed is not None:
+            return _not_run(action, f"it reads the result of '{failed}', which failed")
         if stop.is_set():
-            return _skipped(action)
+            return _not_run(action, "another node failed first")
         started = time.monotonic()
         try:
-            outcome = self.runner.run(action)
+            done = self.runner.run(action)
         except Exception as error:
             if self.fail_fast:
                 stop.set()
-            elapsed = time.monotonic() - started
-            return _Ended(action, _failed(action, _known(error), elapsed), None)
-        return _Ended(action, _succeeded(action, outcome, time.monotonic() - started), outcome)
+            message = str(_known(error))
+            failure = replace(planned(action), status=Status.ERROR, message=message)
+            return NodeEnded(_timed(failure, started))
+        return replace(done, result=_timed(done.result, started))
 
     def _remember(
-        self, plan: Plan, ended: Sequence[_Ended], started_at: datetime, result: RunResult
+        self, plan: Plan, ended: Sequence[NodeEnded], started_at: datetime, result: RunResult
     ) -> None:
-        """Write the run's record and tidy the state; the tables are published already."""
-        if self._is_idle(ended):
+        """Write the run's record and tidy the state; the results are published already."""
+        if self._is_idle(plan.actions):
             return
         run = RunRecord(
             run_id=self.runner.run_id,
@@ -93,54 +114,70 @@ class Executor:
             started_at=started_at,
             finished_at=self.clock(),
             status=result.status.value,
-            nodes=tuple(each.remembered(self.digests) for each in ended),
+            nodes=tuple(map(self._remembered, ended)),
         )
         live = {
-            each.outcome.record.table: each.outcome.live
-            for each in ended
-            if each.outcome and each.outcome.record
+            each.record.table: each.live for each in ended if isinstance(each.record, TableRecord)
         }
         try:
             self.state.add_run(run)
             self.state.tidy(live)
         except StateError as error:
-            # The statistics are published: without its record the next run is slower, not wrong.
+            # The results are published: without its record the next run is slower, not wrong.
             _log.warning("the run is not recorded: %s", error)
 
-    def _is_idle(self, ended: Sequence[_Ended]) -> bool:
-        """Whether there is nothing to remember: most runs of a scheduler find nothing to do."""
-        if not all(isinstance(each.action, Skip) for each in ended):
-            return False
-        known = self.state.digests()
-        names = (each.action.node for each in ended)
-        return all(known.get(name) == self.digests[name] for name in names)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    action: Action
-    result: NodeResult
-    outcome: Outcome | None
-
-    def remembered(self, digests: Mapping[str, str]) -> NodeRun:
-        record = self.outcome.record if self.outcome else None
+    def _remembered(self, ended: NodeEnded) -> NodeRun:
+        result, record = ended.result, ended.record
         return NodeRun(
-            node=self.action.node,
-            kind=self.action.kind,
-            digest=digests[self.action.node],
-            table=record.table if record else None,
-            result=self.result.to_json(),
+            node=result.name,
+            kind=result.kind,
+            digest=self.digests[result.name],
+            table=record.table if isinstance(record, TableRecord) else None,
+            result=result.to_json(),
             record=record,
         )
 
+    def _is_idle(self, actions: Sequence[Action]) -> bool:
+        """Whether there is nothing to remember: most runs of a scheduler find nothing to do."""
+        if not all(isinstance(action, Skip) for action in actions):
+            return False
+        known = self.state.digests()
+        return all(known.get(action.node) == self.digests[action.node] for action in actions)
 
-def _bytes(action: Action) -> int:
-    return 0 if isinstance(action, Blocked) else action.figures.bytes_scanned
+
+def _awaited(action: Action, actions: Sequence[Action]) -> set[str]:
+    if not isinstance(action, Await):
+        return set()
+    return set(action.joins) & {other.node for other in actions}
 
 
-def _size(action: Action) -> TableProgress:
-    assert not isinstance(action, Blocked)
-    return TableProgress(action.node, action.figures.fragments_scanned, _bytes(action))
+def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:
+    """A join that did not succeed, of those that an action awaits."""
+    if not isinstance(action, Await):
+        return None
+    found: Iterator[str] = (
+        name
+        for name in action.joins
+        if name in ended and ended[name].result.status is not Status.SUCCESS
+    )
+    return next(found, None)
+
+
+def _weight(action: Action) -> tuple[bool, int]:
+    figures = table_figures(action)
+    return _is_join(action), figures.bytes_scanned if figures else 0
+
+
+def _is_join(action: Action) -> bool:
+    return is_pending(action) and action.kind == Join.kind
+
+
+def _size(action: Action) -> TableProgress | None:
+    """How much of a table is to be read, None where nothing is."""
+    figures = table_figures(action)
+    if figures is None or not figures.bytes_scanned:
+        return None
+    return TableProgress(action.node, figures.fragments_scanned, figures.bytes_scanned)
 
 
 def _known(error: Exception) -> LancestatError:
@@ -155,52 +192,9 @@ def _known(error: Exception) -> LancestatError:
     )
 
 
-def _skipped(action: Action) -> _Ended:
-    result = replace(planned(action), status=Status.SKIPPED, message="another node failed first")
-    return _Ended(action, result, None)
+def _not_run(action: Action, why: str) -> NodeEnded:
+    return NodeEnded(replace(planned(action), status=Status.SKIPPED, message=why))
 
 
-def _failed(action: Action, error: LancestatError, elapsed_seconds: float) -> NodeResult:
-    return replace(
-        planned(action),
-        status=Status.ERROR,
-        elapsed_seconds=round(elapsed_seconds, 3),
-        message=str(error),
-    )
-
-
-def _succeeded(action: Action, outcome: Outcome, elapsed_seconds: float) -> NodeResult:
-    figures = outcome.figures
-    return replace(
-        planned(action),
-        status=Status.SUCCESS,
-        fragments_total=figures.fragments_total,
-        fragments_scanned=outcome.scanned.fragments,
-        rows_total=figures.rows_total,
-        rows_scanned=outcome.scanned.rows,
-        version_read=figures.version_read,
-        version_published=outcome.version_published,
-        elapsed_seconds=round(elapsed_seconds, 3),
-    )
-
-
-def planned(action: Action) -> NodeResult:
-    """A node of a plan, as the JSON of `lancestat plan` shows it."""
-    if isinstance(action, Blocked):
-        return NodeResult(
-            action.node, action.kind, action.verb, (), Status.ERROR, message=str(action.error)
-        )
-    figures = action.figures
-    return NodeResult(
-        name=action.node,
-        kind=action.kind,
-        action=action.verb,
-        reasons=tuple(reason.value for reason in action.reasons),
-        status=Status.PLANNED,
-        fragments_total=figures.fragments_total,
-        fragments_scanned=figures.fragments_scanned,
-        columns=figures.columns,
-        rows_total=figures.rows_total,
-        rows_scanned=figures.rows_scanned,
-        version_read=figures.version_read,
-    )
+def _timed(result: NodeResult, started: float) -> NodeResult:
+    return replace(result, elapsed_seconds=round(time.monotonic() - started, 3))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import Enum
 
+from lancestat.plan.join_actions import Join, JoinFigures
+
 
 class Status(str, Enum):
     """How a node ended."""
@@ -17,7 +19,10 @@ class Status(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """One node of a plan or a run, field by field as the JSON shows it."""
+    """One node of a plan or a run, field by field as the JSON shows it.
+
+    `join` is set for joins alone, whose objects have its fields too.
+    """
 
     name: str
     kind: str
@@ -33,10 +38,14 @@ class NodeResult:
     version_published: int | None = None
     elapsed_seconds: float | None = None
     message: str | None = None
+    join: JoinFigures | None = None
 
     def to_json(self) -> dict[str, object]:
         """The node's object in the JSON of `plan` and `run`."""
-        return {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
+        shown = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
+        del shown["join"]
+        is_join = self.kind == Join.kind
+        return {**shown, **asdict(self.join or JoinFigures())} if is_join else shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from datetime import datetime
 
-from lancestat.spec.model import ProjectSpec
+from lancestat.spec.model import ProjectSpec, Table
 from lancestat.state.store import LanceState
 from lancestat.state.sweep import SweepReport
 
@@ -20,11 +20,14 @@ def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: b
         StateError: The state cannot be reached.
         RunError: LS583 a scratch root cannot be looked at.
     """
-    from lancestat.state.identity import table_identity
+    from lancestat.state.identity import join_identity, table_identity
     from lancestat.state.sweep import sweep
 
-    declared = frozenset(table_identity(table.uri) for table in spec.tables)
-    report = sweep(state, declared, dry_run)
+    declared = {
+        table_identity(node.uri) if isinstance(node, Table) else join_identity(node.name)
+        for node in spec.nodes
+    }
+    report = sweep(state, frozenset(declared), dry_run)
     return _with_scratch(report, spec, now, dry_run)
 
 

@@ -108,14 +108,14 @@ class TableRunner:
         scanned = Scanned()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             match action:
-                case Skip():
-                    return Outcome(action.figures, scanned)
+                case Skip(figures=Figures() as figures):
+                    return Outcome(figures, scanned)
                 case Blocked():
                     raise action.error
                 case Analyze() | Refresh() | Restamp():
                     pass
                 case _:
-                    assert_never(action)
+                    raise AssertionError(f"no action on a table: {action}")
             work = action.work
             scanned = scanned.plus(work.scans)
             try:

@@ -1,4 +1,4 @@
-"""Spark as a run sees it: started when something must be read, stopped when the run ends."""
+"""Spark as a run sees it: started when it has something to do, stopped when the run ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lancestat.errors import RunError
+from lancestat.knn.stages import OnStage
+from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.plan.actions import Scan, TableWork
 from lancestat.spark.work import TableScan
 from lancestat.spec.model import Target
@@ -21,7 +23,7 @@ APP_NAME = "lancestat"
 
 
 class SparkScanner:
-    """Scans tables on a target's Spark; no JVM starts before the first scan.
+    """Scans tables and runs joins on a target's Spark; no JVM starts before the first of them.
 
     A session that was there before is used as it is and left running. Call `scan` from one thread
     per table: Spark's FIFO scheduler gives free cores to the oldest job first, so tables that come
@@ -31,13 +33,19 @@ class SparkScanner:
     Args:
         target: Where Spark runs.
         on_progress: Receives a node's name with its fragments and bytes read so far.
+        has_joins: Whether joins are to be run, for which the JVM takes time to optimise its code.
     """
 
     def __init__(
-        self, target: Target, on_progress: Callable[[str, int, int], None] | None = None
+        self,
+        target: Target,
+        on_progress: Callable[[str, int, int], None] | None = None,
+        *,
+        has_joins: bool = False,
     ) -> None:
         self._target = target
         self._on_progress = on_progress
+        self._has_joins = has_joins
         self._starting = threading.Lock()
         self._session: SparkSession | None = None
         self._is_own_session = False
@@ -76,7 +84,7 @@ class SparkScanner:
         group = f"{APP_NAME}-{uuid.uuid4().hex}"
         self._groups.add(group)
         try:
-            self._refuse_when_cancelled(work)
+            self._refuse_when_cancelled(f"reading {work.uri}")
             for scanned in analyze_table(
                 session,
                 TableScan(node, work),
@@ -84,13 +92,34 @@ class SparkScanner:
                 group=group,
                 on_progress=lambda fragments, size: self._advance(node, fragments, size),
             ):
-                self._refuse_when_cancelled(work)
+                self._refuse_when_cancelled(f"reading {work.uri}")
                 yield scanned.scan, scanned.partials
         finally:
             self._groups.discard(group)
 
+    def join(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+        """Run a join and commit its result.
+
+        Raises:
+            StaleBase: the result to go on from is not what it was taken for.
+            LancestatError: What is wrong with its sides, output or scratch, or what a task raised;
+                LS512 when it was cancelled, LS520 to LS523 when Spark did not start.
+        """
+        from lancestat.spark.knn.engine import Engine
+        from lancestat.spark.knn.scratch_root import scratch_root
+
+        session = self._started()
+        root = scratch_root(self._target.scratch, session)
+        group = f"{APP_NAME}-{uuid.uuid4().hex}"
+        self._groups.add(group)
+        try:
+            self._refuse_when_cancelled(f"joining '{work.node}'")
+            return Engine(session, root, group, self._target.storage_options, on_stage).run(work)
+        finally:
+            self._groups.discard(group)
+
     def cancel(self) -> None:
-        """Stop every scan that goes on, and refuse further ones with LS512."""
+        """Stop every scan and join that goes on, and refuse further ones with LS512."""
         self._is_cancelled = True
         if self._session is not None:
             context = self._session.sparkContext._jsc.sc()
@@ -104,14 +133,14 @@ class SparkScanner:
             if self._session is None:
                 running = running_session()
                 self._session = running or start_session(
-                    self._target, APP_NAME, is_short_lived=True
+                    self._target, APP_NAME, is_short_lived=not self._has_joins
                 )
                 self._is_own_session = running is None
             return self._session
 
-    def _refuse_when_cancelled(self, work: TableWork) -> None:
+    def _refuse_when_cancelled(self, what: str) -> None:
         if self._is_cancelled:
-            raise RunError("LS512", f"reading {work.uri} was cancelled")
+            raise RunError("LS512", f"{what} was cancelled")
 
     def _advance(self, node: str, fragments: int, size_bytes: int) -> None:
         if self._on_progress is not None:

@@ -43,13 +43,13 @@ TABLES = [TableProgress("a", 4, 4_000), TableProgress("b", 6, 6_000), TableProgr
 
 def test_until_something_is_read_spark_is_being_started() -> None:
     terminal = Terminal()
-    terminal.progress.started(TABLES)
+    terminal.progress.started(TABLES, [])
     assert terminal.lines == ["starting Spark"]
 
 
 def test_tables_appear_as_they_are_read_below_a_line_for_all() -> None:
     terminal = Terminal()
-    terminal.progress.started(TABLES)
+    terminal.progress.started(TABLES, [])
     terminal.progress.advanced("b", 3, 3_000)
     assert terminal.lines == [
         "3 tables 3 of 11 fragments, 3.0 kB of 10 kB",
@@ -61,7 +61,7 @@ def test_tables_appear_as_they_are_read_below_a_line_for_all() -> None:
 
 def test_a_table_that_ended_counts_in_full_and_makes_room() -> None:
     terminal = Terminal()
-    terminal.progress.started(TABLES)
+    terminal.progress.started(TABLES, [])
     terminal.progress.advanced("a", 1, 1_000)
     terminal.progress.finished(ended("a"))
     terminal.progress.advanced("a", 2, 2_000)
@@ -70,7 +70,7 @@ def test_a_table_that_ended_counts_in_full_and_makes_room() -> None:
 
 def test_a_failure_is_told_at_once() -> None:
     terminal = Terminal()
-    terminal.progress.started(TABLES)
+    terminal.progress.started(TABLES, [])
     terminal.progress.finished(ended("gone", Status.ERROR))
     assert terminal.printed.getvalue().strip() == "! gone failed, the others go on"
 
@@ -78,7 +78,7 @@ def test_a_failure_is_told_at_once() -> None:
 def test_no_more_than_ten_bars_are_shown_at_once() -> None:
     terminal = Terminal()
     tables = [TableProgress(f"t{i:02}", 1, 100) for i in range(12)]
-    terminal.progress.started(tables)
+    terminal.progress.started(tables, [])
     for table in tables:
         terminal.progress.advanced(table.node, 0, 50)
     assert len(terminal.lines) == 11
@@ -88,7 +88,7 @@ def test_no_more_than_ten_bars_are_shown_at_once() -> None:
 
 def test_with_nothing_to_read_nothing_is_shown() -> None:
     terminal = Terminal()
-    terminal.progress.started([])
+    terminal.progress.started([], [])
     terminal.progress.finished(ended("a"))
     assert terminal.lines == []
 

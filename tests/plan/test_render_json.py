@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from lancestat.plan.render_json import render_json
-from lancestat.run.executor import planned
+from lancestat.run.node_run import planned
 from tests.conftest import Golden
 from tests.plan.plans import blocked, every_action, plan, skip
 

@@ -16,7 +16,7 @@ from lancestat.errors import RunError
 from lancestat.plan.actions import Scan, TableWork
 from lancestat.run.result import RunResult, Status
 from lancestat.stats.partial import ColumnPartial
-from tests.run.world import World, orders, write_project
+from tests.run.world import World, no_engine, orders, write_project
 
 ScanResults = Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]
 # Called with the node before each of its scans.
@@ -37,7 +37,7 @@ def scanning(monkeypatch: pytest.MonkeyPatch) -> Callable[[Before], None]:
 
     def install(before: Before) -> None:
         class LocalScanner:
-            def __init__(self, target: object, on_progress: object) -> None:
+            def __init__(self, target: object, on_progress: object, *, has_joins: bool) -> None:
                 pass
 
             def __enter__(self) -> LocalScanner:
@@ -48,6 +48,8 @@ def scanning(monkeypatch: pytest.MonkeyPatch) -> Callable[[Before], None]:
 
             def cancel(self) -> None:
                 pass
+
+            join = staticmethod(no_engine)
 
             def scan(self, node: str, work: TableWork) -> ScanResults:
                 for found in World(Path(work.uri)).scan(node, work):

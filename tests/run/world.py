@@ -11,9 +11,14 @@ import lance
 import pyarrow as pa
 
 from lancestat.errors import Location
+from lancestat.knn.stages import OnStage
+from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.plan.actions import Action, Plan, Scan, TableWork
+from lancestat.plan.join_actions import Await
 from lancestat.plan.observe import Observer
 from lancestat.run.executor import Executor
+from lancestat.run.join_run import JoinRunner
+from lancestat.run.node_run import NodeRunner
 from lancestat.run.progress import Silent
 from lancestat.run.result import RunResult
 from lancestat.run.table_run import TableRunner
@@ -97,7 +102,9 @@ class World:
             clock=self.clock,
         )
         digests = {self.table.name: node_digest(self.table)}
-        executor = Executor(runner, self.state, Silent(), self.clock, digests, cancel=lambda: None)
+        joins = JoinRunner(no_engine, self.clock, digests, Silent().joined)
+        nodes = NodeRunner(runner, joins, no_replan)
+        executor = Executor(nodes, self.state, Silent(), self.clock, digests, cancel=lambda: None)
         return executor.execute(plan)
 
     def scan(
@@ -123,6 +130,14 @@ class World:
             for key, value in config.items()
             if key.startswith("lance.stats.") and not key.startswith("lance.stats.computedAt")
         }
+
+
+def no_engine(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+    raise AssertionError(f"there is no join here, and so not {work.node}")
+
+
+def no_replan(action: Await) -> Action:
+    raise AssertionError(f"nothing awaits a join here, and so not {action.node}")
 
 
 def orders(start: int, count: int) -> pa.Table:

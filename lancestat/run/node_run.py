@@ -1,0 +1,102 @@
+"""One node's part of a run, whatever kind it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.plan.actions import Action, Blocked, Skip
+from lancestat.plan.join_actions import Await, Join
+from lancestat.plan.summary import join_figures, table_figures
+from lancestat.run.join_run import JoinRunner
+from lancestat.run.result import NodeResult, Status
+from lancestat.run.table_run import Outcome, TableRunner
+from lancestat.state.values import JoinRecord, TableRecord
+
+_SHOWN = (
+    "fragments_total",
+    "fragments_scanned",
+    "columns",
+    "rows_total",
+    "rows_scanned",
+    "version_read",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEnded:
+    """How a node ended, and what is to be remembered of it.
+
+    `live` are the fingerprints of the version of a table that was read.
+    """
+
+    result: NodeResult
+    record: TableRecord | JoinRecord | None = None
+    live: frozenset[Fingerprint] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRunner:
+    """Carries out the actions of a plan; `replan` is asked when what a node awaits has ended."""
+
+    tables: TableRunner
+    joins: JoinRunner
+    replan: Callable[[Await], Action]
+
+    @property
+    def run_id(self) -> str:
+        """Names the run."""
+        return self.tables.run_id
+
+    def run(self, action: Action) -> NodeEnded:
+        """Carry out one action; the result does not tell yet how long it took.
+
+        Raises:
+            LancestatError: the node failed.
+        """
+        if isinstance(action, Await):
+            action = self.replan(action)
+        done = replace(planned(action), status=Status.SUCCESS)
+        if isinstance(action, Blocked):
+            raise action.error
+        if isinstance(action, Skip):
+            return NodeEnded(done)
+        if isinstance(action, Join):
+            ended = self.joins.run(action)
+            result = replace(done, version_published=ended.version_published, join=ended.figures)
+            return NodeEnded(result, ended.record)
+        outcome = self.tables.run(action)
+        return NodeEnded(_published(done, outcome), outcome.record, outcome.live)
+
+
+def _published(done: NodeResult, outcome: Outcome) -> NodeResult:
+    figures = outcome.figures
+    return replace(
+        done,
+        fragments_total=figures.fragments_total,
+        fragments_scanned=outcome.scanned.fragments,
+        rows_total=figures.rows_total,
+        rows_scanned=outcome.scanned.rows,
+        version_read=figures.version_read,
+        version_published=outcome.version_published,
+    )
+
+
+def planned(action: Action) -> NodeResult:
+    """A node of a plan, as the JSON of `lancestat plan` shows it."""
+    if isinstance(action, Blocked):
+        return NodeResult(
+            action.node, action.kind, action.verb, (), Status.ERROR, message=str(action.error)
+        )
+    figures = table_figures(action)
+    known = asdict(figures) if figures is not None else {}
+    return NodeResult(
+        name=action.node,
+        kind=action.kind,
+        action=action.verb,
+        reasons=tuple(reason.value for reason in action.reasons),
+        status=Status.PLANNED,
+        **{name: known.get(name) for name in _SHOWN},
+        join=join_figures(action),
+    )
