@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.knn.frame import Asked, Frame, Offered
 from lancestat.knn.metric import Metric, distances
 from lancestat.knn.neighbours import Neighbours, merge, nothing
+from lancestat.knn.products import best
 
 BLOCK_BYTES = 64 << 20
 # Rows beyond those expected that a product of matrices is asked for.
@@ -69,6 +69,7 @@ class Nearest:
         metric: Metric,
         *,
         block_bytes: int = BLOCK_BYTES,
+        like: NDArray[np.float32] | None = None,
     ) -> None:
         """Nothing is found yet.
 
@@ -77,6 +78,7 @@ class Nearest:
             k: At least 1.
             metric: Which distance.
             block_bytes: How much memory a block of rows, its copy and its proposals may each take.
+            like: Rows that are like all that will come, where the first ones are not.
         """
         self.compared = 0
         self.doubted = 0
@@ -86,8 +88,7 @@ class Nearest:
         self._k = k
         self._block_bytes = block_bytes
         self._seen = np.zeros(len(queries), np.int64)
-        self._frame: Frame | None = None
-        self._asked: Asked | None = None
+        self._placed = None if like is None else self._framed(like)
 
     def neighbours(self) -> Neighbours:
         """What is nearest so far."""
@@ -106,11 +107,9 @@ class Nearest:
         step = max(1, self._block_bytes // (4 * max(1, rows.shape[1])))
         for start in range(0, len(rows) if len(which) else 0, step):
             block = slice(start, start + step)
-            if self._frame is None:
-                self._frame = Frame.around(self._queries, rows[block], self._metric)
-                self._asked = self._frame.ask(self._queries)
-            assert self._asked is not None
-            self._add(rows[block], places[block], which, self._frame, self._asked)
+            if self._placed is None:
+                self._placed = self._framed(rows[block])
+            self._add(rows[block], places[block], which, *self._placed)
             self._seen[which] += len(rows[block])
 
     def _add(
@@ -127,8 +126,7 @@ class Nearest:
         if offered.odd is not None:
             usual, odd = ~offered.odd, offered.odd
             self._add(rows[usual], places[usual], which, frame, asked)
-            frame = Frame.around(self._queries, rows[odd], self._metric)
-            self._add(rows[odd], places[odd], which, frame, frame.ask(self._queries))
+            self._add(rows[odd], places[odd], which, *self._framed(rows[odd]))
             return
         block = _Block(rows, places, offered, frame)
         proposals = self._proposals(len(rows), which)
@@ -143,6 +141,10 @@ class Nearest:
             else:
                 self._compare_all(block, part, here, _Doubts.all(len(part)))
 
+    def _framed(self, rows: NDArray[np.float32]) -> tuple[Frame, Asked]:
+        frame = Frame.around(self._queries, rows, self._metric)
+        return frame, frame.ask(self._queries)
+
     def _proposals(self, rows: int, which: _Places) -> int:
         """How many rows of a block to ask for: twice as many as probably belong to the nearest."""
         expected = 2 * self._k * rows // (int(self._seen[which].min()) + rows)
@@ -151,7 +153,7 @@ class Nearest:
     def _propose(self, block: _Block, part: _Places, asked: Asked, proposals: int) -> _Doubts:
         """Search for queries by the best of the products; which of them that does not settle."""
         error = block.frame.error(asked, block.offered)
-        scores, proposed = block.best(asked, proposals)
+        scores, proposed = best(asked.values, block.offered.values, proposals, self._metric)
         least = block.frame.least(scores, asked, error)
         reach = self._found.distances[part, -1]
         if proposals >= self._k:
@@ -271,12 +273,6 @@ class _Block:
     @property
     def first_place(self) -> int:
         return int(self.places.min())
-
-    def best(self, asked: Asked, count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The best scores of each query, and their rows; -1 where there is none."""
-        kind = faiss.METRIC_L2 if self.frame.metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
-        scores, rows = faiss.knn(asked.values, self.offered.values, count, metric=kind)
-        return scores, rows
 
     def products(self, asked: Asked, tile: slice) -> NDArray[np.float32]:
         """The scores of all rows of a tile, as `best` has them."""

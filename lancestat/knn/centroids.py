@@ -1,0 +1,163 @@
+"""Centroids: which part of the right side a vector belongs to, and which parts to search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from lancestat.knn.metric import Metric
+from lancestat.knn.products import best
+
+# Rounds of assignment; later ones change little.
+ROUNDS = 10
+# Elements beyond that, in the scale of the training rows, are as good as that.
+_FARTHEST = np.float32(2.0**20)
+
+
+@dataclass(frozen=True, slots=True)
+class Centroids:
+    """Centroids of lists, in the space where lists are made, which depends on the metric.
+
+    Under `l2` that is the vectors' own, under `cosine` their directions. Under `dot` it has one
+    more dimension, in which rows get what they lack of `length`, so that all are equally long and
+    the row of the greatest product is the nearest (Bachrach et al., Speeding Up the Xbox
+    Recommender System Using a Euclidean Transformation for Inner-Product Spaces, RecSys 2014).
+
+    `values` is (lists, dimension), `scale` a power of two that vectors are multiplied by first.
+    """
+
+    values: NDArray[np.float32]
+    metric: Metric
+    scale: float
+    length: float
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def assign(self, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+        """The list that each row (n, dim) belongs to."""
+        return self._nearest(self._of_rows(rows), 1)[:, 0]
+
+    def nearest_lists(self, queries: NDArray[np.float32], nprobes: int) -> NDArray[np.int32]:
+        """The lists that each query (n, dim) visits, (n, nprobes), the likeliest first."""
+        asked = _placed(queries, self.metric, self.scale)
+        if self.metric is Metric.DOT:
+            asked = _with(asked, np.zeros(len(asked), np.float32))
+        return self._nearest(asked, min(nprobes, len(self)))
+
+    def _of_rows(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        placed = _placed(rows, self.metric, self.scale)
+        return _lengthened(placed, self.length) if self.metric is Metric.DOT else placed
+
+    def _nearest(self, placed: NDArray[np.float32], count: int) -> NDArray[np.int32]:
+        metric = Metric.COSINE if self.metric is Metric.COSINE else Metric.L2
+        return best(placed, self.values, count, metric)[1].astype(np.int32)
+
+
+def train(sample: NDArray[np.float32], lists: int, metric: Metric, seed: int = 0) -> Centroids:
+    """Centroids by k-means, the same for the same arguments.
+
+    Args:
+        sample: (n, dim), n at least 1: rows like those that lists are made of.
+        lists: How many; no more than there are rows in the sample.
+        metric: Under `cosine` means are made length 1 again (spherical k-means).
+        seed: Of the choice of first centroids.
+    """
+    lists = min(lists, len(sample))
+    scale, length = _scale(sample, metric), 0.0
+    placed = _placed(sample, metric, scale)
+    if metric is Metric.DOT:
+        length = float(np.sqrt(np.einsum("nd,nd->n", placed, placed).max()))
+        placed = _lengthened(placed, length)
+    means = faiss.Kmeans(
+        placed.shape[1],
+        lists,
+        niter=ROUNDS,
+        seed=seed,
+        spherical=metric is Metric.COSINE,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(placed),
+    )
+    means.train(placed)
+    assert means.centroids is not None
+    return Centroids(means.centroids, metric, scale, length)
+
+
+@dataclass(frozen=True, slots=True)
+class RecallCurve:
+    """What share of true neighbours is in the lists visited, by how many lists: entry 0 for one.
+
+    `lower` is what the mean over all queries is not below with a confidence of 95 %, one-sided, by
+    the normal approximation of the mean of the sampled queries' own shares.
+    """
+
+    recall: NDArray[np.float64]
+    lower: NDArray[np.float64]
+
+
+def recall_curve(order: NDArray[np.int32], truth: NDArray[np.int32]) -> RecallCurve:
+    """The recall for every number of lists visited.
+
+    Search inside a list is exact, so that a true neighbour is found when its list is visited.
+
+    Args:
+        order: (queries, lists): all lists, in the order in which a query visits them.
+        truth: (queries, k): the lists of each query's true neighbours, -1 where there is none.
+    """
+    queries, lists = order.shape
+    turn = np.empty_like(order)
+    np.put_along_axis(turn, order, np.arange(lists, dtype=np.int32)[None, :], axis=1)
+    query, rank = np.nonzero(truth >= 0)
+    turns = turn[query, truth[query, rank]]
+    hits = np.zeros((queries, lists))
+    np.add.at(hits, (query, turns), 1.0)
+    counts = hits.sum(axis=1)
+    shares = np.cumsum(hits[counts > 0], axis=1) / counts[counts > 0, None]
+    if not len(shares):
+        return RecallCurve(np.ones(lists), np.ones(lists))
+    recall = shares.mean(axis=0)
+    if len(shares) == 1:
+        return RecallCurve(recall, np.where(np.arange(lists) == lists - 1, 1.0, 0.0))
+    deviation = shares.std(axis=0, ddof=1) / np.sqrt(len(shares))
+    return RecallCurve(recall, recall - _ONE_SIDED_95 * deviation)
+
+
+_ONE_SIDED_95 = 1.645
+
+
+def choose_nprobes(curve: RecallCurve, recall: float) -> int:
+    """The fewest lists to visit that reach a recall, with the confidence of the curve."""
+    enough = curve.lower >= min(recall, 1.0 - 1e-12)
+    return int(np.argmax(enough)) + 1 if enough.any() else len(curve.lower)
+
+
+def _scale(sample: NDArray[np.float32], metric: Metric) -> float:
+    if metric is Metric.COSINE:
+        return 1.0
+    square = float(np.einsum("nd,nd->n", sample, sample, dtype=np.float64).mean())
+    return 2.0 ** int(np.clip(-np.floor(np.log2(square) / 2), -120, 100)) if square else 1.0
+
+
+def _placed(vectors: NDArray[np.float32], metric: Metric, scale: float) -> NDArray[np.float32]:
+    if metric is Metric.COSINE:
+        squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+        placed = vectors * (1.0 / np.sqrt(squares))[:, None]
+        return np.ascontiguousarray(placed, np.float32)
+    if scale == 1.0 and not np.abs(vectors).max(initial=0.0) > _FARTHEST:
+        return np.ascontiguousarray(vectors)
+    with np.errstate(over="ignore"):
+        scaled = vectors * np.float32(scale)
+    clipped: NDArray[np.float32] = np.clip(scaled, -_FARTHEST, _FARTHEST)
+    return clipped
+
+
+def _lengthened(placed: NDArray[np.float32], length: float) -> NDArray[np.float32]:
+    squares = np.einsum("nd,nd->n", placed, placed)
+    return _with(placed, np.sqrt(np.maximum(length * length - squares, 0.0)))
+
+
+def _with(placed: NDArray[np.float32], last: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(np.column_stack([placed, last]), np.float32)

@@ -1,0 +1,314 @@
+"""Right rows laid out by list in scratch, and the search of some lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lancestat.errors import RunError
+from lancestat.knn.centroids import Centroids
+from lancestat.knn.metric import Metric
+from lancestat.knn.neighbours import Neighbours, merge
+from lancestat.knn.search import BLOCK_BYTES, Nearest
+from lancestat.knn.vectors import vectors
+from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.open import store_options
+
+if TYPE_CHECKING:
+    import lance
+
+VECTOR = "vector"
+PLACE = "place"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The true neighbours of some queries, and the lists these are in, -1 where there is none."""
+
+    neighbours: Neighbours
+    lists: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPart:
+    """What was laid out of some right rows, not yet visible.
+
+    `fragments` are Lance's, as JSON; `offsets` (fragments, lists + 1) tell where in a fragment each
+    list starts. `sampled` counts these rows alone.
+    """
+
+    fragments: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    sampled: Sampled
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A dataset in scratch with right rows by list: vectors, and the places they came from.
+
+    `fragment_ids` go with the lines of `offsets`.
+    """
+
+    uri: str
+    version: int
+    fragment_ids: tuple[int, ...]
+    offsets: NDArray[np.int64]
+    storage_options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def list_rows(self) -> NDArray[np.int64]:
+        """How many rows each list has."""
+        rows: NDArray[np.int64] = np.diff(self.offsets, axis=1).sum(axis=0)
+        return rows
+
+
+def write_partition(
+    blocks: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]],
+    centroids: Centroids,
+    sample: NDArray[np.float32],
+    k: int,
+    uri: str,
+    storage_options: Mapping[str, str],
+) -> WrittenPart:
+    """Lay rows out by list, and find the neighbours of sampled queries on the way.
+
+    Each block becomes a fragment whose rows are sorted by list, so that blocks are best as large as
+    memory allows; a block, its sorted copy and what Lance buffers are held at once.
+
+    Args:
+        blocks: Places and vectors (n, dim) of rows that can match.
+        centroids: Of the lists.
+        sample: (queries, dim): whose neighbours to find.
+        k: How many.
+        uri: The dataset that the fragments will belong to.
+        storage_options: For the store.
+
+    Raises:
+        RunError: LS586 scratch cannot be written.
+    """
+    nearest = Nearest(sample, k, centroids.metric)
+    fragments: list[str] = []
+    offsets: list[NDArray[np.int64]] = []
+    known = np.full((len(sample), k), -1, np.int32)
+    for places, rows in blocks:
+        if not len(rows):
+            continue
+        lists = centroids.assign(rows)
+        before = nearest.neighbours().places.copy()
+        nearest.add(rows, places)
+        known = _lists_of(nearest.neighbours().places, (before, known), places, lists)
+        order = np.argsort(lists, kind="stable")
+        fragments += _written(rows[order], places[order], uri, storage_options)
+        offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
+    return WrittenPart(
+        tuple(fragments),
+        np.array(offsets, np.int64).reshape(len(offsets), len(centroids) + 1),
+        Sampled(nearest.neighbours(), known),
+    )
+
+
+def commit(
+    parts: Sequence[WrittenPart], uri: str, dimension: int, storage_options: Mapping[str, str]
+) -> LaidOut:
+    """Make what was laid out a dataset.
+
+    Raises:
+        RunError: LS586 scratch cannot be written.
+    """
+    import lance
+
+    made = [lance.FragmentMetadata.from_json(text) for part in parts for text in part.fragments]
+    operation = lance.LanceOperation.Overwrite(_schema(dimension), made)
+    options = store_options(uri, storage_options)
+    try:
+        dataset = lance.LanceDataset.commit(uri, operation, storage_options=options)
+    except Exception as error:
+        raise _unwritable(error, storage_options) from error
+    return LaidOut(
+        uri,
+        dataset.version,
+        tuple(fragment.fragment_id for fragment in dataset.get_fragments()),
+        np.concatenate([part.offsets for part in parts]),
+        storage_options,
+    )
+
+
+def merge_sampled(parts: Sequence[Sampled], k: int) -> Sampled:
+    """The true neighbours among all rows, of those among parts of them."""
+    neighbours = merge([part.neighbours for part in parts], k)
+    lists = np.full(neighbours.places.shape, -1, np.int32)
+    for part in parts:
+        _look_up(neighbours.places, part.neighbours.places, part.lists, lists)
+    return Sampled(neighbours, lists)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search of lists found, and how many pairs it compared."""
+
+    neighbours: Neighbours
+    pairs: int
+
+
+def search_lists(
+    dataset: lance.LanceDataset,
+    laid_out: LaidOut,
+    queries: NDArray[np.float32],
+    visits: NDArray[np.int32],
+    lists: range,
+    k: int,
+    metric: Metric,
+    *,
+    like: NDArray[np.float32] | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> Searched:
+    """The nearest rows of each query in the lists that it visits.
+
+    Each list is read once, and only if some query visits it.
+
+    Args:
+        dataset: `laid_out` at its version.
+        laid_out: Where the lists are.
+        queries: (n, dim).
+        visits: (n, nprobes): the lists of each query, as `Centroids.nearest_lists` gives them.
+        lists: Those to search here; the visits to others are left to others.
+        k: How many.
+        metric: Which distance.
+        like: Rows like all of the right side, for the accuracy of products.
+        block_bytes: How much to read at once; a single list may be longer.
+    """
+    nearest = Nearest(queries, k, metric, block_bytes=block_bytes, like=like)
+    pairs = 0
+    visitors = _visitors(visits, lists)
+    rows = laid_out.list_rows
+    wanted = [number for number in visitors if rows[number]]
+    most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
+    for run in _runs(wanted, rows, most):
+        for number, places, found in _read(dataset, laid_out, run, queries.shape[1]):
+            nearest.add(found, places, visitors[number])
+            pairs += len(found) * len(visitors[number])
+    return Searched(nearest.neighbours(), pairs)
+
+
+def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.int64]]:
+    """The queries that visit each of the lists, in the order of lists."""
+    query, turn = np.nonzero((visits >= lists.start) & (visits < lists.stop))
+    chosen = visits[query, turn]
+    order = np.argsort(chosen, kind="stable")
+    numbers, starts = np.unique(chosen[order], return_index=True)
+    groups = np.split(query[order], starts[1:]) if len(numbers) else []
+    return {int(number): group for number, group in zip(numbers, groups, strict=True)}
+
+
+def _runs(wanted: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator[range]:
+    """Consecutive lists that are all wanted and together not longer than `most`, unless one is."""
+    start = stop = -1
+    size = 0
+    for number in wanted:
+        if number != stop or size + rows[number] > most:
+            if size:
+                yield range(start, stop)
+            start, size = number, 0
+        stop, size = number + 1, size + int(rows[number])
+    if size:
+        yield range(start, stop)
+
+
+def _read(
+    dataset: lance.LanceDataset, laid_out: LaidOut, run: range, dimension: int
+) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32]]]:
+    """Each list of a run: its number, places and vectors, fragment by fragment."""
+    parts = []
+    for fragment_id, offsets in zip(laid_out.fragment_ids, laid_out.offsets, strict=True):
+        start, stop = int(offsets[run.start]), int(offsets[run.stop])
+        if stop > start:
+            table = _scanned(dataset, fragment_id, start, stop - start)
+            found = vectors(table.column(VECTOR), dimension, Metric.L2).values
+            parts.append((offsets - start, table.column(PLACE).to_numpy(), found))
+    for number in run:
+        spans = [slice(int(offsets[number]), int(offsets[number + 1])) for offsets, _, _ in parts]
+        places = [places[span] for span, (_, places, _) in zip(spans, parts, strict=True)]
+        rows = [rows[span] for span, (_, _, rows) in zip(spans, parts, strict=True)]
+        yield number, np.concatenate(places), np.concatenate(rows)
+
+
+def _scanned(dataset: lance.LanceDataset, fragment_id: int, start: int, rows: int) -> pa.Table:
+    fragment = dataset.get_fragment(fragment_id)
+    if fragment is None:
+        raise RunError("LS587", f"scratch at {dataset.uri} has lost fragment {fragment_id}")
+    return fragment.scanner(columns=[VECTOR, PLACE], offset=start, limit=rows).to_table()
+
+
+def _lists_of(
+    places: NDArray[np.int64],
+    before: tuple[NDArray[np.int64], NDArray[np.int32]],
+    block: NDArray[np.int64],
+    lists: NDArray[np.int32],
+) -> NDArray[np.int32]:
+    """The lists of places, which are known from before or come from a block."""
+    found = np.full(places.shape, -1, np.int32)
+    _look_up(places, *before, found)
+    _look_up(places, block, lists, found)
+    return found
+
+
+def _look_up(
+    places: NDArray[np.int64],
+    keys: NDArray[np.int64],
+    values: NDArray[np.int32],
+    found: NDArray[np.int32],
+) -> None:
+    """Put into `found` the values of those places that are among the keys."""
+    keys, values = keys.ravel(), values.ravel()
+    order = np.argsort(keys, kind="stable")
+    at = np.minimum(np.searchsorted(keys[order], places), len(keys) - 1) if len(keys) else None
+    if at is None:
+        return
+    is_known = (keys[order][at] == places) & (places >= 0)
+    found[is_known] = values[order][at][is_known]
+
+
+def _schema(dimension: int) -> pa.Schema:
+    return pa.schema(
+        [pa.field(VECTOR, pa.list_(pa.float32(), dimension)), pa.field(PLACE, pa.int64())]
+    )
+
+
+def _written(
+    rows: NDArray[np.float32],
+    places: NDArray[np.int64],
+    uri: str,
+    storage_options: Mapping[str, str],
+) -> list[str]:
+    import lance
+
+    dimension = rows.shape[1]
+    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), dimension)
+    table = pa.Table.from_arrays([column, pa.array(places)], schema=_schema(dimension))
+    try:
+        made = lance.fragment.write_fragments(
+            table,
+            uri,
+            mode="create",
+            max_rows_per_file=len(rows),
+            max_bytes_per_file=2**40,
+            storage_options=store_options(uri, storage_options),
+        )
+    except Exception as error:
+        raise _unwritable(error, storage_options) from error
+    return [json.dumps(each.to_json()) for each in made]
+
+
+def _unwritable(error: Exception, storage_options: Mapping[str, str]) -> RunError:
+    reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
+    return RunError(
+        "LS586",
+        f"the right side cannot be laid out in scratch: {reason}",
+        hint="see that the scratch folder has room and may be written",
+    )
