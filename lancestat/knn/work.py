@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from itertools import accumulate
 
 from lancestat.errors import RunError
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.side import FragmentRows
+from lancestat.lake.snapshot import Snapshot
 
 
 class Scope(str, Enum):
@@ -32,6 +34,17 @@ class PinnedTable:
     version: int
     committed_at: datetime | None
     fragments: tuple[FragmentRows, ...]
+
+    @classmethod
+    def at(cls, found: Snapshot, name: str = "") -> PinnedTable:
+        """A dataset as a snapshot saw it."""
+        live = [each for each in found.fragments if each.rows]
+        starts = accumulate((each.rows for each in live), initial=0)
+        fragments = tuple(
+            FragmentRows(each.id, start, each.rows)
+            for each, start in zip(live, starts, strict=False)
+        )
+        return cls(name, found.uri, found.version, found.committed_at, fragments)
 
 
 @dataclass(frozen=True, slots=True)

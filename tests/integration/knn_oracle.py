@@ -9,7 +9,6 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from lancestat.knn.side import FragmentRows
 from lancestat.knn.work import PinnedTable
 from lancestat.lake.observe import snapshot
 
@@ -86,13 +85,7 @@ def write(path: Path, vectors: Sequence[Vector], type: pa.DataType, files: int =
 
 def pinned(path: Path) -> PinnedTable:
     """A dataset at its latest version."""
-    found = snapshot(lance.dataset(str(path)), str(path), {})
-    fragments, start = [], 0
-    for each in found.fragments:
-        if each.rows:
-            fragments.append(FragmentRows(each.id, start, each.rows))
-            start += each.rows
-    return PinnedTable("", str(path), found.version, found.committed_at, tuple(fragments))
+    return PinnedTable.at(snapshot(lance.dataset(str(path)), str(path), {}))
 
 
 def awkward(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -35,13 +36,15 @@ class Probed:
     """What one chunk of left rows found in one part of the right side.
 
     `neighbours` are those of the left rows that can match, in order; `is_valid` tells which of the
-    chunk's rows these are. `excluded` right rows of the part cannot match; `pairs` were compared.
+    chunk's rows these are. `excluded` right rows of the part cannot match; `pairs` were compared,
+    in `seconds`.
     """
 
     is_valid: NDArray[np.bool_]
     neighbours: Neighbours
     excluded: int
     pairs: int
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class ExactProbe:
 
     def __call__(self, cell: Cell) -> Probed:
         """Search one part of the right side for the neighbours of one chunk."""
+        started = time.perf_counter()
         left, right = cell.left, self.parts[cell.part]
         queries = read_vectors(self.left, left, self.dimension, self.metric, "left")
         asked = queries.values[queries.valid]
@@ -67,7 +71,8 @@ class ExactProbe:
             excluded += len(block.valid) - len(found)
             compared += len(found)
             nearest.add(found, places[block.valid])
-        return Probed(queries.valid, nearest.neighbours(), excluded, compared * len(asked))
+        pairs, seconds = compared * len(asked), time.perf_counter() - started
+        return Probed(queries.valid, nearest.neighbours(), excluded, pairs, seconds)
 
     def _blocks(self, right: Rows) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         step = max(1, BLOCK_BYTES // (4 * self.dimension))

@@ -16,7 +16,7 @@ from lancestat.knn.side import Rows
 from lancestat.knn.stages import OnStage, Stage
 from lancestat.lake.clean import clean, secret_values
 from lancestat.spark.knn.materialize import Chunk, Materialize
-from lancestat.spark.knn.meter import Meter
+from lancestat.spark.knn.meter import Meter, Step
 from lancestat.spark.knn.probe import Cell, CountValid, Probed
 from lancestat.spark.scan_task import prepare_worker
 from lancestat.spark.worker_error import WorkerError
@@ -68,20 +68,22 @@ def search(
         Stage.PROBE: sum(len(cell.left) for cell in cells),
         Stage.MATERIALIZE: sum(len(rows) for rows in chunks.values()),
     }
-    steps = Meter(on_stage, totals).accumulator(context)
+    steps = Meter(on_stage, totals, min(len(cells), context.defaultParallelism)).accumulator(
+        context
+    )
 
     def probed(found: Iterable[Cell]) -> Iterator[tuple[int, Probed]]:
         with working(threads, materialize.writer.storage_options):
             for cell in found:
                 done = probe(cell)
                 yield cell.chunk, done
-                steps.add([(Stage.PROBE, len(cell.left), done.pairs)])
+                steps.add([Step(Stage.PROBE, len(cell.left), done.pairs, done.seconds)])
 
     def written(found: Iterable[tuple[int, Probed]]) -> Iterator[tuple[int, WrittenChunk]]:
         with working(threads, materialize.writer.storage_options):
             for number, done in found:
                 yield number, written_chunk(materialize, number, chunks[number], done)
-                steps.add([(Stage.MATERIALIZE, len(chunks[number]), 0)])
+                steps.add([Step(Stage.MATERIALIZE, len(chunks[number]))])
 
     rdd = context.parallelize(cells, len(cells)).mapPartitions(probed)
     if len(chunks) < len(cells):

@@ -1,0 +1,177 @@
+"""KNN joins end to end against Spark's own, and their probe stage against one matrix product.
+
+    python benchmarks/knn.py           # 100,000 right rows, dimension 128, k 10, local[2]
+    python benchmarks/knn.py --tiny    # a smoke run
+
+End to end, with the right side in Parquet and 100 left rows: `lancestat.knn_join`, whose result is
+counted, and `DataFrame.nearestByJoin` ranked by `vector_l2_distance`, likewise. Both find the same
+neighbours, in one warm session; they take turns, and medians are printed.
+
+The probe stage, with 10,000 left rows in Lance: pairs compared a second, as floating-point
+operations (two for each element), against one product of the same float32 matrices by numpy with as
+many threads as Spark has cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import uuid
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from measure import timed
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, vector_l2_distance
+
+import lancestat
+from lancestat.knn.request import JoinRequest
+from lancestat.knn.stages import Stage, StageProgress
+from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
+from lancestat.lake.observe import snapshot
+from lancestat.spark.knn.engine import Engine
+from lancestat.spark.session import start_session
+from lancestat.spec.model import Target
+
+DIMENSION = 128
+K = 10
+
+
+def vectors(rows: int, seed: int) -> np.ndarray:
+    """Normally distributed float32."""
+    return np.random.default_rng(seed).standard_normal((rows, DIMENSION), np.float32)
+
+
+def table(values: np.ndarray) -> pa.Table:
+    """Numbered vectors."""
+    column = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+    return pa.table({"id": np.arange(len(values)), "emb": column})
+
+
+def write_parquet(values: np.ndarray, folder: Path, files: int = 4) -> str:
+    """A folder of files."""
+    folder.mkdir()
+    for number, part in enumerate(np.array_split(values, files)):
+        pq.write_table(table(part), folder / f"part-{number}.parquet")
+    return str(folder)
+
+
+def show(name: str, value: float) -> None:
+    """One line of the result."""
+    print(f"{name:<52} {value:>10.2f}", flush=True)
+
+
+def by_spark(left: DataFrame, right: DataFrame) -> DataFrame:
+    """Spark's own join; its distance is the root of ours."""
+    left, right = (
+        left.select(col("id"), col("emb").alias("query")),
+        right.withColumnsRenamed({"id": "id_right"}),
+    )
+    distance = vector_l2_distance("query", "emb")
+    joined = left.nearestByJoin(right, distance, K, "exact", "distance")
+    return joined.select("id", "id_right", (distance * distance).alias("_distance"))
+
+
+def by_lancestat(left: DataFrame, right: DataFrame) -> DataFrame:
+    """The same by lancestat."""
+    return lancestat.knn_join(
+        left, right, left_vector="emb", right_vector="emb", k=K,
+        select_left=["id"], select_right=["id"], min_right_rows=0,
+    )  # fmt: skip
+
+
+def pairs(rows: DataFrame) -> set[tuple[int, int]]:
+    """Who is whose neighbour."""
+    return {(row.id, row.id_right) for row in rows.collect()}
+
+
+def end_to_end(spark: SparkSession, folder: Path, *, tiny: bool, runs: int) -> None:
+    """Both joins over Parquet, in turns."""
+    right = spark.read.parquet(
+        write_parquet(vectors(2_000 if tiny else 100_000, 1), folder / "right")
+    )
+    left = spark.read.parquet(write_parquet(vectors(10 if tiny else 100, 2), folder / "left", 1))
+    joins = {"nearestByJoin": by_spark, "lancestat.knn_join": by_lancestat}
+    seconds: dict[str, list[float]] = {name: [] for name in joins}
+    found = {}
+    for turn in range(runs + 1):
+        for name, join in joins.items():
+            clock, found[name] = timed(lambda join=join: pairs(join(left, right)))
+            if turn:
+                seconds[name].append(clock)
+    assert found["nearestByJoin"] == found["lancestat.knn_join"]
+    spark_clock, our_clock = (statistics.median(seconds[name]) for name in joins)
+    show("end to end, Spark's nearestByJoin, s", spark_clock)
+    show("end to end, lancestat.knn_join, s", our_clock)
+    show("end to end, Spark / lancestat", spark_clock / our_clock)
+
+
+def probe_rate(spark: SparkSession, folder: Path, cores: int, *, tiny: bool, runs: int) -> None:
+    """The probe stage against a product of matrices, in turns."""
+    left, right = vectors(500 if tiny else 10_000, 3), vectors(2_000 if tiny else 100_000, 4)
+    uris = []
+    for name, values in (("left", left), ("right", right)):
+        uris.append(str(folder / f"{name}.lance"))
+        lance.write_dataset(table(values), uris[-1], max_rows_per_file=len(values) // 4)
+    rates: dict[str, list[float]] = {"product": [], "probe": []}
+    operations = 2 * len(left) * len(right) * DIMENSION
+    transposed = np.ascontiguousarray(right.T)
+    for turn in range(runs + 1):
+        clock, _ = timed(lambda: left @ transposed)
+        probing = probe_seconds(spark, folder, uris)
+        if turn:
+            rates["product"].append(operations / clock / 1e9)
+            rates["probe"].append(operations / probing / 1e9)
+    product, probe = (statistics.median(each) for each in rates.values())
+    show(f"one product of matrices, {cores} threads, GFLOP/s", product)
+    show("probe stage, GFLOP/s", probe)
+    show("probe / product", probe / product)
+
+
+def pinned(uri: str) -> PinnedTable:
+    """A dataset at its latest version."""
+    return PinnedTable.at(snapshot(lance.dataset(uri), uri, {}))
+
+
+def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
+    """How long all pairs take to be compared when tasks do nothing else."""
+    rates = []
+
+    def hear(progress: StageProgress) -> None:
+        if progress.stage is Stage.PROBE and progress.pairs_per_second:
+            rates.append(progress.pairs_per_second)
+
+    left, right = (SideWork("emb", ("id",), pinned(uri)) for uri in uris)
+    output = str(folder / "output.lance")
+    work = JoinWork(
+        "rate", JoinRequest(K, min_right_rows=0), left, right, OutputFormat.LANCE, output
+    )
+    outcome = Engine(spark, str(folder), uuid.uuid4().hex, on_stage=hear).run(work)
+    return outcome.pairs / rates[-1]
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
+    parser.add_argument("--runs", type=int, default=3, help="counted runs")
+    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
+    given = parser.parse_args()
+    runs = 1 if given.tiny else given.runs
+    with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
+        folder = Path(name)
+        target = Target("dev", name, spark_master=f"local[{given.cores}]")
+        spark = start_session(target, "benchmark")
+        end_to_end(spark, folder, tiny=given.tiny, runs=runs)
+        probe_rate(spark, folder, given.cores, tiny=given.tiny, runs=runs)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
