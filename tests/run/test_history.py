@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 import lancestat.run.summarize as summarizing
-from lancestat.lake.filter import Comparison, Filter, IsNull, Not, Operator, StartsWith
+from lancestat.lake.filter import Comparison, Filter, IsNull, Not, Operator, TextMatch, TextOperator
 from lancestat.lake.observe import snapshot
 from lancestat.read.groups import load_groups
 from lancestat.read.pruning import columns_of
@@ -43,7 +43,7 @@ FILTERS: list[Filter] = [
     Comparison("id", Operator.EQUAL, 7),
     Not(Comparison("real", Operator.LESS_OR_EQUAL, 3.0)),
     Comparison("real", Operator.EQUAL, 0.0),
-    StartsWith("text", "aaaa"),
+    TextMatch("text", TextOperator.STARTS_WITH, "aaaa"),
     IsNull("price"),
     Comparison("price", Operator.GREATER, Decimal("1000000.005")),
     Comparison("at", Operator.LESS, EPOCH),
