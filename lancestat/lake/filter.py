@@ -46,28 +46,21 @@ class IsNull:
     column: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartsWith:
-    """A string column that begins with a prefix."""
+class TextOperator(str, Enum):
+    """Where in a string another is looked for."""
 
-    column: str
-    prefix: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndsWith:
-    """A string column that ends with a suffix."""
-
-    column: str
-    suffix: str
+    STARTS_WITH = "starts_with"
+    ENDS_WITH = "ends_with"
+    CONTAINS = "contains"
 
 
 @dataclass(frozen=True, slots=True)
-class Contains:
-    """A string column that holds a part somewhere."""
+class TextMatch:
+    """A string column that begins with a text, ends with it, or holds it somewhere."""
 
     column: str
-    part: str
+    operator: TextOperator
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +86,5 @@ class Or:
     right: Filter
 
 
-Leaf = Comparison | In | IsNull | StartsWith | EndsWith | Contains
+Leaf = Comparison | In | IsNull | TextMatch
 Filter = Leaf | Not | And | Or

@@ -11,8 +11,6 @@ from typing import Any
 from lancestat.lake.filter import (
     And,
     Comparison,
-    Contains,
-    EndsWith,
     Filter,
     In,
     IsNull,
@@ -20,12 +18,14 @@ from lancestat.lake.filter import (
     Not,
     Operator,
     Or,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
 from lancestat.lake.snapshot import Field
 
 _EPOCH = datetime(1970, 1, 1)
 _OPERATORS = {operator.value: operator for operator in Operator}
+_TEXT_OPERATORS = {operator.value.replace("_", ""): operator for operator in TextOperator}
 
 Fields = Mapping[str, Field]
 
@@ -67,12 +67,8 @@ def _filter(found: Mapping[str, Any], fields: Fields) -> Filter:
             return IsNull(_name(column, fields))
         case {"op": "isnotnull", "column": column}:
             return Not(IsNull(_name(column, fields)))
-        case {"op": "startswith", "column": column, "value": str(prefix)}:
-            return StartsWith(_name(column, fields), prefix)
-        case {"op": "endswith", "column": column, "value": str(suffix)}:
-            return EndsWith(_name(column, fields), suffix)
-        case {"op": "contains", "column": column, "value": str(part)}:
-            return Contains(_name(column, fields), part)
+        case {"op": str(op), "column": column, "value": str(text)} if op in _TEXT_OPERATORS:
+            return TextMatch(_name(column, fields), _TEXT_OPERATORS[op], text)
         case {"op": "in", "column": column, "type": type, "values": [*values]}:
             name = _typed(column, type, fields)
             return In(name, tuple(_literal(value, type) for value in values))

@@ -16,8 +16,6 @@ from lancestat.lake.comparison_sql import NEVER, OPPOSITE, Domain, Strings, doma
 from lancestat.lake.filter import (
     And,
     Comparison,
-    Contains,
-    EndsWith,
     Filter,
     In,
     IsNull,
@@ -25,7 +23,8 @@ from lancestat.lake.filter import (
     Not,
     Operator,
     Or,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
 
 if TYPE_CHECKING:
@@ -138,12 +137,8 @@ def _expression(filter: Filter, wanted: bool, fields: Mapping[str, Field]) -> st
             return _membership(_column(column, fields), literals, wanted)
         case IsNull(column):
             return _nullness(_column(column, fields), wanted)
-        case StartsWith(column, prefix):
-            return _matched("starts_with", _column(column, fields), prefix, wanted)
-        case EndsWith(column, suffix):
-            return _matched("ends_with", _column(column, fields), suffix, wanted)
-        case Contains(column, part):
-            return _matched("contains", _column(column, fields), part, wanted)
+        case TextMatch(column, operator, text):
+            return _matched(_column(column, fields), operator, text, wanted)
         case _:
             assert_never(filter)
 
@@ -204,10 +199,11 @@ def _nullness(column: _Column, wanted: bool) -> str:
     return f"{column.name} IS {'' if wanted else 'NOT '}NULL"
 
 
-def _matched(function: str, column: _Column, text: str, wanted: bool) -> str:
+def _matched(column: _Column, operator: TextOperator, text: str, wanted: bool) -> str:
     if not isinstance(column.domain, Strings):
         raise _Inexact
-    test = f"{function}({column.name}, {_exact(quoted(text))})"
+    # Lance's functions have the operators' names.
+    test = f"{operator.value}({column.name}, {_exact(quoted(text))})"
     return test if wanted else f"NOT {test}"
 
 

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from lancestat.lake.filter import (
-    And,
-    Comparison,
-    Contains,
-    EndsWith,
-    Filter,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Or,
-    StartsWith,
-)
+from lancestat.lake.filter import And, Comparison, Filter, In, IsNull, Literal, Not, Or, TextMatch
 
 _LITERALS_SHOWN = 5
 _LONGEST_TEXT = 40
@@ -32,12 +20,8 @@ def filter_text(filter: Filter, depth: int = 0) -> str:
             return f"not ({filter_text(operand, depth + 1)})"
         case IsNull(column):
             return f"{column} is null"
-        case StartsWith(column, prefix):
-            return f"{column} starts with {_literal(prefix)}"
-        case EndsWith(column, suffix):
-            return f"{column} ends with {_literal(suffix)}"
-        case Contains(column, part):
-            return f"{column} contains {_literal(part)}"
+        case TextMatch(column, operator, text):
+            return f"{column} {operator.value.replace('_', ' ')} {_literal(text)}"
         case Comparison(column, operator, literal):
             return f"{column} {operator.value} {_literal(literal)}"
         case In(column, literals):

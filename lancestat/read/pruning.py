@@ -21,8 +21,6 @@ from typing_extensions import assert_never
 from lancestat.lake.filter import (
     And,
     Comparison,
-    Contains,
-    EndsWith,
     Filter,
     In,
     IsNull,
@@ -31,7 +29,8 @@ from lancestat.lake.filter import (
     Not,
     Operator,
     Or,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
 from lancestat.read.column_bounds import Bounds, ColumnBounds, Mask
 from lancestat.read.literal_bound import literal_bound
@@ -68,7 +67,7 @@ def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Ma
 def columns_of(filter: Filter) -> set[str]:
     """The columns that a filter asks."""
     match filter:
-        case Comparison() | In() | IsNull() | StartsWith() | EndsWith() | Contains():
+        case Comparison() | In() | IsNull() | TextMatch():
             return {filter.column}
         case Not():
             return columns_of(filter.operand)
@@ -95,7 +94,7 @@ class _Judge:
             case Or():
                 left, right = self.of(filter.left), self.of(filter.right)
                 return Chances(left.true | right.true, left.false & right.false)
-            case Comparison() | In() | IsNull() | StartsWith() | EndsWith() | Contains():
+            case Comparison() | In() | IsNull() | TextMatch():
                 return self._of_column(filter)
             case _:
                 assert_never(filter)
@@ -118,9 +117,9 @@ def _chances(column: ColumnBounds, filter: Leaf) -> Chances | None:
             return _comparison(column, filter)
         case In():
             return _in(column, filter.literals)
-        case StartsWith():
-            return _starts_with(column, filter.prefix)
-        case EndsWith() | Contains():
+        case TextMatch(_, TextOperator.STARTS_WITH, prefix):
+            return _starts_with(column, prefix)
+        case TextMatch():
             return Chances(column.values > 0, column.values > 0)
         case _:
             assert_never(filter)

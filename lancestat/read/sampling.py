@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lancestat.lake.filter import And, Contains, EndsWith, Filter, Not, StartsWith
+from lancestat.lake.filter import And, Filter, Not, TextMatch, TextOperator
 from lancestat.lake.open import is_failure
 
 if TYPE_CHECKING:
@@ -28,14 +28,12 @@ LEAST_ROWS = 20_000
 
 _log = logging.getLogger("lancestat.read")
 
-Match = StartsWith | EndsWith | Contains
-
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
     """A match, or that there is none."""
 
-    match: Match
+    match: TextMatch
     wanted: bool
 
 
@@ -105,9 +103,9 @@ def conditions(filters: Sequence[Filter]) -> list[_Condition]:
         match each:
             case And(left, right):
                 waiting += [left, right]
-            case StartsWith() | EndsWith() | Contains():
+            case TextMatch():
                 found.append(_Condition(each, True))
-            case Not(StartsWith() | EndsWith() | Contains() as inner):
+            case Not(TextMatch() as inner):
                 found.append(_Condition(inner, False))
             case _:
                 continue
@@ -158,11 +156,13 @@ def _share(sample: pa.Table | None, wanted: Sequence[_Condition]) -> float | Non
     return max(0.5, pc.sum(pc.fill_null(passing, False)).as_py() or 0) / counted
 
 
-def _matched(column: pa.ChunkedArray, match: Match) -> pa.ChunkedArray:
+def _matched(column: pa.ChunkedArray, match: TextMatch) -> pa.ChunkedArray:
     import pyarrow.compute as pc
 
-    if isinstance(match, StartsWith):
-        return pc.starts_with(column, match.prefix)
-    if isinstance(match, EndsWith):
-        return pc.ends_with(column, match.suffix)
-    return pc.match_substring(column, match.part)
+    match match.operator:
+        case TextOperator.STARTS_WITH:
+            return pc.starts_with(column, match.text)
+        case TextOperator.ENDS_WITH:
+            return pc.ends_with(column, match.text)
+        case TextOperator.CONTAINS:
+            return pc.match_substring(column, match.text)

@@ -11,15 +11,14 @@ from pyspark.sql import datasource as spark
 
 from lancestat.lake.filter import (
     Comparison,
-    Contains,
-    EndsWith,
     Filter,
     In,
     IsNull,
     Literal,
     Not,
     Operator,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
 from lancestat.lake.filter_sql import exact_conjuncts
 from lancestat.lake.snapshot import Field
@@ -31,6 +30,11 @@ _OPERATORS: Mapping[type[spark.Filter], Operator] = {
     spark.LessThanOrEqual: Operator.LESS_OR_EQUAL,
     spark.GreaterThan: Operator.GREATER,
     spark.GreaterThanOrEqual: Operator.GREATER_OR_EQUAL,
+}
+_TEXT_OPERATORS: Mapping[type[spark.Filter], TextOperator] = {
+    spark.StringStartsWith: TextOperator.STARTS_WITH,
+    spark.StringEndsWith: TextOperator.ENDS_WITH,
+    spark.StringContains: TextOperator.CONTAINS,
 }
 # PySpark multiplies decimals in Python's default context: longer ones arrive rounded.
 _EXACT_DIGITS = 27
@@ -72,12 +76,9 @@ def _filter(found: spark.Filter, fields: Mapping[str, Field]) -> Filter:
             return IsNull(column)
         case spark.IsNotNull((column,)):
             return Not(IsNull(column))
-        case spark.StringStartsWith((column,), prefix):
-            return StartsWith(column, prefix)
-        case spark.StringEndsWith((column,), suffix):
-            return EndsWith(column, suffix)
-        case spark.StringContains((column,), part):
-            return Contains(column, part)
+        case _ if type(found) in _TEXT_OPERATORS and len(found.attribute) == 1:
+            (column,) = found.attribute
+            return TextMatch(column, _TEXT_OPERATORS[type(found)], found.value)
         case spark.In((column,), values):
             kind = _type(column, fields)
             return In(column, tuple(_literal(value, kind) for value in values))

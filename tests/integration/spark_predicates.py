@@ -9,19 +9,7 @@ from decimal import Decimal
 
 from typing_extensions import assert_never
 
-from lancestat.lake.filter import (
-    And,
-    Comparison,
-    Contains,
-    EndsWith,
-    Filter,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Or,
-    StartsWith,
-)
+from lancestat.lake.filter import And, Comparison, Filter, In, IsNull, Literal, Not, Or, TextMatch
 
 _EPOCH = datetime(1970, 1, 1)
 
@@ -37,12 +25,9 @@ def spark_predicate(filter: Filter, types: Mapping[str, str]) -> str:
             return f"(NOT {spark_predicate(operand, types)})"
         case IsNull(column):
             return f"`{column}` IS NULL"
-        case StartsWith(column, prefix):
-            return f"startswith(`{column}`, {_literal(prefix, 'string')})"
-        case EndsWith(column, suffix):
-            return f"endswith(`{column}`, {_literal(suffix, 'string')})"
-        case Contains(column, part):
-            return f"contains(`{column}`, {_literal(part, 'string')})"
+        case TextMatch(column, operator, text):
+            function = operator.value.replace("_", "")
+            return f"{function}(`{column}`, {_literal(text, 'string')})"
         case In(column, literals):
             among = ", ".join(_literal(each, types[column]) for each in literals)
             return f"`{column}` IN ({among})"

@@ -15,8 +15,6 @@ import pyarrow as pa
 from lancestat.lake.filter import (
     And,
     Comparison,
-    Contains,
-    EndsWith,
     Filter,
     In,
     IsNull,
@@ -24,7 +22,8 @@ from lancestat.lake.filter import (
     Not,
     Operator,
     Or,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -204,13 +203,12 @@ def leaf(random: Random, column: Column) -> Filter:
     literal = random.choice(column.choices)
     if kind < 0.55 and isinstance(literal, str):
         start, length = random.randint(0, 2), random.randint(0, 3)
-        return random.choice(
-            [
-                StartsWith(column.name, literal[:length]),
-                EndsWith(column.name, literal[len(literal) - min(length, len(literal)) :]),
-                Contains(column.name, literal[start : start + length]),
-            ]
-        )
+        parts = {
+            TextOperator.STARTS_WITH: literal[:length],
+            TextOperator.ENDS_WITH: literal[len(literal) - min(length, len(literal)) :],
+            TextOperator.CONTAINS: literal[start : start + length],
+        }
+        return TextMatch(column.name, *random.choice(list(parts.items())))
     operator = random.choice(list(Operator))
     if operator is Operator.NULL_SAFE and random.random() < 0.3:
         return Comparison(column.name, operator, None)

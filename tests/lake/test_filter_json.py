@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from lancestat.lake.filter import (
     And,
     Comparison,
-    Contains,
-    EndsWith,
     Filter,
     In,
     IsNull,
@@ -25,7 +23,8 @@ from lancestat.lake.filter import (
     Not,
     Operator,
     Or,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
 from lancestat.lake.filter_json import read_filters
 from lancestat.lake.snapshot import Field
@@ -35,6 +34,12 @@ from tests.lake.awkward import COLUMNS, predicate
 FIELDS = {
     column.name: Field(number, column.name, column.type, True, spark_type(column.type))
     for number, column in enumerate(COLUMNS)
+}
+
+TEXT_OPERATIONS = {
+    TextOperator.STARTS_WITH: "startswith",
+    TextOperator.ENDS_WITH: "endswith",
+    TextOperator.CONTAINS: "contains",
 }
 
 
@@ -49,12 +54,8 @@ def written(filter: Filter) -> dict[str, Any]:
             return {"op": "not", "child": written(operand)}
         case IsNull(column):
             return {"op": "isnull", "column": column}
-        case StartsWith(column, prefix):
-            return {"op": "startswith", "column": column, "value": prefix}
-        case EndsWith(column, suffix):
-            return {"op": "endswith", "column": column, "value": suffix}
-        case Contains(column, part):
-            return {"op": "contains", "column": column, "value": part}
+        case TextMatch(column, operator, value):
+            return {"op": TEXT_OPERATIONS[operator], "column": column, "value": value}
         case In(column, literals):
             values = [text(each, type_of(column)) for each in literals]
             return {"op": "in", "column": column, "type": type_of(column), "values": values}

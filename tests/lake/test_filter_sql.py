@@ -23,7 +23,8 @@ from lancestat.lake.filter import (
     Not,
     Operator,
     Or,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
 from lancestat.lake.filter_sql import exact_conjuncts, to_lance
 from lancestat.lake.observe import snapshot
@@ -170,8 +171,8 @@ def test_types_whose_nulls_are_not_sure(type: pa.DataType) -> None:
 
 
 def test_a_prefix_of_what_is_no_string() -> None:
-    assert to_lance(StartsWith("x", "a"), field(pa.binary())) is None
-    assert to_lance(StartsWith("x", "\ufffd"), field(pa.string())) is None
+    assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "a"), field(pa.binary())) is None
+    assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "\ufffd"), field(pa.string())) is None
 
 
 @pytest.mark.parametrize("name", ["", "a`b", "_rowid", "_rowaddr", "_ROW", "_distance", "_score"])
@@ -209,7 +210,7 @@ def test_dictionaries_of_strings(tmp_path: Path) -> None:
         Comparison("x", Operator.NULL_SAFE, "a"),
         In("x", ("a", "zz")),
         IsNull("x"),
-        StartsWith("x", "a_"),
+        TextMatch("x", TextOperator.STARTS_WITH, "a_"),
     ):
         assert two.agrees(operand)
         assert two.agrees(Not(operand))
@@ -247,7 +248,7 @@ def test_literals_cannot_break_out(tmp_path: Path) -> None:
     for text in texts:
         assert one.agrees(Comparison("x", Operator.EQUAL, text))
         assert one.agrees(Not(In("x", (text,))))
-        assert one.agrees(StartsWith("x", text))
+        assert one.agrees(TextMatch("x", TextOperator.STARTS_WITH, text))
 
 
 def test_between_two_values_of_the_column() -> None:

@@ -7,15 +7,14 @@ import pytest
 from lancestat.lake.filter import (
     And,
     Comparison,
-    Contains,
-    EndsWith,
     Filter,
     In,
     IsNull,
     Not,
     Operator,
     Or,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
 from lancestat.lake.filter_text import filter_text
 
@@ -37,9 +36,9 @@ LESS = Comparison("a", Operator.LESS, 3)
         (IsNull("a"), "a is null"),
         (Not(IsNull("a")), "a is not null"),
         (Not(LESS), "not (a < 3)"),
-        (StartsWith("a", "x"), "a starts with 'x'"),
-        (EndsWith("a", "x"), "a ends with 'x'"),
-        (Contains("a", "x"), "a contains 'x'"),
+        (TextMatch("a", TextOperator.STARTS_WITH, "x"), "a starts with 'x'"),
+        (TextMatch("a", TextOperator.ENDS_WITH, "x"), "a ends with 'x'"),
+        (TextMatch("a", TextOperator.CONTAINS, "x"), "a contains 'x'"),
         (And(LESS, Or(LESS, IsNull("b"))), "(a < 3 and (a < 3 or b is null))"),
     ],
 )

@@ -11,8 +11,6 @@ from typing_extensions import assert_never
 from lancestat.lake.filter import (
     And,
     Comparison,
-    Contains,
-    EndsWith,
     Filter,
     In,
     IsNull,
@@ -20,7 +18,8 @@ from lancestat.lake.filter import (
     Not,
     Operator,
     Or,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
 
 Row = Mapping[str, Literal | None]
@@ -43,21 +42,26 @@ def truth(filter: Filter, row: Row) -> bool | None:
             return _negation(both)
         case IsNull(column):
             return row[column] is None
-        case StartsWith(column, prefix):
+        case TextMatch(column, operator, text):
             value = row[column]
-            return None if value is None else str(value).startswith(prefix)
-        case EndsWith(column, suffix):
-            value = row[column]
-            return None if value is None else str(value).endswith(suffix)
-        case Contains(column, part):
-            value = row[column]
-            return None if value is None else part in str(value)
+            return None if value is None else matches(operator, str(value), text)
         case In(column, literals):
             return _membership(row[column], literals)
         case Comparison(column, operator, literal):
             return _comparison(row[column], operator, literal)
         case _:
             assert_never(filter)
+
+
+def matches(operator: TextOperator, value: str, text: str) -> bool:
+    """Where text is looked for, in Python's words."""
+    match operator:
+        case TextOperator.STARTS_WITH:
+            return value.startswith(text)
+        case TextOperator.ENDS_WITH:
+            return value.endswith(text)
+        case TextOperator.CONTAINS:
+            return text in value
 
 
 def _negation(value: bool | None) -> bool | None:

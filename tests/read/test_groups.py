@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import lancestat.run.summarize
 from lancestat.errors import StateError
-from lancestat.lake.filter import Comparison, Filter, IsNull, Not, Operator, StartsWith
+from lancestat.lake.filter import Comparison, Filter, IsNull, Not, Operator, TextMatch, TextOperator
 from lancestat.lake.observe import snapshot
 from lancestat.read.group_column import GroupColumn
 from lancestat.read.groups import GroupedStatistics, load_groups
@@ -212,7 +212,9 @@ def test_strings_are_told_apart_by_their_prefix(tmp_path: Path) -> None:
     lance.write_dataset(names, str(tmp_path / "n.lance"), max_rows_per_file=5)
     world = World(tmp_path / "n.lance")
     world.run()
-    left = check_filter(known(world), world.dataset, [StartsWith("name", "b")])
+    left = check_filter(
+        known(world), world.dataset, [TextMatch("name", TextOperator.STARTS_WITH, "b")]
+    )
     assert left is not None
     assert list(left.fragment_ids) == [1]
 

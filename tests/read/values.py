@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from lancestat.lake.filter import (
     And,
     Comparison,
-    Contains,
-    EndsWith,
     Filter,
     In,
     IsNull,
     Not,
     Operator,
     Or,
-    StartsWith,
+    TextMatch,
+    TextOperator,
 )
+from tests.lake.three_valued import matches
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 SINGLES = [0.0, -0.0, math.nan, math.inf, -math.inf, float(np.float32(0.1)), -1.5, 2.0]
@@ -95,10 +95,8 @@ def _leaves() -> st.SearchStrategy[Filter]:
         ]
         if name == "text":
             prefixes = st.sampled_from(["", "a", "ab", "a" * 257, "😀", "\U0010ffff", "z"])
-            found += [
-                st.builds(kind, st.just(name), prefixes)
-                for kind in (StartsWith, EndsWith, Contains)
-            ]
+            operators = st.sampled_from(TextOperator)
+            found.append(st.builds(TextMatch, st.just(name), operators, prefixes))
         return st.one_of(found)
 
     return st.sampled_from(sorted(COLUMNS)).flatmap(of)
@@ -122,15 +120,9 @@ def holds(filter: Filter, row: Row) -> bool | None:
             return _is_in(row[column], literals)
         case IsNull(column):
             return row[column] is None
-        case StartsWith(column, prefix):
+        case TextMatch(column, operator, text):
             found = row[column]
-            return None if found is None else bool(found.startswith(prefix))
-        case EndsWith(column, suffix):
-            found = row[column]
-            return None if found is None else bool(found.endswith(suffix))
-        case Contains(column, part):
-            found = row[column]
-            return None if found is None else part in found
+            return None if found is None else matches(operator, found, text)
         case Not(operand):
             inner = holds(operand, row)
             return None if inner is None else not inner
