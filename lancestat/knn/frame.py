@@ -68,8 +68,9 @@ class Frame:
         sample = rows[:: max(1, len(rows) // _SAMPLE)].astype(np.float64)
         if metric is Metric.COSINE:
             sample = _unit(sample)
-        centre = sample.mean(axis=0)
-        square = np.einsum("nd,nd->n", sample, sample).mean()
+        squares = np.einsum("nd,nd->n", sample, sample)
+        usual = squares <= _ODD**2 * np.median(squares)
+        centre, square = sample[usual].mean(axis=0), float(squares[usual].mean())
         is_far = centre @ centre > _WORTH_CENTRING * square
         longest = max(float(_lengths(queries).max(initial=0.0)), float(np.sqrt(square)))
         scale = 1.0
@@ -79,7 +80,8 @@ class Frame:
 
     def ask(self, queries: NDArray[np.float32]) -> Asked:
         """Queries in this frame."""
-        values = self._placed(queries, moved=self.metric is Metric.L2)
+        with np.errstate(over="ignore"):
+            values = self._placed(queries, moved=self.metric is Metric.L2)
         offset = np.zeros(len(queries))
         if self.centre is not None and self.metric is not Metric.L2:
             wide = queries.astype(np.float64)
@@ -163,3 +165,10 @@ def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
         np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
     )
     return lengths
+
+
+def far_longer(queries: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Queries so much longer than most that no frame suits both."""
+    lengths = _lengths(queries)
+    limit = _LONG * float(np.median(lengths[lengths > 0])) if lengths.any() else np.inf
+    return lengths > limit

@@ -40,7 +40,8 @@ def distances(
     """
     import numpy as np
 
-    left, right = queries.astype(np.float64), rows.astype(np.float64)
+    # Of one layout, because the order of sums follows it.
+    left, right = queries.astype(np.float64, order="C"), rows.astype(np.float64, order="C")
     if metric is Metric.L2:
         right -= left
         return _products(right, right)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.frame import Asked, Frame, Offered
+from lancestat.knn.frame import Asked, Frame, Offered, far_longer
 from lancestat.knn.metric import Metric, distances
 from lancestat.knn.neighbours import Neighbours, merge, nothing
 from lancestat.knn.products import best
@@ -88,7 +88,9 @@ class Nearest:
         self._k = k
         self._block_bytes = block_bytes
         self._seen = np.zeros(len(queries), np.int64)
-        self._placed = None if like is None else self._framed(like)
+        self._like = like
+        self._is_long = far_longer(self._queries)
+        self._placed: dict[bool, tuple[Frame, Asked]] = {}
 
     def neighbours(self) -> Neighbours:
         """What is nearest so far."""
@@ -105,11 +107,16 @@ class Nearest:
         if which is None:
             which = np.arange(len(self._queries))
         step = max(1, self._block_bytes // (4 * max(1, rows.shape[1])))
-        for start in range(0, len(rows) if len(which) else 0, step):
+        for start in range(0, len(rows), step):
             block = slice(start, start + step)
-            if self._placed is None:
-                self._placed = self._framed(rows[block])
-            self._add(rows[block], places[block], which, *self._placed)
+            for is_long in (False, True):
+                some = which[self._is_long[which] == is_long]
+                if not len(some):
+                    continue
+                if is_long not in self._placed:
+                    like = rows[block] if self._like is None else self._like
+                    self._placed[is_long] = self._framed(like, some)
+                self._add(rows[block], places[block], some, *self._placed[is_long])
             self._seen[which] += len(rows[block])
 
     def _add(
@@ -126,7 +133,7 @@ class Nearest:
         if offered.odd is not None:
             usual, odd = ~offered.odd, offered.odd
             self._add(rows[usual], places[usual], which, frame, asked)
-            self._add(rows[odd], places[odd], which, *self._framed(rows[odd]))
+            self._add(rows[odd], places[odd], which, *self._framed(rows[odd], which))
             return
         block = _Block(rows, places, offered, frame)
         proposals = self._proposals(len(rows), which)
@@ -141,8 +148,8 @@ class Nearest:
             else:
                 self._compare_all(block, part, here, _Doubts.all(len(part)))
 
-    def _framed(self, rows: NDArray[np.float32]) -> tuple[Frame, Asked]:
-        frame = Frame.around(self._queries, rows, self._metric)
+    def _framed(self, rows: NDArray[np.float32], which: _Places) -> tuple[Frame, Asked]:
+        frame = Frame.around(self._queries[which], rows, self._metric)
         return frame, frame.ask(self._queries)
 
     def _proposals(self, rows: int, which: _Places) -> int:

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from lancestat.knn import products
+from lancestat.knn import search as search_module
+from lancestat.knn.metric import Metric, distances
+from lancestat.knn.neighbours import Neighbours, merge
+from lancestat.knn.search import Nearest, search
+from tests.knn.brute_force import assert_nearest, assert_same, nearest_by, pair_distances
+
+Matrix = NDArray[np.float32]
+
+
+def ranked(queries: Matrix, rows: Matrix, k: int, metric: Metric) -> Neighbours:
+    """What a search has to find, pair by pair."""
+    found = np.array(
+        [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
+    ).reshape(len(queries), len(rows))
+    return nearest_by(found, np.arange(len(rows)), k)
+
+
+def normal(random: np.random.Generator, rows: int, dimension: int) -> Matrix:
+    return random.standard_normal((rows, dimension)).astype(np.float32)
+
+
+def usable(vectors: Matrix, metric: Metric) -> Matrix:
+    """Vectors that can match: under cosine none is zero."""
+    if metric is Metric.COSINE:
+        vectors[~vectors.any(axis=1)] = 1
+    return vectors
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("dimension", [1, 2, 7, 64, 300, 768, 1536])
+def test_neighbours_are_those_of_brute_force(dimension: int, metric: Metric) -> None:
+    random = np.random.default_rng(dimension)
+    queries, rows = normal(random, 23, dimension), normal(random, 1500, dimension)
+    found = search(queries, rows, 10, metric)
+    assert_same(found, ranked(queries, rows, 10, metric))
+    assert_nearest(found, pair_distances(queries, rows, metric), 10, noise=1e-11 * dimension)
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("exponent", [-44, -38, -30, -20, -10, 10, 19, 30, 37])
+def test_every_scale_of_float32(exponent: int, metric: Metric) -> None:
+    random = np.random.default_rng(7)
+    scale = np.float32(10.0**exponent)
+    queries, rows = normal(random, 20, 24) * scale, normal(random, 400, 24) * scale
+    queries, rows = usable(queries, metric), usable(rows, metric)
+    assert_same(search(queries, rows, 7, metric), ranked(queries, rows, 7, metric))
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_lengths_that_differ_by_orders_of_magnitude(metric: Metric) -> None:
+    random = np.random.default_rng(8)
+    rows = normal(random, 600, 16) * (10.0 ** random.integers(-30, 30, (600, 1))).astype(np.float32)
+    queries = normal(random, 40, 16) * (10.0 ** random.integers(-30, 30, (40, 1))).astype(
+        np.float32
+    )
+    assert_same(search(queries, rows, 9, metric), ranked(queries, rows, 9, metric))
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_one_enormous_row_does_not_cost_the_others_their_accuracy(metric: Metric) -> None:
+    random = np.random.default_rng(9)
+    queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
+    rows[1234] *= 1e30
+    nearest = Nearest(queries, 5, metric)
+    nearest.add(rows, np.arange(5000))
+    assert_same(nearest.neighbours(), ranked(queries, rows, 5, metric))
+    assert nearest.doubted == 0
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_one_enormous_query_does_not_cost_the_others_their_accuracy(metric: Metric) -> None:
+    random = np.random.default_rng(19)
+    queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
+    queries[7] *= 1e37
+    nearest = Nearest(queries, 5, metric)
+    nearest.add(rows, np.arange(5000))
+    assert_same(nearest.neighbours(), ranked(queries, rows, 5, metric))
+    assert nearest.doubted <= 1
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_vectors_far_from_the_origin(metric: Metric) -> None:
+    random = np.random.default_rng(10)
+    offset = 1000 * random.standard_normal(48).astype(np.float32)
+    queries, rows = normal(random, 30, 48) + offset, normal(random, 3000, 48) + offset
+    nearest = Nearest(queries, 10, metric)
+    nearest.add(rows, np.arange(3000))
+    assert_same(nearest.neighbours(), ranked(queries, rows, 10, metric))
+    if metric is Metric.L2:
+        assert nearest.doubted == 0
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_ties_are_in_row_order(metric: Metric) -> None:
+    random = np.random.default_rng(11)
+    kinds = usable(random.integers(-2, 3, (12, 4)).astype(np.float32), metric)
+    rows, queries = kinds[random.integers(0, 12, 5000)], kinds[random.integers(0, 12, 30)]
+    for k in (1, 10, 500):
+        assert_same(search(queries, rows, k, metric), ranked(queries, rows, k, metric))
+
+
+def test_integers_have_the_neighbours_of_exact_arithmetic() -> None:
+    random = np.random.default_rng(12)
+    rows = random.integers(-50, 50, (4000, 6))
+    queries = random.integers(-50, 50, (60, 6))
+    narrow = queries.astype(np.float32), rows.astype(np.float32)
+    squares = ((queries[:, None] - rows[None]) ** 2).sum(axis=2)
+    exact = nearest_by(squares.astype(np.float64), np.arange(4000), 25)
+    assert_same(search(*narrow, 25, Metric.L2), exact)
+    products = 1 - (queries[:, None] * rows[None]).sum(axis=2)
+    exact = nearest_by(products.astype(np.float64), np.arange(4000), 25)
+    assert_same(search(*narrow, 25, Metric.DOT), exact)
+
+
+def test_zero_queries_are_equally_far_from_all_rows_under_dot() -> None:
+    random = np.random.default_rng(13)
+    rows = normal(random, 30_000, 8)
+    nearest = Nearest(np.zeros((200, 8), np.float32), 5, Metric.DOT)
+    nearest.add(rows, np.arange(30_000))
+    assert (nearest.neighbours().places == np.arange(5)).all()
+    assert (nearest.neighbours().distances == 1).all()
+    assert nearest.compared < 200 * 5000
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("k", [1, 2, 99, 100, 101, 5000])
+def test_k_around_the_number_of_rows(k: int, metric: Metric) -> None:
+    random = np.random.default_rng(14)
+    queries, rows = normal(random, 5, 3), normal(random, 100, 3)
+    assert_same(search(queries, rows, k, metric), ranked(queries, rows, k, metric))
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_nothing_to_find_and_nothing_to_ask(metric: Metric) -> None:
+    some, none = np.ones((3, 4), np.float32), np.empty((0, 4), np.float32)
+    found = search(some, none, 2, metric)
+    assert (found.places == -1).all() and np.isinf(found.distances).all()
+    assert search(none, some, 2, metric).places.shape == (0, 2)
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_places_need_not_be_positions(metric: Metric) -> None:
+    random = np.random.default_rng(15)
+    queries, rows = normal(random, 8, 3).round(), normal(random, 2000, 3).round()
+    queries, rows = usable(queries, metric), usable(rows, metric)
+    places = random.permutation(2000) * 10**12
+    wide = np.array(
+        [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
+    )
+    assert_same(search(queries, rows, 20, metric, places), nearest_by(wide, places, 20))
+
+
+BLOCKS = st.lists(st.integers(0, 400), max_size=6)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(Metric),
+    st.integers(1, 20),
+    st.integers(1, 60),
+    BLOCKS,
+    st.booleans(),
+    st.sampled_from([0.0, 1.0, 300.0]),
+    st.sampled_from([100, 5000, 1 << 26]),
+)
+def test_blocks_in_any_order_find_what_one_search_finds(
+    seed: int,
+    metric: Metric,
+    dimension: int,
+    k: int,
+    cuts: list[int],
+    is_rounded: bool,
+    offset: float,
+    block_bytes: int,
+) -> None:
+    random = np.random.default_rng(seed)
+    queries, rows = normal(random, 9, dimension) + offset, normal(random, 400, dimension) + offset
+    if is_rounded:
+        queries, rows = usable(queries.round(), metric), usable(rows.round(), metric)
+    queries, rows = queries.astype(np.float32), rows.astype(np.float32)
+    nearest = Nearest(queries, k, metric, block_bytes=block_bytes)
+    parts = [slice(*edges) for edges in pairwise([0, *sorted(cuts), 400])]
+    for number in random.permutation(len(parts)):
+        nearest.add(rows[parts[number]], np.arange(400)[parts[number]])
+    assert_same(nearest.neighbours(), ranked(queries, rows, k, metric))
+    apart = [search(queries, rows[part], k, metric, np.arange(400)[part]) for part in parts]
+    assert_same(merge(apart, k), nearest.neighbours())
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
+    random = np.random.default_rng(16)
+    queries, rows = normal(random, 40, 5), normal(random, 3000, 5)
+    nearest = Nearest(queries, 6, metric, like=rows)
+    meets = random.random((40, 30)) < 0.3
+    for block in range(30):
+        part = slice(100 * block, 100 * block + 100)
+        nearest.add(rows[part], np.arange(3000)[part], np.flatnonzero(meets[:, block]))
+    for query in range(40):
+        places = np.flatnonzero(np.repeat(meets[query], 100))
+        alone = search(queries[query : query + 1], rows[places], 6, metric, places)
+        assert_same(
+            Neighbours(
+                nearest.neighbours().places[query : query + 1],
+                nearest.neighbours().distances[query : query + 1],
+            ),
+            alone,
+        )
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_products_that_are_as_far_off_as_the_bound_allows_change_nothing(
+    metric: Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores of float32 are replaced by worse ones, within a third of the bound."""
+    random = np.random.default_rng(17)
+    kinds = normal(random, 60, 16)
+    rows = kinds[random.integers(0, 60, 4000)] + 1e-6 * normal(random, 4000, 16)
+    queries = kinds + 1e-6 * normal(random, 60, 16)
+
+    def noisy(asked: Matrix, offered: Matrix, count: int, kind: Metric) -> object:
+        wide_asked, wide = asked.astype(np.float64), offered.astype(np.float64)
+        scores = wide_asked @ wide.T
+        lengths = np.linalg.norm(wide_asked, axis=1)[:, None], np.linalg.norm(wide, axis=1)[None]
+        size = lengths[0] * lengths[1]
+        if kind is Metric.L2:
+            scores = lengths[0] ** 2 + lengths[1] ** 2 - 2 * scores
+            size = (lengths[0] + lengths[1]) ** 2
+        scores += random.uniform(-1, 1, scores.shape) * size * 16 * 2.0**-24 / 3
+        order = np.argsort(scores if kind is Metric.L2 else -scores, axis=1)[:, :count]
+        return np.take_along_axis(scores, order, axis=1).astype(np.float32), order
+
+    monkeypatch.setattr(search_module, "best", noisy)
+    assert_same(search(queries, rows, 10, metric), ranked(queries, rows, 10, metric))
+
+
+def test_few_pairs_are_compared_twice() -> None:
+    """What certainty costs on vectors as embeddings have them: k distances for each query."""
+    random = np.random.default_rng(18)
+    for dimension in (128, 768):
+        rows = normal(random, 20_000, dimension)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        nearest = Nearest(rows[:200], 10, Metric.COSINE)
+        nearest.add(rows, np.arange(20_000))
+        assert nearest.doubted == 0
+        assert nearest.compared < 2 * 200 * 10
+
+
+def test_scores_are_found_in_blocks_without_changing_others_settings() -> None:
+    import faiss
+
+    before = faiss.cvar.distance_compute_blas_threshold
+    vectors = np.eye(4, dtype=np.float32)
+    scores, rows = products.best(vectors, vectors, 1, Metric.L2)
+    assert rows[:, 0].tolist() == [0, 1, 2, 3] and (scores == 0).all()
+    assert faiss.cvar.distance_compute_blas_threshold == before
