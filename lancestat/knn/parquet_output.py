@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -20,6 +21,8 @@ from lancestat.knn.work import OutputFormat, OutputState
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger("lancestat.knn")
 
 _GROUP_ROWS = 1 << 17
 _GROUP_BYTES = 64 << 20
@@ -81,8 +84,11 @@ def append(
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
     """See `output.discard`."""
     place = place_of(writer.uri)
-    with place.locked():
-        place.forget(Path(writer.folder).stem)
+    try:
+        with place.locked():
+            place.forget(Path(writer.folder).stem)
+    except OSError as error:
+        _log.warning("what was written to %s was not removed: %s", place.root, error)
 
 
 def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
@@ -143,7 +149,7 @@ def _publish(
     written: Sequence[Written],
     earlier: Sequence[Path],
 ) -> OutputState:
-    place.prepare()
+    place.check()
     part = Path(writer.folder)
     generation = part.stem
     folder = place.root / generation

@@ -4,10 +4,14 @@ similar.parquet -> .similar.parquet.lancestat/5d0f3a7c91b2e846
 .similar.parquet.lancestat/
     lancestat.json              says whose folder this is
     lock                        held while the link moves
-    previous                    the generation before the link's, kept for those who still read
+    superseded                  generations that somebody may still read, and since when
     5d0f3a7c91b2e846/           part-000000-5d0f3a7c91b2e846.parquet and so on
     77aa01b2c3d4e5f6.part/      files of a run that goes on
     77aa01b2c3d4e5f6.json       the process of that run
+
+Readers list the files first and open them by name later. No name occurs in two generations, unless
+it is the same file, so that a reader who lists one and opens another fails and never mixes rows.
+Who resolves the link first reads one result, whatever is committed meanwhile.
 """
 
 from __future__ import annotations
@@ -33,9 +37,13 @@ from lancestat.lake.uri import local_path
 _log = logging.getLogger("lancestat.knn")
 
 _MARKER = "lancestat.json"
+_SUPERSEDED = "superseded"
 _MARKED = {"format_version": 1, "holds": "generations of a KNN join's result"}
 _GENERATION = re.compile(r"[0-9a-f]{16}")
-_OURS = re.compile(r"([0-9a-f]{16})(\.part|\.json|\.link)?")
+_SUFFIXES = (".part", ".link", ".json", ".json.draft")
+_OURS = re.compile(r"([0-9a-f]{16})(\.part|\.link|\.json|\.json\.draft)?")
+# A generation outlives its successor's commit by that: longer than listing and opening files takes.
+GRACE = timedelta(minutes=15)
 # After that time nobody on another host still writes.
 _ABANDONED_AFTER = timedelta(days=7)
 
@@ -68,18 +76,27 @@ class ParquetPlace:
             raise refused(self.uri, "a link that no join has made", {})
         return target.name if (self.root / target.name).is_dir() else None
 
-    def prepare(self) -> None:
-        """Make the folder for generations, which must not be somebody else's.
+    def check(self) -> None:
+        """Refuse what is not ours, at the place of the link or of the folder.
 
         Raises:
             RunError: LS570 something else is there.
         """
         self.generation()
         if self.root.is_symlink() or (self.root.exists() and not self._is_marked()):
-            raise refused(str(self.root), "a folder that no join has made", {})
+            raise refused(str(self.root), "something that no join has made", {})
+
+    def prepare(self) -> None:
+        """Make the folder for generations, which must not be somebody else's.
+
+        Raises:
+            RunError: LS570 something else is there.
+        """
+        self.check()
         self.root.mkdir(parents=True, exist_ok=True)
-        if not (self.root / _MARKER).exists():
-            write_durably(self.root / _MARKER, json.dumps(_MARKED))
+        with self.locked():
+            if not (self.root / _MARKER).exists():
+                write_durably(self.root / _MARKER, json.dumps(_MARKED))
 
     def start(self) -> Path:
         """A new folder for files of a generation that nobody sees yet."""
@@ -95,7 +112,7 @@ class ParquetPlace:
         before = self.generation()
         sync_folder(self.root / generation)
         if before is not None:
-            write_durably(self.root / "previous", before)
+            self._supersede(before)
         link = self.root / f"{generation}.link"
         target = Path(self.root.name) / generation
         if os.path.lexists(self.path):
@@ -112,8 +129,8 @@ class ParquetPlace:
         """Remove what a run has there, except a generation that readers may see."""
         if generation not in self._kept():
             _remove(self.root / generation)
-        for name in (f"{generation}.part", f"{generation}.link", f"{generation}.json"):
-            _remove(self.root / name)
+        for suffix in _SUFFIXES:
+            _remove(self.root / f"{generation}{suffix}")
 
     def sweep(self) -> None:
         """Remove what is neither seen, nor was before, nor is being written; holds the lock."""
@@ -138,10 +155,27 @@ class ParquetPlace:
             yield
 
     def _kept(self) -> set[str]:
-        kept = {self.generation()}
-        with suppress(OSError, UnicodeDecodeError):
-            kept.add((self.root / "previous").read_text(encoding="utf-8").strip())
-        return {generation for generation in kept if generation is not None}
+        """What readers see or may still read: the newest that was superseded always does."""
+        superseded = self._superseded()
+        now = datetime.now(timezone.utc)
+        kept = {each for each, since in superseded.items() if now - since < GRACE}
+        if superseded:
+            kept.add(max(superseded, key=lambda each: superseded[each]))
+        with suppress(RunError):
+            kept.add(self.generation() or "")
+        return kept
+
+    def _supersede(self, generation: str) -> None:
+        since = {**self._superseded(), generation: datetime.now(timezone.utc)}
+        told = {each: at.isoformat() for each, at in since.items() if (self.root / each).is_dir()}
+        write_durably(self.root / _SUPERSEDED, json.dumps(told))
+
+    def _superseded(self) -> dict[str, datetime]:
+        try:
+            found = json.loads((self.root / _SUPERSEDED).read_text(encoding="utf-8"))
+            return {each: datetime.fromisoformat(since) for each, since in found.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
 
     def _is_owned(self, generation: str) -> bool:
         try:
@@ -158,9 +192,9 @@ class ParquetPlace:
         try:
             found = json.loads((self.root / _MARKER).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            # Another run may be about to write it.
-            names = (entry.name for entry in self.root.iterdir())
-            return all(name.startswith(f".{_MARKER}.") for name in names)
+            # Another run may be about to write it, or was killed before it could.
+            names = {entry.name for entry in self.root.iterdir()} if self.root.is_dir() else {""}
+            return names <= {"lock", f"{_MARKER}.draft"}
         except (OSError, ValueError):
             return False
         return isinstance(found, dict) and found.get("holds") == _MARKED["holds"]
@@ -184,8 +218,11 @@ def place_of(uri: str) -> ParquetPlace:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Write a small file so that it is there wholly or not at all, even after a power failure."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    """Write a small file so that it is there wholly or not at all, even after a power failure.
+
+    One at a time: the lock is held.
+    """
+    draft = path.with_name(f"{path.name}.draft")
     with draft.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
