@@ -76,11 +76,11 @@ class SparkScanner:
                 the Spark job failed otherwise, LS512 when it was cancelled, LS520 to LS523 when
                 Spark did not start.
         """
-        from lancestat.spark.partials_job import analyze_table
-
         if not work.scans:
             return
         session = self._started()
+        from lancestat.spark.partials_job import analyze_table
+
         group = f"{APP_NAME}-{uuid.uuid4().hex}"
         self._groups.add(group)
         try:
@@ -105,10 +105,10 @@ class SparkScanner:
             LancestatError: What is wrong with its sides, output or scratch, or what a task raised;
                 LS512 when it was cancelled, LS520 to LS523 when Spark did not start.
         """
+        session = self._started()
         from lancestat.spark.knn.engine import Engine
         from lancestat.spark.knn.scratch_root import scratch_root
 
-        session = self._started()
         root = scratch_root(self._target.scratch, session)
         group = f"{APP_NAME}-{uuid.uuid4().hex}"
         self._groups.add(group)
@@ -127,9 +127,13 @@ class SparkScanner:
                 context.cancelJobGroupAndFutureJobs(group)
 
     def _started(self) -> SparkSession:
-        from lancestat.spark.session import running_session, start_session
-
         with self._starting:
+            # Threads that import modules of a circle at the same time may see them half made.
+            from lancestat.spark import partials_job  # noqa: F401
+            from lancestat.spark.session import running_session, start_session
+
+            if self._has_joins:
+                from lancestat.spark.knn import engine  # noqa: F401
             if self._session is None:
                 running = running_session()
                 self._session = running or start_session(
