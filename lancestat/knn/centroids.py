@@ -14,7 +14,7 @@ from lancestat.knn.products import best
 # Rounds of assignment; later ones change little.
 ROUNDS = 10
 # Elements beyond that, in the scale of the training rows, are as good as that.
-_FARTHEST = np.float32(2.0**20)
+_FARTHEST = np.float32(2.0**50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Centroids:
 
     Under `l2` that is the vectors' own, under `cosine` their directions. Under `dot` it has one
     more dimension, in which rows get what they lack of `length`, so that all are equally long and
-    the row of the greatest product is the nearest (Bachrach et al., Speeding Up the Xbox
-    Recommender System Using a Euclidean Transformation for Inner-Product Spaces, RecSys 2014).
+    the row of the greatest product is that of the smallest angle (Bachrach et al., Speeding Up the
+    Xbox Recommender System Using a Euclidean Transformation for Inner-Product Spaces, RecSys 2014).
 
     `values` is (lists, dimension), `scale` a power of two that vectors are multiplied by first.
     """
@@ -53,8 +53,7 @@ class Centroids:
         return _lengthened(placed, self.length) if self.metric is Metric.DOT else placed
 
     def _nearest(self, placed: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-        metric = Metric.COSINE if self.metric is Metric.COSINE else Metric.L2
-        return best(placed, self.values, count, metric)[1].astype(np.int32)
+        return best(placed, self.values, count, self.metric)[1].astype(np.int32)
 
 
 def train(sample: NDArray[np.float32], lists: int, metric: Metric, seed: int = 0) -> Centroids:
@@ -63,7 +62,7 @@ def train(sample: NDArray[np.float32], lists: int, metric: Metric, seed: int = 0
     Args:
         sample: (n, dim), n at least 1: rows like those that lists are made of.
         lists: How many; no more than there are rows in the sample.
-        metric: Under `cosine` means are made length 1 again (spherical k-means).
+        metric: Means are made length 1 again where angles matter (spherical k-means).
         seed: Of the choice of first centroids.
     """
     lists = min(lists, len(sample))
@@ -77,7 +76,7 @@ def train(sample: NDArray[np.float32], lists: int, metric: Metric, seed: int = 0
         lists,
         niter=ROUNDS,
         seed=seed,
-        spherical=metric is Metric.COSINE,
+        spherical=metric is not Metric.L2,
         min_points_per_centroid=1,
         max_points_per_centroid=len(placed),
     )
