@@ -1,0 +1,131 @@
+"""Runs of a declared join on Spark, between changes to what it reads."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import pytest
+from pyarrow import parquet
+
+from lancestat import Project
+from lancestat.knn.stages import OnStage
+from lancestat.knn.work import JoinOutcome, JoinWork
+from lancestat.plan.actions import Skip
+from lancestat.spec.model import KnnSide
+from tests.run.joined import JoinWorld, vectors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+STRATEGIES = {"spark": 10_000, "exact": 0}
+
+
+class SparkWorld(JoinWorld):
+    """A world whose joins run on Spark."""
+
+    spark: SparkSession
+
+    def engine(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+        from lancestat.spark.knn.engine import Engine
+
+        self.works.append(work)
+        scratch = str(self.folder / "scratch")
+        return Engine(self.spark, scratch, uuid.uuid4().hex, {}, on_stage).run(work)
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> SparkWorld:
+    lance.write_dataset(vectors(0, 20, name="v"), str(tmp_path / "l.lance"), max_rows_per_file=7)
+    lance.write_dataset(vectors(0, 30, name="w"), str(tmp_path / "r.lance"), max_rows_per_file=9)
+    world = SparkWorld(tmp_path)
+    world.spark = spark
+    return world
+
+
+def converge(world: SparkWorld) -> None:
+    [result] = world.run().nodes
+    assert result.status == "success", result.message
+    assert world.rows() == world.expected()
+    assert isinstance(world.action(), Skip)
+
+
+@pytest.mark.parametrize("format", ["lance", "parquet"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_changes_to_tables(world: SparkWorld, strategy: str, format: str) -> None:
+    world.declare(
+        k=3, metric="l2", join="left_outer", rank=True, min_right_rows=STRATEGIES[strategy]
+    )
+    world.declare(output_format=format, output_uri=str(world.folder / "result"))
+    converge(world)
+    lance.write_dataset(vectors(100, 9, name="v"), world.uri("l"), mode="append")
+    converge(world)
+    lance.write_dataset(vectors(100, 9, name="w"), world.uri("r"), mode="append")
+    converge(world)
+    lance.write_dataset(vectors(200, 3, name="v"), world.uri("l"), mode="append")
+    converge(world)
+    lance.dataset(world.uri("r")).delete("id % 4 = 1")
+    converge(world)
+    assert world.scopes == ["full", "new_left", "new_right", "new_left", "full"]
+
+
+def test_sides_that_are_files_and_queries(world: SparkWorld) -> None:
+    rows = str(world.folder / "rows.parquet")
+    parquet.write_table(vectors(0, 20, name="v"), rows)
+    query = KnnSide("w", ("key",), ("r",), sql="select key, w from r")
+    world.declare(left=KnnSide("v", ("id",), (), format="parquet", uri=rows), right=query)
+    converge(world)
+    parquet.write_table(vectors(0, 25, name="v"), rows)
+    converge(world)
+    lance.write_dataset(vectors(100, 9, name="w"), world.uri("r"), mode="append")
+    converge(world)
+    assert world.scopes == ["full"] * 3
+
+
+def test_a_project_joins_what_another_join_made(spark: SparkSession, tmp_path: Path) -> None:
+    lance.write_dataset(vectors(0, 20, name="v"), str(tmp_path / "l.lance"))
+    lance.write_dataset(vectors(0, 30, name="w"), str(tmp_path / "r.lance"))
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(
+        "name: shop\ndefault-target: dev\n"
+        "targets: {dev: {state: state, scratch: scratch, spark: {master: 'local[2]'}}}\n"
+    )
+    (tmp_path / "specs" / "s.yml").write_text(
+        """\
+tables: [{name: l, uri: l.lance}, {name: r, uri: r.lance}, {name: result, uri: second.lance}]
+knn_joins:
+  - name: second
+    left: {table: first, vector: w, select: [id]}
+    right: {table: r, vector: w, select: [key]}
+    k: 1
+    output: {lance: second.lance}
+  - name: first
+    left: {table: l, vector: v, select: [id]}
+    right: {sql: "select w from {{ ref('r') }}", vector: w}
+    k: 1
+    output: {lance: first.lance}
+"""
+    )
+    project = Project.load(tmp_path)
+    result = project.run()
+    assert {node.name: node.status for node in result.nodes} == dict.fromkeys(
+        ("l", "r", "result", "second", "first"), "success"
+    ), result.nodes
+    assert not list((tmp_path / "scratch").rglob("*.lance"))
+    assert {action.verb for action in project.plan().actions} == {"skip"}
+    lance.write_dataset(vectors(100, 5, name="v"), str(tmp_path / "l.lance"), mode="append")
+    again = {node.name: node for node in project.run().nodes}
+    assert [again[name].action for name in ("first", "second", "result", "r")] == [
+        "refresh",
+        "refresh",
+        "refresh",
+        "skip",
+    ]
+    assert {again[name].join.scope for name in ("first", "second") if again[name].join} == {
+        "new_left"
+    }
+    assert {action.verb for action in project.plan().actions} == {"skip"}
