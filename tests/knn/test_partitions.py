@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import lance
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lancestat.errors import RunError
+from lancestat.knn.centroids import Centroids, recall_curve, train
+from lancestat.knn.metric import Metric
+from lancestat.knn.neighbours import merge
+from lancestat.knn.partitions import (
+    LaidOut,
+    WrittenPart,
+    commit,
+    merge_sampled,
+    search_lists,
+    write_partition,
+)
+from lancestat.knn.search import search
+from tests.knn.brute_force import assert_same
+
+Matrix = NDArray[np.float32]
+K = 7
+LISTS = 12
+
+
+def clustered(seed: int, rows: int) -> Matrix:
+    middles = np.random.default_rng(0).standard_normal((20, 8))
+    random = np.random.default_rng(seed)
+    spread = 0.3 * random.standard_normal((rows, 8))
+    return (middles[random.integers(0, 20, rows)] + spread).astype(np.float32)
+
+
+def blocks(
+    rows: Matrix, places: NDArray[np.int64], size: int
+) -> Iterator[tuple[NDArray[np.int64], Matrix]]:
+    for start in range(0, len(rows), size):
+        yield places[start : start + size], rows[start : start + size]
+
+
+@pytest.fixture
+def rows() -> Matrix:
+    return clustered(1, 3000)
+
+
+@pytest.fixture
+def queries() -> Matrix:
+    return clustered(2, 90)
+
+
+def lay_out(
+    rows: Matrix, centroids: Centroids, sample: Matrix, uri: Path
+) -> tuple[list[WrittenPart], LaidOut]:
+    """As two tasks do it: odd places first, then even ones, in blocks of 400."""
+    places = np.arange(len(rows), dtype=np.int64)
+    parts = [
+        write_partition(
+            blocks(rows[first::2], places[first::2], 400), centroids, sample, K, str(uri), {}
+        )
+        for first in (1, 0)
+    ]
+    return parts, commit(parts, str(uri), rows.shape[1], {})
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_all_lists_together_are_the_whole_side(
+    tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric
+) -> None:
+    centroids = train(rows, LISTS, metric)
+    _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
+    np.testing.assert_array_equal(
+        laid_out.list_rows, np.bincount(centroids.assign(rows), minlength=LISTS)
+    )
+    dataset = lance.dataset(laid_out.uri, version=laid_out.version)
+    visits = centroids.nearest_lists(queries, LISTS)
+    found = search_lists(dataset, laid_out, queries, visits, range(LISTS), K, metric)
+    assert_same(found.neighbours, search(queries, rows, K, metric))
+    assert found.pairs == len(rows) * len(queries)
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("nprobes", [1, 3])
+@pytest.mark.parametrize("block_bytes", [2_000, 20_000, 1 << 26])
+def test_queries_find_what_is_in_the_lists_they_visit(
+    tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric, nprobes: int, block_bytes: int
+) -> None:
+    centroids = train(rows, LISTS, metric)
+    _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
+    dataset = lance.dataset(laid_out.uri, version=laid_out.version)
+    visits = centroids.nearest_lists(queries, nprobes)
+    parts = [
+        search_lists(dataset, laid_out, queries, visits, lists, K, metric, block_bytes=block_bytes)
+        for lists in (range(5), range(5, LISTS))
+    ]
+    found = merge([part.neighbours for part in parts], K)
+    assigned, pairs = centroids.assign(rows), 0
+    for number, query in enumerate(queries):
+        places = np.flatnonzero(np.isin(assigned, visits[number]))
+        pairs += len(places)
+        alone = search(query[None], rows[places], K, metric, places)
+        np.testing.assert_array_equal(found.places[number], alone.places[0])
+        np.testing.assert_array_equal(found.distances[number], alone.distances[0])
+    assert sum(part.pairs for part in parts) == pairs
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_sampled_queries_get_their_true_neighbours_and_the_lists_of_these(
+    tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric
+) -> None:
+    centroids = train(rows, LISTS, metric)
+    parts, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
+    sampled = merge_sampled([part.sampled for part in parts], K)
+    truth = search(queries, rows, K, metric)
+    assert_same(sampled.neighbours, truth)
+    np.testing.assert_array_equal(sampled.lists, centroids.assign(rows)[truth.places])
+    curve = recall_curve(centroids.nearest_lists(queries, LISTS), sampled.lists)
+    dataset = lance.dataset(laid_out.uri, version=laid_out.version)
+    for nprobes in (1, 2, 5):
+        visits = centroids.nearest_lists(queries, nprobes)
+        found = search_lists(dataset, laid_out, queries, visits, range(LISTS), K, metric).neighbours
+        hits = [
+            len(np.intersect1d(mine, true))
+            for mine, true in zip(found.places, truth.places, strict=True)
+        ]
+        assert np.mean(hits) / K == pytest.approx(curve.recall[nprobes - 1])
+
+
+def test_only_lists_that_are_visited_are_read(
+    tmp_path: Path, rows: Matrix, queries: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lancestat.knn import partitions
+
+    centroids = train(rows, LISTS, Metric.L2)
+    _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
+    dataset = lance.dataset(laid_out.uri, version=laid_out.version)
+    read: list[int] = []
+    scanned = partitions._scanned
+
+    def counting(dataset: object, fragment_id: int, start: int, count: int) -> object:
+        read.append(count)
+        return scanned(dataset, fragment_id, start, count)
+
+    monkeypatch.setattr(partitions, "_scanned", counting)
+    visits = np.array([[2], [2], [9]], np.int32)
+    search_lists(dataset, laid_out, queries[:3], visits, range(LISTS), K, Metric.L2)
+    assert sum(read) == laid_out.list_rows[[2, 9]].sum()
+    read.clear()
+    search_lists(dataset, laid_out, queries[:3], visits, range(3, 9), K, Metric.L2)
+    assert not read
+
+
+def test_fewer_rows_than_k_and_none_at_all(tmp_path: Path, queries: Matrix) -> None:
+    few = clustered(3, 3)
+    centroids = train(few, LISTS, Metric.L2)
+    parts, laid_out = lay_out(few, centroids, queries, tmp_path / "few")
+    dataset = lance.dataset(laid_out.uri)
+    visits = centroids.nearest_lists(queries, LISTS)
+    found = search_lists(dataset, laid_out, queries, visits, range(LISTS), K, Metric.L2).neighbours
+    assert_same(found, search(queries, few, K, Metric.L2))
+    assert (merge_sampled([part.sampled for part in parts], K).lists[:, 3:] == -1).all()
+    none = few[:0]
+    parts, laid_out = lay_out(none, centroids, queries, tmp_path / "none")
+    found = search_lists(
+        lance.dataset(laid_out.uri), laid_out, queries, visits, range(LISTS), K, Metric.L2
+    ).neighbours
+    assert (found.places == -1).all()
+    assert (merge_sampled([part.sampled for part in parts], K).lists == -1).all()
+
+
+def test_scratch_that_cannot_be_written_is_one_error(
+    tmp_path: Path, rows: Matrix, queries: Matrix
+) -> None:
+    (tmp_path / "file").write_text("")
+    centroids = train(rows, LISTS, Metric.L2)
+    with pytest.raises(RunError, match="cannot be laid out in scratch") as error:
+        lay_out(rows, centroids, queries, tmp_path / "file" / "laid")
+    assert error.value.code == "LS586"
+
+
+def test_scratch_that_has_lost_a_fragment_is_one_error(
+    tmp_path: Path, rows: Matrix, queries: Matrix
+) -> None:
+    centroids = train(rows, LISTS, Metric.L2)
+    _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
+    dataset = lance.dataset(laid_out.uri)
+    dataset.truncate_table()
+    visits = centroids.nearest_lists(queries, 2)
+    with pytest.raises(RunError, match="has lost fragment 0") as error:
+        search_lists(dataset, laid_out, queries, visits, range(LISTS), K, Metric.L2)
+    assert error.value.code == "LS587"
