@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from lancestat.errors import UsageError, did_you_mean
@@ -17,6 +18,7 @@ from lancestat.knn.scratch import scratch as scratch_folder
 from lancestat.knn.work import JoinWork, OutputFormat, SideWork
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.knn.scratch_root import scratch_root
+from lancestat.spark.knn.written_side import VECTOR, numbered
 from lancestat.spark.reading import read_table
 from lancestat.spark.session import require_classic
 
@@ -92,23 +94,27 @@ def knn_join(
     options = dict(storage_options or {})
     root = scratch_root(scratch, spark)
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
+    # Numbers for names: Lance cannot hold every name that Spark can.
+    places = [
+        [f"{side}{n}" for n in range(len(shown))]
+        for side, shown in (("left", shown_left), ("right", shown_right))
+    ]
     work = JoinWork(
         node="knn_join",
         request=request,
-        left=SideWork(left_vector, shown_left),
-        right=SideWork(right_vector, shown_right),
+        left=SideWork(VECTOR, tuple(places[0])),
+        right=SideWork(VECTOR, tuple(places[1])),
         output_format=OutputFormat.LANCE,
         output_uri=uri,
     )
-    engine = Engine(spark, root, uuid.uuid4().hex, options)
-    engine.run(work, {"left": left, "right": right})
-    types = dict(
-        [
-            *zip(names.left, _types(left, shown_left), strict=True),
-            *zip(names.right, _types(right, shown_right), strict=True),
-        ]
-    )
-    return _typed(read_table(spark, uri, storage_options=options), types)
+    frames = {
+        "left": numbered(left, left_vector, shown_left, "left", "left"),
+        "right": numbered(right, right_vector, shown_right, "right", "right"),
+    }
+    Engine(spark, root, uuid.uuid4().hex, options).run(work, frames)
+    found = read_table(spark, uri, storage_options=options)
+    types = [field.dataType for side in frames.values() for field in side.schema.fields[:-1]]
+    return _typed(found, names.all, types)
 
 
 def _request(
@@ -178,18 +184,14 @@ def _results(spark: SparkSession, root: str, options: Mapping[str, str]) -> str:
         return _kept[key]
 
 
-def _types(rows: DataFrame, columns: Sequence[str]) -> list[DataType]:
-    fields = {field.name.lower(): field.dataType for field in reversed(rows.schema.fields)}
-    return [fields[name.lower()] for name in columns]
-
-
-def _typed(found: DataFrame, types: Mapping[str, DataType]) -> DataFrame:
-    """The result with the types that its columns have on the sides."""
+def _typed(found: DataFrame, names: Sequence[str], types: Sequence[DataType]) -> DataFrame:
+    """The result with the names and types that its columns are to have."""
     from pyspark.sql.functions import col
 
     shown = []
-    for field in found.schema.fields:
-        column = col(f"`{field.name.replace('`', '``')}`")
-        wanted = types.get(field.name, field.dataType)
-        shown.append(column if wanted == field.dataType else column.cast(wanted).alias(field.name))
+    for field, name, type in zip_longest(found.schema.fields, names, types):
+        column = col(field.name)
+        if type is not None and type != field.dataType:
+            column = column.cast(type)
+        shown.append(column.alias(name))
     return found.select(shown)

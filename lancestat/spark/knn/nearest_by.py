@@ -16,7 +16,8 @@ from lancestat.knn.neighbours import nothing
 from lancestat.knn.side import Rows, VectorSide
 from lancestat.spark.knn.materialize import Materialize
 from lancestat.spark.knn.probe import CountValid, Probed, read_vectors
-from lancestat.spark.knn.search_job import WrittenChunk, count_valid, working, written_chunk
+from lancestat.spark.knn.search_job import WrittenChunk, count_valid, written_chunk
+from lancestat.spark.knn.worker import working
 from lancestat.spark.map_in_arrow import map_in_arrow
 
 _WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])

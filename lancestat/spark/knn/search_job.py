@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
-from lancestat.errors import LancestatError, RunError
 from lancestat.knn.neighbours import merge
 from lancestat.knn.output import Written
 from lancestat.knn.side import Rows
 from lancestat.knn.stages import OnStage, Stage
-from lancestat.lake.clean import clean, secret_values
 from lancestat.spark.knn.materialize import Chunk, Materialize
 from lancestat.spark.knn.meter import Meter, Step
 from lancestat.spark.knn.probe import Cell, CountValid, Probed
-from lancestat.spark.scan_task import prepare_worker
-from lancestat.spark.worker_error import WorkerError
+from lancestat.spark.knn.worker import working
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -115,16 +111,3 @@ def count_valid(context: SparkContext, count: CountValid, chunks: Sequence[Rows]
             yield from map(count, found)
 
     return list(context.parallelize(chunks, len(chunks)).mapPartitions(counted).collect())
-
-
-@contextmanager
-def working(threads: int, storage_options: Mapping[str, str]) -> Iterator[None]:
-    """Around what a task does: a worker made ready, and errors that cross to the driver."""
-    prepare_worker(threads, "lancestat.spark.knn.probe")
-    try:
-        yield
-    except LancestatError as error:
-        raise WorkerError.carrying(error) from None
-    except Exception as error:
-        reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
-        raise WorkerError.carrying(RunError("LS553", f"joining failed: {reason}")) from error

@@ -9,21 +9,22 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
+import lance
+import numpy as np
+import pyarrow as pa
+
 from lancestat.errors import LancestatError, RunError, did_you_mean
 from lancestat.knn.metric import Metric
 from lancestat.knn.side import FragmentRows, VectorSide
+from lancestat.knn.vectors import Vectors, vectors
 from lancestat.lake.clean import clean, secret_values
-from lancestat.lake.open import readable, store_options
+from lancestat.lake.open import is_failure, readable, store_options
 from lancestat.spark.knn.failed import failed
+from lancestat.spark.knn.worker import working
 from lancestat.spark.map_in_arrow import map_in_arrow
-from lancestat.spark.scan_task import prepare_worker
-from lancestat.spark.worker_error import WorkerError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
-
-    from lancestat.knn.vectors import Vectors
 
 VECTOR = "vector"
 ROWS_PER_FILE = 1 << 20
@@ -72,7 +73,7 @@ def write_side(
         RunError: LS554 a column is missing, LS550 vectors of different lengths, LS551 the column
             holds no vectors, LS552 Lance cannot hold a column, LS553 the job failed.
     """
-    projected = _projected(rows, vector, select, writing.side)
+    projected = numbered(rows, vector, select, writing.side)
     reports = _run(projected, writing)
     dimension = _dimension(reports, writing.side)
     if dimension is not None and any(each.dimension is None for each in reports if each.rows):
@@ -98,12 +99,19 @@ class _Report:
     schema: str | None
 
 
-def _projected(rows: DataFrame, vector: str, select: Sequence[str], side: str) -> DataFrame:
+def numbered(
+    rows: DataFrame, vector: str, select: Sequence[str], side: str, prefix: str = "c"
+) -> DataFrame:
+    """The selected columns as `c0`, `c1` and so on, and the vectors as `vector`.
+
+    Raises:
+        RunError: LS554 a column is missing.
+    """
     from pyspark.sql.functions import col
 
-    numbered = rows.toDF(*(f"p{place}" for place in range(len(rows.columns))))
-    named = [(f"c{number}", column) for number, column in enumerate(select)]
-    return numbered.select(
+    renamed = rows.toDF(*(f"p{place}" for place in range(len(rows.columns))))
+    named = [(f"{prefix}{number}", column) for number, column in enumerate(select)]
+    return renamed.select(
         *(
             col(f"p{_place(rows.columns, column, side)}").alias(name)
             for name, column in [*named, (VECTOR, vector)]
@@ -123,14 +131,10 @@ def _place(columns: Sequence[str], column: str, side: str) -> int:
 
 def _run(rows: DataFrame, writing: Writing) -> list[_Report]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        prepare_worker(1, "lancestat.knn.vectors")
-        try:
+        options = writing.storage_options
+        with working(1, options, f"computing the {writing.side} side"):
             report = _Writer(writing, _partition()).write(batches)
-        except LancestatError as error:
-            raise WorkerError.carrying(error) from None
-        yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
+            yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
     try:
         found = map_in_arrow(rows, write, "report string").collect()
@@ -166,9 +170,6 @@ class _Writer:
         return _Report(fragments, self._rows, self._seen, self._excluded, self._dimension, schema)
 
     def _write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[str]:
-        import lance
-        import pyarrow as pa
-
         uri, options = self._writing.uri, self._writing.storage_options
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         try:
@@ -181,7 +182,9 @@ class _Writer:
             )
         except LancestatError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             reason = clean(f"{type(error).__name__}: {error}", secret_values(options))
             raise RunError(
                 "LS552",
@@ -191,6 +194,7 @@ class _Writer:
         return [json.dumps(each.to_json()) for each in made]
 
     def _batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batches = map(_aligned, batches)
         # Until some row has a vector nobody knows their length, and so the type of the column.
         waiting: list[pa.RecordBatch] = []
         for batch in batches:
@@ -206,8 +210,6 @@ class _Writer:
             yield self._kept(early, _none(early.num_rows, 1))
 
     def _vectors(self, batch: pa.RecordBatch) -> Vectors:
-        from lancestat.knn.vectors import vectors
-
         place = f"partition {self._partition} of the {self._writing.side} side"
         found = vectors(
             batch.column(batch.num_columns - 1),
@@ -222,9 +224,6 @@ class _Writer:
         return found
 
     def _kept(self, batch: pa.RecordBatch, found: Vectors) -> pa.RecordBatch:
-        import numpy as np
-        import pyarrow as pa
-
         values, valid = found.values, found.valid
         excluded = len(valid) - int(np.count_nonzero(valid))
         self._excluded += excluded
@@ -240,11 +239,14 @@ class _Writer:
         return pa.RecordBatch.from_arrays([*batch.columns[:-1], column], names=batch.schema.names)
 
 
+def _aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same values where Lance can take them: Spark aligns to 8 bytes, decimals need 16."""
+    if not any("decimal" in str(field.type) for field in batch.schema):
+        return batch
+    return batch.take(pa.array(range(batch.num_rows)))
+
+
 def _none(rows: int, dimension: int) -> Vectors:
-    import numpy as np
-
-    from lancestat.knn.vectors import Vectors
-
     return Vectors(np.zeros((rows, dimension), np.float32), np.zeros(rows, np.bool_))
 
 
@@ -270,8 +272,6 @@ def _dimension(reports: Sequence[_Report], side: str) -> int | None:
 
 
 def _committed(reports: Sequence[_Report], writing: Writing, empty: pa.Schema) -> VectorSide:
-    import lance
-
     made = [
         lance.FragmentMetadata.from_json(text) for report in reports for text in report.fragments
     ]
@@ -298,7 +298,6 @@ def _committed(reports: Sequence[_Report], writing: Writing, empty: pa.Schema) -
 
 def _empty_schema(rows: DataFrame) -> pa.Schema:
     """What the dataset has when no partition wrote anything to learn it from."""
-    import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
@@ -311,6 +310,4 @@ def _encoded(schema: pa.Schema) -> str:
 
 
 def _decoded(text: str) -> pa.Schema:
-    import pyarrow as pa
-
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))

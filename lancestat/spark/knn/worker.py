@@ -1,0 +1,29 @@
+"""What every task of a join does around its work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from lancestat.errors import LancestatError, RunError
+from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.open import is_failure
+from lancestat.spark.scan_task import prepare_worker
+from lancestat.spark.worker_error import WorkerError
+
+
+@contextmanager
+def working(
+    threads: int, storage_options: Mapping[str, str], doing: str = "joining"
+) -> Iterator[None]:
+    """Around what a task does: a worker made ready, and errors that cross to the driver."""
+    prepare_worker(threads, "lancestat.spark.knn.materialize")
+    try:
+        yield
+    except LancestatError as error:
+        raise WorkerError.carrying(error) from None
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
+        raise WorkerError.carrying(RunError("LS553", f"{doing} failed: {reason}")) from error

@@ -1,0 +1,220 @@
+"""`lancestat.knn_join` over DataFrames of any origin."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from pyspark.sql import functions as sf
+
+import lancestat
+from lancestat.errors import RunError, UsageError
+from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+GATES = {"spark": 1 << 30, "exact": 0}
+
+
+def frame(
+    spark: SparkSession, vectors: list[Vector], element: str = "float", parts: int = 3
+) -> DataFrame:
+    """Numbered rows in that order."""
+    schema = f"id long, emb array<{element}>, name string"
+    rows = [(number, each, f"row {number}") for number, each in enumerate(vectors)]
+    return spark.createDataFrame(spark.sparkContext.parallelize(rows, parts), schema)
+
+
+def join(left: DataFrame, right: DataFrame, k: int, **options: Any) -> DataFrame:
+    chosen = {"select_left": ["id"], "select_right": ["id", "name"], "rank": True} | options
+    return lancestat.knn_join(left, right, left_vector="emb", right_vector="emb", k=k, **chosen)
+
+
+def rows(found: DataFrame) -> list[Row]:
+    return [(each.id, each.id_right, each._distance, each._rank) for each in found.collect()]
+
+
+@pytest.mark.parametrize("element", ["float", "double"])
+@pytest.mark.parametrize("kind", ["inner", "left_outer"])
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("gate", GATES)
+def test_awkward_rows_find_what_brute_force_finds(
+    spark: SparkSession, gate: str, metric: str, kind: str, element: str
+) -> None:
+    rng = np.random.default_rng(7)
+    left, right = awkward(rng, 40, 4), awkward(rng, 120, 4)
+
+    found = join(
+        frame(spark, left, element),
+        frame(spark, right, element),
+        6,
+        metric=metric,
+        join=kind,
+        min_right_rows=GATES[gate],
+    )
+
+    assert_same(rows(found), joined(left, right, 6, metric, kind))
+
+
+def test_spark_finds_the_same_neighbours(spark: SparkSession) -> None:
+    rng = np.random.default_rng(8)
+    left, right = rng.standard_normal((30, 16)).tolist(), rng.standard_normal((400, 16)).tolist()
+    asked, offered = frame(spark, left), frame(spark, right)
+
+    found = join(asked, offered, 5, min_right_rows=0)
+
+    other = offered.select(sf.col("id").alias("id_right"), sf.col("emb").alias("other"))
+    distance = sf.vector_l2_distance("emb", "other")
+    theirs = asked.nearestByJoin(other, distance, 5, "exact", "distance")
+    expected = sorted(
+        (row.id, row.root, row.id_right)
+        for row in theirs.select("id", "id_right", distance.alias("root")).collect()
+    )
+    assert [(row[0], row[1]) for row in rows(found)] == [(a, c) for a, _, c in expected]
+    for (_, _, ours, _), (_, root, _) in zip(rows(found), expected, strict=True):
+        assert ours == pytest.approx(root**2, rel=1e-5)
+
+
+def test_partitions_that_hold_no_vector_at_all(spark: SparkSession) -> None:
+    left: list[Vector] = [None, None, None, [1.0, 2.0], None, [3.0, 4.0]]
+    right: list[Vector] = [None, None, [1.0, 2.0], None, None, None]
+
+    found = join(
+        frame(spark, left, parts=6), frame(spark, right, parts=3), 2, join="left_outer",
+        min_right_rows=0,
+    )  # fmt: skip
+
+    assert_same(rows(found), joined(left, right, 2, "l2", "left_outer"))
+
+
+@pytest.mark.parametrize("kind", ["inner", "left_outer"])
+@pytest.mark.parametrize(("lefts", "rights"), [(0, 3), (3, 0), (0, 0)])
+def test_empty_sides(spark: SparkSession, kind: str, lefts: int, rights: int) -> None:
+    left: list[Vector] = [[1.0, 2.0]] * lefts
+    right: list[Vector] = [[1.0, 2.0]] * rights
+
+    found = join(frame(spark, left), frame(spark, right), 2, join=kind)
+
+    assert_same(rows(found), joined(left, right, 2, "l2", kind))
+    assert found.columns == ["id", "id_right", "name", "_distance", "_rank"]
+
+
+def test_all_columns_of_both_sides_keep_names_and_types(spark: SparkSession) -> None:
+    values = {
+        "id": (1, "int"),
+        "emb": ([1.0, 2.0], "array<double>"),
+        "a b": ("x", "string"),
+        "dotted.name": (b"\x00\xff", "binary"),
+        "ß": (Decimal("12345678901234567890.123"), "decimal(38,3)"),
+        "day": (datetime.date(1969, 7, 20), "date"),
+        "at": (datetime.datetime(1969, 7, 20, 20, 17, 40, 5), "timestamp"),
+        "local": (datetime.datetime(1969, 7, 20, 20, 17, 40, 5), "timestamp_ntz"),
+        "nested": ((1, [("k", None)]), "struct<a: tinyint, b: array<struct<c: string, d: int>>>"),
+        "yes": (True, "boolean"),
+        "real": (float("nan"), "float"),
+    }
+    schema = ", ".join(f"`{name}` {type}" for name, (_, type) in values.items())
+    side = spark.createDataFrame([tuple(value for value, _ in values.values())], schema)
+
+    found = lancestat.knn_join(side, side, left_vector="emb", right_vector="emb", k=1)
+
+    suffixed = [f"{name}_right" for name in side.columns]
+    assert found.columns == [*side.columns, *suffixed, "_distance"]
+    types = [field.dataType for field in found.schema.fields]
+    expected = [field.dataType for field in side.schema.fields]
+    assert types[:-1] == expected * 2
+    [row], [original] = found.collect(), side.collect()
+    assert repr(row[: len(original)]) == repr(tuple(original))
+    assert repr(row[len(original) : -1]) == repr(tuple(original))
+
+
+def test_columns_that_are_not_selected_are_never_computed(spark: SparkSession) -> None:
+    side = frame(spark, [[1.0, 2.0]])
+    side = side.withColumn("bad", sf.raise_error(sf.lit("computed")))
+
+    found = join(side, side, 1)
+
+    assert found.count() == 1
+
+
+def test_the_result_is_computed_once_and_used_many_times(spark: SparkSession) -> None:
+    counted = spark.sparkContext.accumulator(0)
+
+    def count(rows: Any) -> Any:
+        for row in rows:
+            counted.add(1)
+            yield row
+
+    side = frame(spark, [[1.0, 2.0], [2.0, 2.0]])
+    seen = spark.createDataFrame(side.rdd.mapPartitions(count), side.schema)
+    found = join(side, seen, 1, min_right_rows=0)
+    once = counted.value
+
+    assert found.count() == 2
+    assert found.where("_rank = 1").count() == 2
+    assert counted.value == once
+
+
+def test_vectors_of_different_lengths_name_the_row(spark: SparkSession) -> None:
+    left = frame(spark, [[1.0, 2.0]])
+    within = frame(spark, [[1.0, 2.0], [1.0]], parts=1)
+    across = frame(spark, [[1.0, 2.0], [1.0, 2.0], [1.0]], parts=3)
+
+    with pytest.raises(RunError, match=r"LS550.* of 1 elements in row 1"):
+        join(left, within, 1)
+    with pytest.raises(RunError, match=r"LS550.*from row 2 on"):
+        join(left, across, 1)
+    with pytest.raises(RunError, match=r"LS556"):
+        join(left, frame(spark, [[1.0]]), 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 0}, "LS460.*k is 0"),
+        ({"k": 100_001}, "LS460.*100,000"),
+        ({"metric": "cosin"}, "LS460.*did you mean 'cosine'"),
+        ({"join": "outer"}, "LS460.*inner, left_outer"),
+        ({"mode": "fast"}, "LS460.*exact, approx"),
+        ({"nprobes": 3}, "LS460.*mode"),
+        ({"mode": "approx", "nprobes": 0}, "LS460.*nprobes"),
+        ({"mode": "approx", "recall": 1.5}, "LS460.*recall"),
+        ({"min_right_rows": -1}, "LS460.*min_right_rows"),
+        ({"select_left": ["id", "ID"]}, "LS450"),
+        ({"select_left": ["nothing"]}, "LS554.*left.*nothing"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_told_before_anything_runs(
+    spark: SparkSession, options: dict[str, Any], message: str
+) -> None:
+    side = frame(spark, [[1.0, 2.0]])
+    given: dict[str, Any] = {"k": 1, **options}
+
+    with pytest.raises((UsageError, RunError), match=f"(?s){message}"):
+        join(side, side, **given)
+
+
+def test_a_column_that_holds_no_vectors(spark: SparkSession) -> None:
+    side = frame(spark, [[1.0, 2.0]])
+
+    with pytest.raises(RunError, match="LS551"):
+        lancestat.knn_join(side, side, left_vector="name", right_vector="emb", k=1)
+
+
+def test_a_failing_side_leaves_nothing_in_scratch(spark: SparkSession, tmp_path: Path) -> None:
+    side = frame(spark, [[1.0, 2.0]])
+    bad = side.withColumn("id", sf.raise_error(sf.lit("no such thing")))
+
+    with pytest.raises(RunError, match=r"LS553.*right side.*no such thing"):
+        join(side, bad, 1, scratch=str(tmp_path / "scratch"))
+
+    left_behind = [path for path in tmp_path.rglob("*.lance") if path.is_file()]
+    assert left_behind == []
