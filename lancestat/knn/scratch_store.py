@@ -20,7 +20,6 @@ from lancestat.lake.uri import local_path
 if TYPE_CHECKING:
     from lance.file import LanceFileSession
 
-# A folder may be removed by a sweep between the moments in which it and one inside it are made.
 _ATTEMPTS = 10
 _PAUSE_SECONDS = 0.1
 
@@ -88,7 +87,8 @@ class FolderScratch:
             try:
                 (self.root / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 (self.root / path).mkdir(mode=0o700)
-            except FileNotFoundError:
+            except (FileNotFoundError, FileExistsError):
+                # Another run that ends, or a sweep, has just removed the folder above.
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
