@@ -1,0 +1,237 @@
+"""From values to actions on joins: no dataset, no disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from lancestat.errors import Location
+from lancestat.knn.work import JoinCounts, OutputFormat, OutputState, Scope, SideWork
+from lancestat.lake.content import FragmentContent, rows_digest
+from lancestat.plan.actions import Skip
+from lancestat.plan.join_actions import Join
+from lancestat.plan.join_input import JoinInput
+from lancestat.plan.join_planner import JoinAppraisal, decide_join
+from lancestat.plan.reason import Reason
+from lancestat.spec.model import KnnJoin, KnnSide
+from lancestat.state.values import JoinRecord, ResultRecord
+
+SPEC = KnnJoin(
+    "near",
+    KnnSide("v", ("id",), table="l"),
+    KnnSide("w", ("key",), table="r"),
+    10,
+    "lance",
+    "wh/near.lance",
+    Location("specs/shop.yml", 3, 5),
+)
+OUTPUT = OutputState(OutputFormat.LANCE, "wh/near.lance", 900, "made", version=3)
+
+
+def table(*ids: int, rows: int = 100, **changes: Any) -> JoinInput:
+    """A Lance table whose fragments have these ids, and content that follows from them."""
+    fragments = tuple(FragmentContent(id, rows, str(id).encode()) for id in ids)
+    total = sum(fragment.rows for fragment in fragments)
+    made = JoinInput(SideWork("v", ("id",)), rows_digest(fragments), fragments, ("id",), total, 4)
+    return replace(made, **changes)
+
+
+def files(digest: str | None = "listed") -> JoinInput:
+    return JoinInput(SideWork("v", None, format="parquet", uri="rows"), digest, rows=50)
+
+
+def recorded(left: JoinInput, right: JoinInput) -> JoinRecord:
+    return JoinRecord(
+        node="near",
+        digest="meaning",
+        left=left.to_record(),
+        right=right.to_record(),
+        result=ResultRecord(900, "made", 3),
+        left_rows=300,
+        right_rows=20_000,
+        unmatched_left_rows=2,
+        excluded_right_rows=1,
+        strategy="exact",
+        finished_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    )
+
+
+def appraisal(
+    left: JoinInput, right: JoinInput, record: JoinRecord | None, **changes: Any
+) -> JoinAppraisal:
+    made = JoinAppraisal(SPEC, "meaning", left, right, record, OUTPUT, cores=2)
+    return replace(made, **changes)
+
+
+LEFT, RIGHT = table(0, 1), table(0, 1, rows=10_000)
+BEFORE = recorded(LEFT, RIGHT)
+
+
+def decided(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> Join | Skip:
+    record = changes.pop("record", BEFORE)
+    full_refresh = changes.pop("full_refresh", False)
+    return decide_join(appraisal(left, right, record, **changes), full_refresh=full_refresh)
+
+
+def planned(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> Join:
+    action = decided(left, right, **changes)
+    assert isinstance(action, Join)
+    return action
+
+
+def test_sides_meaning_and_result_as_recorded_need_nothing() -> None:
+    action = decided()
+    assert isinstance(action, Skip)
+    assert action.reasons == (Reason.UNCHANGED,)
+
+
+def test_a_version_of_the_result_with_the_same_rows_is_that_result() -> None:
+    assert isinstance(decided(output=replace(OUTPUT, version=9)), Skip)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verb", "reasons"),
+    [
+        ({"record": None, "output": None}, "analyze", [Reason.NEW]),
+        ({"record": None}, "analyze", [Reason.NEW]),
+        ({"output": None}, "analyze", [Reason.OUTPUT_MISSING]),
+        ({"output": replace(OUTPUT, digest="x")}, "refresh", [Reason.OUTPUT_MISSING]),
+        ({"output": replace(OUTPUT, rows=1)}, "refresh", [Reason.OUTPUT_MISSING]),
+        ({"digest": "other"}, "refresh", [Reason.SPEC_CHANGED]),
+        ({"full_refresh": True}, "refresh", [Reason.FULL_REFRESH]),
+        (
+            {"digest": "other", "output": None},
+            "analyze",
+            [Reason.SPEC_CHANGED, Reason.OUTPUT_MISSING],
+        ),
+    ],
+)
+def test_reasons_to_join_in_full(changes: dict[str, Any], verb: str, reasons: list[Reason]) -> None:
+    # New rows do not narrow what has to be joined in full anyway.
+    for left in (LEFT, table(0, 1, 2)):
+        action = planned(left, **changes)
+        assert (action.verb, action.work.scope) == (verb, Scope.FULL)
+        assert [reason for reason in action.reasons if reason in reasons] == reasons
+        assert action.work.previous is None
+        assert action.work.known is None
+
+
+def test_new_left_rows_are_joined_alone() -> None:
+    action = planned(table(0, 1, 4, 5))
+    work = action.work
+    assert (work.scope, work.new_fragments) == (Scope.NEW_LEFT, {4, 5})
+    assert work.previous == OUTPUT
+    assert work.known == JoinCounts(300, 20_000, 2, 1)
+    assert action.new_rows == 200
+    assert action.decision.pairs == 200 * 20_000
+
+
+def test_new_right_rows_are_searched_alone_and_exactly() -> None:
+    spec = replace(SPEC, mode="approx", recall=0.9)
+    action = planned(right=table(0, 1, 2, rows=10_000), spec=spec)
+    assert (action.work.scope, action.work.new_fragments) == (Scope.NEW_RIGHT, {2})
+    assert action.decision.strategy == "exact"
+    assert action.decision.pairs == 200 * 10_000
+
+
+def test_the_result_to_go_on_from_is_the_one_that_readers_see() -> None:
+    now = replace(OUTPUT, version=9)
+    assert planned(table(0, 1, 2), output=now).work.previous == now
+
+
+OTHER = FragmentContent(1, 100, b"other")
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        table(1, 0),
+        table(0),
+        table(),
+        table(2, 3),
+        # A compaction may put what it made in front, or between.
+        table(2, 0, 1),
+        table(0, 2, 1),
+        # Ids that were there before are no news.
+        replace(table(0, 7, 9), digest="x"),
+        table(0, 1, digest=None),
+    ],
+)
+def test_anything_else_joins_in_full(left: JoinInput) -> None:
+    action = planned(left)
+    assert action.work.scope is Scope.FULL
+    assert action.reasons == (Reason.INPUT_CHANGED,)
+
+
+def test_fragments_behind_must_be_younger_than_those_before() -> None:
+    record = recorded(table(0, 5), RIGHT)
+    action = planned(table(0, 5, 3), record=record)
+    assert (action.work.scope, action.reasons) == (Scope.FULL, (Reason.INPUT_CHANGED,))
+
+
+def test_both_sides_appended_join_in_full() -> None:
+    action = planned(table(0, 1, 2), table(0, 1, 2, rows=10_000))
+    assert action.work.scope is Scope.FULL
+    assert action.reasons == (Reason.ROWS_APPENDED, Reason.INPUT_CHANGED)
+
+
+def test_new_left_rows_may_meet_files_that_are_unchanged() -> None:
+    action = planned(table(0, 1, 2), files(), record=recorded(LEFT, files()))
+    assert action.work.scope is Scope.NEW_LEFT
+
+
+def test_new_right_rows_need_left_rows_that_keep_their_places() -> None:
+    """Spark may read the same files in another order."""
+    record = recorded(files(), RIGHT)
+    action = planned(files(), table(0, 1, 2, rows=10_000), record=record)
+    assert (action.work.scope, action.reasons) == (
+        Scope.FULL,
+        (Reason.ROWS_APPENDED, Reason.INPUT_CHANGED),
+    )
+
+
+def test_what_cannot_be_proven_unchanged_is_taken_for_changed() -> None:
+    record = recorded(LEFT, files(None))
+    action = planned(LEFT, files(None), record=record)
+    assert action.reasons == (Reason.INPUT_CHANGED,)
+
+
+@pytest.mark.parametrize("empty", ["left", "right"])
+def test_a_side_that_had_no_rows_gives_nothing_to_go_on_from(empty: str) -> None:
+    sides = {"left": LEFT, "right": RIGHT, empty: table()}
+    record = recorded(sides["left"], sides["right"])
+    assert planned(record=record).work.scope is Scope.FULL
+
+
+def test_an_index_counts_only_under_its_metric() -> None:
+    spec = replace(SPEC, mode="approx", nprobes=5, min_right_rows=0)
+    many = table(0, 1, rows=50_000_000)
+    few = table(0, rows=10)
+    for metric, strategy in (("l2", True), ("cosine", False)):
+        found = decide_join(
+            appraisal(few, replace(many, index=metric), None, spec=spec, output=None)
+        )
+        assert isinstance(found, Join)
+        assert (found.decision.strategy == "index") is strategy
+
+
+def test_without_known_cores_no_time_is_estimated() -> None:
+    assert planned(record=None).decision.seconds is not None
+    assert planned(record=None, cores=0).decision.seconds is None
+    assert planned(record=None, cores=0).decision.pairs == 200 * 20_000
+
+
+def test_stages_tell_what_the_join_goes_through() -> None:
+    lines = planned(files(), record=None).stages
+    assert [line.partition(":")[0] for line in lines] == [
+        "gate",
+        "scratch",
+        "probe",
+        "materialize",
+    ]
+    assert [line.partition(":")[0] for line in planned(right=table(0, 1, 2, rows=10_000)).stages][
+        -2:
+    ] == ["merge", "materialize"]
