@@ -27,6 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
         },
     )
-    session = start_session(target, "lancestat tests")
+    # A test process ends before code that the second compiler has optimised pays off.
+    session = start_session(target, "lancestat tests", is_short_lived=True)
     yield session
     session.stop()
