@@ -45,8 +45,7 @@ class VectorSide:
     A row's *place* is its position in a scan of the whole dataset, deleted rows not counted: it is
     what `take` understands, and the order of places is row order. `fragments` are those that take
     part, ascending and without gaps in their places; `columns` those that the output shows.
-    `has_clean_vectors`
-    promises that every vector is a finite one that can match, as in what we wrote.
+   
     """
 
     uri: str
@@ -56,7 +55,6 @@ class VectorSide:
     fragments: tuple[FragmentRows, ...]
     storage_options: Mapping[str, str] = field(repr=False)
     committed_at: datetime | None = None
-    has_clean_vectors: bool = False
 
     @property
     def all_rows(self) -> Rows:

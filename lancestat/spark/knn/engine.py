@@ -60,7 +60,9 @@ class Engine:
             folder = _Folder(self, stack)
             opened_left = self._opened(left, work.request, folder)
             opened_right = self._opened(right, work.request, folder)
-            join = Join(self.spark, work, opened_left, opened_right, names, self.on_stage)
+            join = Join(
+                self.spark, work, opened_left, opened_right, names, folder.place, self.on_stage
+            )
             return join.run(self.run_id)
 
     def _source(self, name: str, side: SideWork, frame: DataFrame | None) -> _Source:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lancestat.errors import RunError
@@ -21,8 +22,13 @@ from lancestat.spark.knn.grid import Grid, cut, grid
 from lancestat.spark.knn.materialize import Materialize, Previous, output_schema
 from lancestat.spark.knn.nearest_by import NearestBy
 from lancestat.spark.knn.opened_side import OpenedSide
-from lancestat.spark.knn.probe import Cell, CountValid, ExactProbe
-from lancestat.spark.knn.search_job import WrittenChunk, count_valid, search
+from lancestat.spark.knn.partitioned import Partitioning, PartitionProbe, split_lists
+from lancestat.spark.knn.probe import ExactProbe
+from lancestat.spark.knn.reader import VectorReader
+from lancestat.spark.knn.search_job import SearchJob, WrittenChunk, count_valid
+
+# Where to write what is called so in the join's scratch folder.
+Place = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,7 @@ class Join:
     left: OpenedSide
     right: OpenedSide
     names: OutputNames
+    place: Place
     on_stage: OnStage
 
     def run(self, run_id: str) -> JoinOutcome:
@@ -46,30 +53,43 @@ class Join:
             StaleBase: the previous result is not what it was taken for.
             RunError: LS556 the sides have vectors of different lengths, or what a task raised.
         """
-        dimension = _agreed(self.left, self.right)
-        decision = self._decide(dimension)
+        left, right = self._readers()
+        decision = self._decide(left, right)
         options = self.left.side.storage_options
         writer = output.begin(self.work.output_format, self.work.output_uri, run_id, options)
         try:
             materialize = self._materialize(writer)
-            chunks = self._search(materialize, decision, dimension)
+            found = self._search(left, right, materialize, decision)
         except Exception as error:
             output.discard(writer, [])
             raise failed(error, f"joining '{self.work.node}'", secret_values(options)) from None
-        state = self._commit(writer, materialize, chunks)
-        pairs = sum(chunk.pairs for chunk in chunks)
-        return JoinOutcome(decision.strategy.value, self._counts(chunks), state, pairs)
+        state = self._commit(writer, materialize, found.chunks)
+        return JoinOutcome(
+            found.strategy.value,
+            self._counts(found.chunks),
+            state,
+            sum(chunk.pairs for chunk in found.chunks),
+            found.recall,
+            found.nprobes,
+        )
 
-    def _decide(self, dimension: int) -> Decision:
-        left, right = len(self.left.side.all_rows), len(self.right.side.all_rows)
-        size = JoinSize(left, right, dimension)
+    def _readers(self) -> tuple[VectorReader, VectorReader]:
+        metric, dimension = self.work.request.metric, _agreed(self.left, self.right)
+        return (
+            VectorReader(self.left.side, dimension, metric, "left"),
+            VectorReader(self.right.side, dimension, metric, "right"),
+        )
+
+    def _decide(self, left: VectorReader, right: VectorReader) -> Decision:
         request = self.work.request
         if self.work.scope is not Scope.FULL:
             # The gate is about joins as a whole.
             request = replace(request, min_right_rows=0)
-        decision = choose(request, size, self.spark.sparkContext.defaultParallelism)
+        rows = len(left.side.all_rows)
+        size = JoinSize(rows, len(right.side.all_rows), left.dimension)
+        decision = choose(request, size, self._context.defaultParallelism)
         note = f"{decision.strategy.value}: {decision.why}"
-        self.on_stage(StageProgress(Stage.GATE, left, left, note=note))
+        self.on_stage(StageProgress(Stage.GATE, rows, rows, note=note))
         return decision
 
     def _materialize(self, writer: OutputWriter) -> Materialize:
@@ -78,52 +98,48 @@ class Join:
         return Materialize(left, right, self.names, kind, schema, writer)
 
     def _search(
-        self, materialize: Materialize, decision: Decision, dimension: int
-    ) -> list[WrittenChunk]:
-        request, cores = self.work.request, self.spark.sparkContext.defaultParallelism
-        left, right = self.left.side, self.right.side
-        rows = right.all_rows
-        shares = grid(left.all_rows, len(rows), dimension=dimension, k=request.k, cores=cores)
+        self,
+        left: VectorReader,
+        right: VectorReader,
+        materialize: Materialize,
+        decision: Decision,
+    ) -> _Found:
+        request, context = self.work.request, self._context
+        rows = right.side.all_rows
+        shares = grid(
+            left.side.all_rows,
+            len(rows),
+            dimension=left.dimension,
+            k=request.k,
+            cores=context.defaultParallelism,
+        )
         if self.work.scope is Scope.NEW_RIGHT:
-            materialize = replace(
-                materialize, previous=self._previous(materialize, shares, dimension)
-            )
-        threads = int(self.spark.sparkContext.getConf().get("spark.task.cpus", "1"))
+            materialize = replace(materialize, previous=self._previous(left, materialize, shares))
+        threads = int(context.getConf().get("spark.task.cpus", "1"))
+        job = SearchJob(context, shares, materialize, request.k, threads, self.on_stage)
         parts = tuple(cut(rows, shares.parts))
         if decision.strategy is Strategy.SPARK:
-            nearest = NearestBy(
-                self.spark, materialize, dimension, request.k, request.metric, threads
-            )
-            return nearest.search(shares.chunks, parts)
-        probe = ExactProbe(
-            left,
-            right,
-            parts,
-            dimension,
-            request.k,
-            request.metric,
-        )
-        cells = [
-            Cell(number, chunk, part)
-            for number, chunk in enumerate(shares.chunks)
-            for part in range(shares.parts)
-        ]
-        return search(
-            self.spark.sparkContext,
-            cells,
-            probe,
-            materialize,
-            k=request.k,
-            threads=threads,
-            on_stage=self.on_stage,
-        )
+            nearest = NearestBy(self.spark, left, right, materialize, request.k, threads)
+            return _Found(Strategy.SPARK, nearest.search(shares.chunks, parts))
+        if decision.strategy is Strategy.PARTITIONED and decision.lists:
+            partitioning = Partitioning(context, left, right, request, threads)
+            layout = partitioning.lay_out(self.place("partitions"), decision.lists)
+            if layout is not None:
+                lists = split_lists(layout.laid_out.list_rows, shares.parts)
+                probe = PartitionProbe(left, layout, lists, request.k)
+                chunks = job.run(probe)
+                return _Found(Strategy.PARTITIONED, chunks, layout.recall, layout.nprobes)
+        return _Found(Strategy.EXACT, job.run(ExactProbe(left, right, parts, request.k)))
 
-    def _previous(self, materialize: Materialize, shares: Grid, dimension: int) -> Previous:
-        known, state, request = self.work.known, self.work.previous, self.work.request
+    @property
+    def _context(self) -> SparkContext:
+        return self.spark.sparkContext
+
+    def _previous(self, left: VectorReader, materialize: Materialize, shares: Grid) -> Previous:
+        known, state = self.work.known, self.work.previous
         assert known is not None and state is not None
-        width = min(request.k, known.right_rows - known.excluded_right_rows)
-        count = CountValid(self.left.side, dimension, request.metric, "left")
-        valid = count_valid(self.spark.sparkContext, count, shares.chunks)
+        width = min(self.work.request.k, known.right_rows - known.excluded_right_rows)
+        valid = count_valid(self._context, left, shares.chunks)
         lines = [
             materialize.line_count(found, len(rows) - found, width)
             for found, rows in zip(valid, shares.chunks, strict=True)
@@ -172,6 +188,16 @@ class Join:
             right_rows=known.right_rows + counts.right_rows,
             excluded_right_rows=known.excluded_right_rows + counts.excluded_right_rows,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a strategy found, written but not committed."""
+
+    strategy: Strategy
+    chunks: list[WrittenChunk]
+    recall: float | None = None
+    nprobes: int | None = None
 
 
 def _agreed(left: OpenedSide, right: OpenedSide) -> int:

@@ -15,9 +15,8 @@ from lancestat.knn.output import OutputWriter, Written, read_rows
 from lancestat.knn.request import DISTANCE, JoinKind
 from lancestat.knn.side import Rows, VectorSide
 from lancestat.knn.work import OutputState
-from lancestat.lake.open import readable
 from lancestat.spark.fragment_reader import open_pinned
-from lancestat.spark.knn.probe import read_columns
+from lancestat.spark.knn.reader import read_columns, take
 
 # Rows of the result that a task holds at once.
 BATCH_ROWS = 1 << 15
@@ -177,9 +176,7 @@ class Materialize:
         side = self.right
         if not len(places):
             return self._right_schema.empty_table()
-        dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
-        with readable(side.uri, version=side.version, storage_options=side.storage_options):
-            found = dataset.take(places, columns=list(side.columns))
+        found = take(side, places, side.columns)
         return found.rename_columns(list(self.names.right))
 
     def _from_previous(self, places: NDArray[np.int64]) -> pa.Table:

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from lancestat.knn.metric import Metric
 from lancestat.knn.neighbours import nothing
-from lancestat.knn.side import Rows, VectorSide
+from lancestat.knn.side import Rows
 from lancestat.spark.knn.materialize import Materialize
-from lancestat.spark.knn.probe import CountValid, Probed, read_vectors
+from lancestat.spark.knn.probe import Probed
+from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.search_job import WrittenChunk, count_valid, written_chunk
 from lancestat.spark.knn.worker import working
 from lancestat.spark.map_in_arrow import map_in_arrow
@@ -35,34 +36,33 @@ class NearestBy:
     """
 
     spark: SparkSession
+    left: VectorReader
+    right: VectorReader
     materialize: Materialize
-    dimension: int
     k: int
-    metric: Metric
     threads: int
 
     def search(self, chunks: Sequence[Rows], right: Sequence[Rows]) -> list[WrittenChunk]:
         """Join all chunks with all parts of the right side, and write them in their order."""
-        left_rows = self._frame(self.materialize.left, chunks, "left")
-        right_rows = self._frame(self.materialize.right, right, "right")
-        distance = _distance(self.metric)
+        left_rows = self._frame(self.left, chunks)
+        right_rows = self._frame(self.right, right)
+        distance = _distance(self.left.metric)
         found = _ranked(left_rows, right_rows, distance, self.k)
-        count = CountValid(self.materialize.right, self.dimension, self.metric, "right")
-        valid = sum(count_valid(self.spark.sparkContext, count, right))
+        valid = sum(count_valid(self.spark.sparkContext, self.right, right))
         excluded = sum(map(len, right)) - valid
         written = self._written(found, chunks, excluded, valid)
         return [written[number] for number in range(len(chunks))]
 
-    def _frame(self, side: VectorSide, parts: Sequence[Rows], name: str) -> DataFrame:
+    def _frame(self, reader: VectorReader, parts: Sequence[Rows]) -> DataFrame:
         """`chunk`, `place` and `vector` of all rows that can match, one partition for each part."""
-        dimension, metric, threads = self.dimension, self.metric, self.threads
+        threads = self.threads
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with working(threads, side.storage_options):
+            with working(threads, reader.side.storage_options):
                 for batch in batches:
                     for number in batch.column(0).to_pylist():
                         rows = parts[number]
-                        found = read_vectors(side, rows, dimension, metric, name)
+                        found = reader.read(rows)
                         yield _batch(number, rows, found.values, found.valid)
 
         numbers = self.spark.range(0, len(parts), 1, len(parts))

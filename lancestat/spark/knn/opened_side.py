@@ -65,7 +65,7 @@ def opened_table(
 
 def _first_dimension(side: VectorSide, name: str) -> int | None:
     """The length of the first vector, where the type leaves it to the rows."""
-    from lancestat.spark.knn.probe import read_vectors
+    from lancestat.spark.knn.reader import read_vectors
 
     step = 1024
     rows = side.all_rows

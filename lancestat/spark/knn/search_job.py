@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 from lancestat.knn.neighbours import merge
 from lancestat.knn.output import Written
 from lancestat.knn.side import Rows
 from lancestat.knn.stages import OnStage, Stage
+from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Chunk, Materialize
 from lancestat.spark.knn.meter import Meter, Step
-from lancestat.spark.knn.probe import Cell, CountValid, Probed
+from lancestat.spark.knn.probe import Cell, Probed
+from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.worker import working
 
 if TYPE_CHECKING:
@@ -42,49 +43,61 @@ class Prober(Protocol):
         ...
 
 
-def search(
-    context: SparkContext,
-    cells: Sequence[Cell],
-    probe: Prober,
-    materialize: Materialize,
-    *,
-    k: int,
-    threads: int,
-    on_stage: OnStage,
-) -> list[WrittenChunk]:
-    """Search all cells, merge what belongs to one chunk, and write it; chunks in their order.
+@dataclass(frozen=True, slots=True)
+class SearchJob:
+    """The job over every chunk and part of a grid.
 
-    Where every chunk has one cell there is no shuffle: a task does all three for its chunk.
-
-    Raises:
-        WorkerError: what a worker raised, after Spark's own retries, inside Spark's exception.
+    Where there is one part there is no shuffle: a task does all three stages for its chunk.
     """
-    chunks = {cell.chunk: cell.left for cell in cells}
-    totals = {
-        Stage.PROBE: sum(len(cell.left) for cell in cells),
-        Stage.MATERIALIZE: sum(len(rows) for rows in chunks.values()),
-    }
-    steps = Meter(on_stage, totals, min(len(cells), context.defaultParallelism)).accumulator(
-        context
-    )
 
-    def probed(found: Iterable[Cell]) -> Iterator[tuple[int, Probed]]:
-        with working(threads, materialize.writer.storage_options):
-            for cell in found:
-                done = probe(cell)
-                yield cell.chunk, done
-                steps.add([Step(Stage.PROBE, len(cell.left), done.pairs, done.seconds)])
+    context: SparkContext
+    shares: Grid
+    materialize: Materialize
+    k: int
+    threads: int
+    on_stage: OnStage
 
-    def written(found: Iterable[tuple[int, Probed]]) -> Iterator[tuple[int, WrittenChunk]]:
-        with working(threads, materialize.writer.storage_options):
-            for number, done in found:
-                yield number, written_chunk(materialize, number, chunks[number], done)
-                steps.add([Step(Stage.MATERIALIZE, len(chunks[number]))])
+    def run(self, probe: Prober) -> list[WrittenChunk]:
+        """Search all cells, merge what belongs to one chunk, and write it; chunks in their order.
 
-    rdd = context.parallelize(cells, len(cells)).mapPartitions(probed)
-    if len(chunks) < len(cells):
-        rdd = rdd.reduceByKey(partial(_merged, k=k), len(chunks))
-    return [done for _, done in sorted(rdd.mapPartitions(written).collect(), key=itemgetter(0))]
+        Raises:
+            WorkerError: what a worker raised, after Spark's own retries, inside Spark's exception.
+        """
+        shares, materialize, threads = self.shares, self.materialize, self.threads
+        options = materialize.writer.storage_options
+        cells = [
+            Cell(number, chunk, part)
+            for number, chunk in enumerate(shares.chunks)
+            for part in range(shares.parts)
+        ]
+        steps = self._meter(cells).accumulator(self.context)
+
+        def probed(found: Iterable[Cell]) -> Iterator[tuple[int, Probed]]:
+            with working(threads, options):
+                for cell in found:
+                    done = probe(cell)
+                    yield cell.chunk, done
+                    steps.add([Step(Stage.PROBE, len(cell.left), done.pairs, done.seconds)])
+
+        def written(found: Iterable[tuple[int, Probed]]) -> Iterator[tuple[int, WrittenChunk]]:
+            with working(threads, options):
+                for number, done in found:
+                    rows = shares.chunks[number]
+                    yield number, written_chunk(materialize, number, rows, done)
+                    steps.add([Step(Stage.MATERIALIZE, len(rows))])
+
+        rdd = self.context.parallelize(cells, len(cells)).mapPartitions(probed)
+        if shares.parts > 1:
+            rdd = rdd.reduceByKey(partial(_merged, k=self.k), len(shares.chunks))
+        done = dict(rdd.mapPartitions(written).collect())
+        return [done[number] for number in range(len(shares.chunks))]
+
+    def _meter(self, cells: Sequence[Cell]) -> Meter:
+        totals = {
+            Stage.PROBE: sum(len(cell.left) for cell in cells),
+            Stage.MATERIALIZE: sum(map(len, self.shares.chunks)),
+        }
+        return Meter(self.on_stage, totals, min(len(cells), self.context.defaultParallelism))
 
 
 def _merged(left: Probed, right: Probed, k: int) -> Probed:
@@ -103,11 +116,11 @@ def written_chunk(materialize: Materialize, number: int, rows: Rows, done: Probe
     return WrittenChunk(materialize.write(chunk), matched, done.excluded, done.pairs)
 
 
-def count_valid(context: SparkContext, count: CountValid, chunks: Sequence[Rows]) -> list[int]:
-    """How many rows of each chunk can match, in the order of the chunks."""
+def count_valid(context: SparkContext, reader: VectorReader, parts: Sequence[Rows]) -> list[int]:
+    """How many rows of each part can match, in the order of the parts."""
 
     def counted(found: Iterable[Rows]) -> Iterator[int]:
-        with working(1, count.side.storage_options):
-            yield from map(count, found)
+        with working(1, reader.side.storage_options):
+            yield from map(reader.count, found)
 
-    return list(context.parallelize(chunks, len(chunks)).mapPartitions(counted).collect())
+    return list(context.parallelize(parts, len(parts)).mapPartitions(counted).collect())

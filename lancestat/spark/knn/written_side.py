@@ -292,7 +292,6 @@ def _committed(reports: Sequence[_Report], writing: Writing, empty: pa.Schema) -
             for number, (start, count) in enumerate(zip(starts, counts, strict=False))
         ),
         storage_options=writing.storage_options,
-        has_clean_vectors=not writing.keeps_all,
     )
 
 
