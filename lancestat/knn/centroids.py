@@ -117,14 +117,23 @@ def recall_curve(order: NDArray[np.int32], truth: NDArray[np.int32]) -> RecallCu
     shares = np.cumsum(hits[counts > 0], axis=1) / counts[counts > 0, None]
     if not len(shares):
         return RecallCurve(np.ones(lists), np.ones(lists))
-    recall = shares.mean(axis=0)
-    if len(shares) == 1:
-        return RecallCurve(recall, np.where(np.arange(lists) == lists - 1, 1.0, 0.0))
-    deviation = shares.std(axis=0, ddof=1) / np.sqrt(len(shares))
-    return RecallCurve(recall, recall - _ONE_SIDED_95 * deviation)
+    recall, lower = mean_and_lower(shares)
+    lower[-1] = 1.0
+    return RecallCurve(recall, lower)
 
 
 _ONE_SIDED_95 = 1.645
+
+
+def mean_and_lower(
+    shares: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means over queries (queries, n), and what they are not below with a confidence of 95 %."""
+    mean = shares.mean(axis=0)
+    if len(shares) < 2:
+        return mean, np.zeros_like(mean)
+    deviation = shares.std(axis=0, ddof=1) / np.sqrt(len(shares))
+    return mean, mean - _ONE_SIDED_95 * deviation
 
 
 def choose_nprobes(curve: RecallCurve, recall: float) -> int:

@@ -1,0 +1,283 @@
+"""Search through a vector index of Lance, whose proposals are compared anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lancestat.errors import RunError
+from lancestat.knn.centroids import mean_and_lower
+from lancestat.knn.metric import Metric, distances
+from lancestat.knn.neighbours import Neighbours, merge, nothing
+from lancestat.knn.search import Nearest
+from lancestat.knn.side import VectorSide
+from lancestat.knn.vectors import vectors
+from lancestat.lake.clean import clean, secret_values
+
+if TYPE_CHECKING:
+    import lance
+
+# Proposals that are fetched and compared at a time, in bytes of their vectors.
+_FETCHED_BYTES = 64 << 20
+# Queries that are handed to Lance at a time; they share what it reads of the index.
+_BATCH = 256
+# What Lance calls the number of a query in a batch; a column of that name rules batches out.
+_QUERY = "query_index"
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How far to search: partitions of the index, and proposals for each neighbour wanted."""
+
+    nprobes: int
+    proposals: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredEffort:
+    """The least effort tried that reaches a recall, and the recall it has on other queries.
+
+    `effort` is None where the index does not reach it.
+    """
+
+    effort: Effort | None
+    recall: float
+
+
+class IndexedSide:
+    """A right side with a vector index of the metric asked for."""
+
+    def __init__(self, dataset: lance.LanceDataset, side: VectorSide, metric: Metric) -> None:
+        """A side to search.
+
+        Args:
+            dataset: The side's, at its version.
+            side: Which rows take part.
+            metric: That of the index, too.
+        """
+        self._dataset = dataset
+        self._side = side
+        self._metric = metric
+        self._starts = np.array([each.start for each in side.fragments], np.int64)
+        self._ids = np.array([each.id for each in side.fragments], np.int64)
+        self._partitions: int | None = None
+        self._live: dict[int, NDArray[np.int64] | None] = {}
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the index has; the most that a query can visit.
+
+        Raises:
+            RunError: LS565 the index cannot be read, LS566 there is none.
+        """
+        if self._partitions is None:
+            with self._readable():
+                self._partitions = _partitions(self._dataset, self._side.vector)
+        if self._partitions is None:
+            message = f"{self._side.uri} has no vector index on '{self._side.vector}'"
+            raise RunError("LS566", message)
+        return self._partitions
+
+    def search(self, queries: NDArray[np.float32], k: int, effort: Effort) -> Neighbours:
+        """Neighbours that the index leads to, with exact distances.
+
+        A query for which it leads to fewer than k is asked again with more effort, and at last
+        compared with every row.
+
+        Args:
+            queries: (n, dim), finite, not zero under cosine.
+            k: At least 1.
+            effort: Where to begin.
+        """
+        found = nothing(len(queries), k)
+        short = np.arange(len(queries))
+        most = self.partitions
+        while len(short) and k < len(self._side.all_rows):
+            self._search(queries, short, k, effort, found)
+            short = short[found.places[short, -1] < 0]
+            if effort.nprobes >= most:
+                break
+            effort = Effort(min(most, 4 * effort.nprobes), effort.proposals)
+        if len(short):
+            exact = self._compare_all(queries[short], k)
+            found.places[short], found.distances[short] = exact.places, exact.distances
+        return found
+
+    def measure(
+        self, queries: NDArray[np.float32], truth: Neighbours, recall: float
+    ) -> MeasuredEffort:
+        """Find the effort that reaches a recall.
+
+        Every other query serves to choose, so that the lower bound of its confidence interval
+        reaches the recall; the rest tell what is reached.
+
+        Args:
+            queries: A sample of at least two.
+            truth: Their true neighbours.
+            recall: The share to find.
+        """
+        k, most = truth.places.shape[1], self.partitions
+        for proposals in (4, 16):
+            nprobes = 1
+            while nprobes <= most:
+                effort = Effort(nprobes, proposals)
+                shares = _shares(self.search(queries, k, effort), truth)
+                if mean_and_lower(shares[::2, None])[1][0] >= recall:
+                    return MeasuredEffort(effort, float(shares[1::2].mean()))
+                nprobes = min(2 * nprobes, most) if nprobes < most else most + 1
+        return MeasuredEffort(None, 1.0)
+
+    def _search(
+        self,
+        queries: NDArray[np.float32],
+        which: NDArray[np.int64],
+        k: int,
+        effort: Effort,
+        found: Neighbours,
+    ) -> None:
+        row_bytes = 4 * max(1, queries.shape[1])
+        step = max(1, min(_BATCH, _FETCHED_BYTES // (row_bytes * k * effort.proposals)))
+        for start in range(0, len(which), step):
+            some = which[start : start + step]
+            query, addresses = self._proposed(queries[some], k * effort.proposals, effort.nprobes)
+            query, places = self._placed(query, addresses)
+            better = self._compared(queries[some], query, places, k)
+            found.places[some], found.distances[some] = better.places, better.distances
+
+    def _proposed(
+        self, queries: NDArray[np.float32], count: int, nprobes: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Numbers of queries, and addresses of rows that the index proposes for them."""
+        if _QUERY not in self._dataset.schema.names:
+            table = self._asked(queries, count, nprobes)
+            return _numbers(table, _QUERY), _numbers(table, "_rowaddr")
+        tables = [self._asked(query, count, nprobes) for query in queries]
+        numbers = np.repeat(np.arange(len(queries)), [len(table) for table in tables])
+        return numbers, np.concatenate([_numbers(table, "_rowaddr") for table in tables])
+
+    def _asked(self, queries: NDArray[np.float32], count: int, nprobes: int) -> pa.Table:
+        nearest = {
+            "column": self._side.vector,
+            "q": queries,
+            "k": count,
+            "nprobes": nprobes,
+            "metric": self._metric.value,
+        }
+        with self._readable():
+            return self._dataset.scanner(
+                columns=[],
+                nearest=nearest,
+                with_row_address=True,
+                disable_scoring_autoprojection=True,
+            ).to_table()
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            secrets = secret_values(self._side.storage_options)
+            reason = clean(f"{type(error).__name__}: {error}", secrets)
+            message = f"the vector index of {self._side.uri} cannot be searched: {reason}"
+            raise RunError("LS565", message) from error
+
+    def _placed(
+        self, query: NDArray[np.int64], addresses: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places instead of addresses, of rows that take part."""
+        ids, offsets = addresses >> 32, addresses & 0xFFFFFFFF
+        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        takes_part = self._ids[at] == ids
+        query, at, offsets = query[takes_part], at[takes_part], offsets[takes_part]
+        for number in np.unique(at).tolist():
+            live = self._live_offsets(int(self._ids[number]))
+            if live is not None:
+                here = at == number
+                offsets[here] = np.searchsorted(live, offsets[here])
+        return query, self._starts[at] + offsets
+
+    def _live_offsets(self, fragment_id: int) -> NDArray[np.int64] | None:
+        """Offsets of a fragment's live rows; None where all are alive."""
+        if fragment_id not in self._live:
+            fragment = self._dataset.get_fragment(fragment_id)
+            live = None
+            if fragment.metadata.deletion_file is not None:
+                table = fragment.scanner(columns=[], with_row_address=True).to_table()
+                live = _numbers(table, "_rowaddr") & 0xFFFFFFFF
+            self._live[fragment_id] = live
+        return self._live[fragment_id]
+
+    def _compared(
+        self,
+        queries: NDArray[np.float32],
+        query: NDArray[np.int64],
+        places: NDArray[np.int64],
+        k: int,
+    ) -> Neighbours:
+        """The nearest of the rows proposed, by their vectors."""
+        taken, at = np.unique(places, return_inverse=True)
+        if not len(taken):
+            return nothing(len(queries), k)
+        column = self._dataset.take(taken, columns=[self._side.vector]).column(0)
+        rows = vectors(column, queries.shape[1], self._metric, place="the right side")
+        is_known = rows.valid[at]
+        query, at = query[is_known], at[is_known]
+        with np.errstate(over="ignore"):
+            exact = distances(queries[query], rows.values[at], self._metric).astype(np.float32)
+        order = np.lexsort((at, exact, query))
+        # A row that was found twice counts once.
+        repeated = np.zeros(len(order), np.bool_)
+        repeated[1:] = (np.diff(query[order]) == 0) & (np.diff(at[order]) == 0)
+        order = order[~repeated]
+        query, at, exact = query[order], at[order], exact[order]
+        rank = np.arange(len(query)) - np.searchsorted(query, query)
+        width = int(rank.max(initial=-1)) + 1
+        found = nothing(len(queries), max(width, 1))
+        found.places[query, rank], found.distances[query, rank] = taken[at], exact
+        return merge([found], k)
+
+    def _compare_all(self, queries: NDArray[np.float32], k: int) -> Neighbours:
+        nearest = Nearest(queries, k, self._metric)
+        for start, column in self._blocks():
+            rows = vectors(
+                column, queries.shape[1], self._metric, first_row=start, place="the right side"
+            )
+            places = np.arange(start, start + len(rows.valid))
+            nearest.add(rows.values[rows.valid], places[rows.valid])
+        return nearest.neighbours()
+
+    def _blocks(self) -> Iterator[tuple[int, pa.Array]]:
+        for each in self._side.fragments:
+            start = each.start
+            fragment = self._dataset.get_fragment(each.id)
+            for batch in fragment.scanner(columns=[self._side.vector]).to_batches():
+                yield start, batch.column(0)
+                start += batch.num_rows
+
+
+def _partitions(dataset: lance.LanceDataset, column: str) -> int | None:
+    for index in dataset.describe_indices():
+        if index.field_names == [column] and "VectorIndex" in index.type_url:
+            segments = dataset.stats.index_stats(index.name)["indices"]
+            return max(int(each.get("num_partitions", 1)) for each in segments)
+    return None
+
+
+def _numbers(table: pa.Table, column: str) -> NDArray[np.int64]:
+    numbers: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64)
+    return numbers
+
+
+def _shares(found: Neighbours, truth: Neighbours) -> NDArray[np.float64]:
+    """Which share of its true neighbours each query found."""
+    shares = [
+        np.isin(true[true >= 0], mine).mean() if (true >= 0).any() else 1.0
+        for mine, true in zip(found.places, truth.places, strict=True)
+    ]
+    return np.array(shares)
