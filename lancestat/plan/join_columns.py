@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancestat.errors import UsageError, did_you_mean
+from lancestat.lake.clean import clean
 from lancestat.spec.model import KnnJoin, KnnSide
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def check_columns(
             known = ", ".join(list(types)[:_SHOWN]) + (", ..." if len(types) > _SHOWN else "")
             raise place.error(
                 "LS454",
-                f"{place} names column '{column}', which {uri} does not have",
+                f"{place} names column '{column}', which {clean(uri)} does not have",
                 did_you_mean(column, types) or f"its columns: {known or 'none'}",
             )
     type = types[side.vector]

@@ -9,6 +9,7 @@ from lancestat.knn.metric import Metric
 from lancestat.knn.request import JoinKind, JoinRequest, Mode
 from lancestat.knn.stages import Stage
 from lancestat.knn.work import JoinCounts, JoinWork, OutputFormat, OutputState, Scope
+from lancestat.lake.clean import clean
 from lancestat.plan.actions import Skip
 from lancestat.plan.format import count, large
 from lancestat.plan.join_actions import Join, JoinFigures
@@ -169,12 +170,14 @@ def _strategy(appraisal: JoinAppraisal, request: JoinRequest, narrowing: _Narrow
     if narrowing.scope is Scope.NEW_RIGHT:
         size = replace(size, right_rows=narrowing.new_rows, has_index=False)
         request = replace(request, mode=Mode.EXACT, nprobes=None, recall=None, min_right_rows=0)
-    # With an unknown number of cores the estimate would be a guess.
     decision = choose(request, size, appraisal.cores or 1)
     if narrowing.scope is Scope.NEW_RIGHT:
         why = "the new right rows are compared with every left row, and merged with the result"
         decision = replace(decision, strategy=Strategy.EXACT, why=why)
-    return decision if appraisal.cores else replace(decision, seconds=None)
+    if appraisal.cores or decision.seconds is None:
+        return decision
+    # How long it takes is for the cluster to say; strategies compare on one core as on many.
+    return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
 
 
 def _scope_notes(appraisal: JoinAppraisal, narrowing: _Narrowing) -> tuple[str, ...]:
@@ -220,8 +223,8 @@ def _stages(appraisal: JoinAppraisal, decision: Decision, scope: Scope) -> tuple
     lines.append(f"{Stage.PROBE.value}: {_compared(scope)}{pairs}")
     if scope is Scope.NEW_RIGHT:
         lines.append(f"{Stage.MERGE.value}: with the neighbours that the last run found")
-    output = f"{appraisal.spec.output_format} at {appraisal.spec.output_uri}"
     how = "appended to" if scope is Scope.NEW_LEFT else "written to"
+    output = f"{clean(appraisal.spec.output_uri)} as {appraisal.spec.output_format}"
     lines.append(f"{Stage.MATERIALIZE.value}: {how} {output}")
     return tuple(lines)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from lancestat.plan.actions import Action, Blocked, Plan, Skip
 from lancestat.plan.format import count, staleness
-from lancestat.plan.summary import is_pending, reads, totals
+from lancestat.plan.join_actions import Join
+from lancestat.plan.summary import choice, is_pending, reads, totals
 from lancestat.spec.model import Policy
 
 
@@ -26,12 +27,7 @@ def render_markdown(plan: Plan, policies: Mapping[str, Policy]) -> str:
         lines += [_row(action, policies.get(action.node)) for action in busy]
         lines.append("")
     lines.append(_summary(plan, busy))
-    notes = [
-        f"- {code(action.node)}: {cell(note)}"
-        for action in busy
-        if not isinstance(action, Blocked)
-        for note in action.notes
-    ]
+    notes = [f"- {code(action.node)}: {cell(note)}" for action in busy for note in _notes(action)]
     return "\n".join([*lines, "", *notes] if notes else lines)
 
 
@@ -43,6 +39,12 @@ def _row(action: Action, policy: Policy | None) -> str:
     accepted = staleness(policy) if policy else ""
     cells = (f"{code(action.symbol)} {action.verb}", code(action.node), reads(action), why)
     return f"| {' | '.join(cells)} | {accepted} |"
+
+
+def _notes(action: Action) -> tuple[str, ...]:
+    if isinstance(action, Blocked):
+        return ()
+    return (choice(action), *action.notes) if isinstance(action, Join) else action.notes
 
 
 def _summary(plan: Plan, busy: Sequence[Action]) -> str:

@@ -11,6 +11,7 @@ from lancestat.plan.join_actions import Join
 from lancestat.plan.summary import (
     SYMBOLS,
     blocked,
+    choice,
     is_pending,
     join_figures,
     reads,
@@ -79,7 +80,7 @@ class _Columns:
             return ["  " + paint(f"{head} {name}  {why}", word)]
         line = f"  {paint(head, word)} {name}  "
         if self.is_narrow:
-            return [f"{line}{reads(action)}", f"{_INDENT}{paint(why, 'note')}"]
+            return [f"{line}{reads(action)}".rstrip(), f"{_INDENT}{paint(why, 'note')}"]
         return [f"{line}{reads(action):<{self.reads}}  {paint(why, 'note')}"]
 
 
@@ -100,13 +101,8 @@ def _below(action: Action, paint: Paint, verbose: bool, width: int) -> list[str]
             0, f"version {figures.version_read}, {count(figures.columns, 'column')} analyzed"
         )
     if isinstance(action, Join):
-        lines = [*(action.stages if verbose else [_choice(action)]), *lines]
+        lines = [*(action.stages if verbose else [choice(action)]), *lines]
     return [paint(line, "note") for text in lines for line in indented(text, width)]
-
-
-def _choice(action: Join) -> str:
-    """Why this strategy: what a plan says of the gate without being asked for all stages."""
-    return f"{action.decision.strategy.value}: {action.decision.why}"
 
 
 def indented(text: str, width: int) -> list[str]:

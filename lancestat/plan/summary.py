@@ -65,6 +65,11 @@ def reads(action: Action) -> str:
     return f"{part}{_columns(action)}, {rows}, {size(figures.bytes_scanned)}"
 
 
+def choice(action: Join) -> str:
+    """The strategy of a join, and why it is that one."""
+    return f"{action.decision.strategy.value}: {action.decision.why}"
+
+
 def _compares(action: Join) -> str:
     decision, new = action.decision, action.new_rows
     left, right = action.figures.left_rows, action.figures.right_rows

@@ -3,83 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
-from lancestat.errors import Location
-from lancestat.knn.work import JoinCounts, OutputFormat, OutputState, Scope, SideWork
-from lancestat.lake.content import FragmentContent, rows_digest
+from lancestat.knn.work import JoinCounts, Scope
+from lancestat.lake.content import FragmentContent
 from lancestat.plan.actions import Skip
 from lancestat.plan.join_actions import Join
 from lancestat.plan.join_input import JoinInput
-from lancestat.plan.join_planner import JoinAppraisal, decide_join
+from lancestat.plan.join_planner import decide_join
 from lancestat.plan.reason import Reason
-from lancestat.spec.model import KnnJoin, KnnSide
-from lancestat.state.values import JoinRecord, ResultRecord
-
-SPEC = KnnJoin(
-    "near",
-    KnnSide("v", ("id",), table="l"),
-    KnnSide("w", ("key",), table="r"),
-    10,
-    "lance",
-    "wh/near.lance",
-    Location("specs/shop.yml", 3, 5),
+from tests.plan.join_values import (
+    LEFT,
+    OUTPUT,
+    RIGHT,
+    SPEC,
+    appraisal,
+    decided,
+    files,
+    planned,
+    recorded,
+    table,
 )
-OUTPUT = OutputState(OutputFormat.LANCE, "wh/near.lance", 900, "made", version=3)
-
-
-def table(*ids: int, rows: int = 100, **changes: Any) -> JoinInput:
-    """A Lance table whose fragments have these ids, and content that follows from them."""
-    fragments = tuple(FragmentContent(id, rows, str(id).encode()) for id in ids)
-    total = sum(fragment.rows for fragment in fragments)
-    made = JoinInput(SideWork("v", ("id",)), rows_digest(fragments), fragments, ("id",), total, 4)
-    return replace(made, **changes)
-
-
-def files(digest: str | None = "listed") -> JoinInput:
-    return JoinInput(SideWork("v", None, format="parquet", uri="rows"), digest, rows=50)
-
-
-def recorded(left: JoinInput, right: JoinInput) -> JoinRecord:
-    return JoinRecord(
-        node="near",
-        digest="meaning",
-        left=left.to_record(),
-        right=right.to_record(),
-        result=ResultRecord(900, "made", 3),
-        left_rows=300,
-        right_rows=20_000,
-        unmatched_left_rows=2,
-        excluded_right_rows=1,
-        strategy="exact",
-        finished_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
-    )
-
-
-def appraisal(
-    left: JoinInput, right: JoinInput, record: JoinRecord | None, **changes: Any
-) -> JoinAppraisal:
-    made = JoinAppraisal(SPEC, "meaning", left, right, record, OUTPUT, cores=2)
-    return replace(made, **changes)
-
-
-LEFT, RIGHT = table(0, 1), table(0, 1, rows=10_000)
-BEFORE = recorded(LEFT, RIGHT)
-
-
-def decided(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> Join | Skip:
-    record = changes.pop("record", BEFORE)
-    full_refresh = changes.pop("full_refresh", False)
-    return decide_join(appraisal(left, right, record, **changes), full_refresh=full_refresh)
-
-
-def planned(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> Join:
-    action = decided(left, right, **changes)
-    assert isinstance(action, Join)
-    return action
 
 
 def test_sides_meaning_and_result_as_recorded_need_nothing() -> None:

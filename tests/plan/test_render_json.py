@@ -5,6 +5,7 @@ import json
 from lancestat.plan.render_json import render_json
 from lancestat.run.node_run import planned
 from tests.conftest import Golden
+from tests.plan.joins import every_join
 from tests.plan.plans import blocked, every_action, plan, skip
 
 
@@ -21,3 +22,12 @@ def test_a_node_looks_as_it_will_in_the_run_that_carries_the_plan_out() -> None:
 def test_the_status_tells_of_blocked_nodes() -> None:
     assert render_json(plan(skip()))["status"] == "planned"
     assert render_json(plan(skip(), blocked()))["status"] == "error"
+
+
+def test_the_json_of_joins_has_more(golden: Golden) -> None:
+    golden("plan/every_join.json", json.dumps(render_json(every_join()), indent=2) + "\n")
+
+
+def test_a_join_looks_as_it_will_in_the_run_that_carries_the_plan_out() -> None:
+    shown = every_join()
+    assert render_json(shown)["nodes"] == [planned(each).to_json() for each in shown.actions]

@@ -8,6 +8,7 @@ from lancestat.errors import LakeError
 from lancestat.plan.render_markdown import cell, code, render_markdown
 from lancestat.spec.model import Policy, StaleBounds
 from tests.conftest import Golden
+from tests.plan.joins import every_join
 from tests.plan.plans import blocked, every_action, plan, skip
 
 POLICIES = {
@@ -37,3 +38,7 @@ def test_no_message_breaks_out_of_its_cell(hostile: str) -> None:
 
 def test_code_cannot_be_closed_early() -> None:
     assert code("a`b|c\nd") == "`a'b\\|c d`"
+
+
+def test_a_reviewer_sees_what_joins_compare(golden: Golden) -> None:
+    golden("plan/every_join.md", render_markdown(every_join(), POLICIES) + "\n")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from lancestat.errors import RunError
 from lancestat.plan.render_text import SKIPS_LISTED, render_text
 from tests.conftest import Golden
+from tests.plan.joins import every_join
 from tests.plan.plans import analyze, blocked, every_action, plan, refresh, restamp, skip
 
 
@@ -60,3 +61,17 @@ def test_paint_sees_each_action_in_its_tone() -> None:
     text = render_text(plan(analyze(), blocked()), paint=lambda text, tone: f"<{tone}:{text}>")
     assert "<analyze:+ analyze >" in text
     assert "<blocked:! blocked  customer>" in text
+
+
+def test_joins_say_what_they_compare_how_and_why(golden: Golden) -> None:
+    golden("plan/every_join.txt", render_text(every_join(), width=120) + "\n")
+
+
+def test_verbose_tells_the_stages_of_joins(golden: Golden) -> None:
+    golden("plan/every_join_verbose.txt", render_text(every_join(), verbose=True) + "\n")
+
+
+def test_with_joins_at_rest_everything_is_up_to_date() -> None:
+    idle = [action for action in every_join().actions if action.verb == "skip"]
+    last = render_text(plan(*idle)).splitlines()[-1]
+    assert last == "Nothing to do: everything is up to date."

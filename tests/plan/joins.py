@@ -1,0 +1,72 @@
+"""Plans of joins to render: values only, no dataset behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+from unittest.mock import patch
+
+from lancestat.errors import Location, UsageError
+from lancestat.knn.gate import Decision, JoinSize, Strategy
+from lancestat.knn.request import JoinRequest, Mode
+from lancestat.plan.actions import Blocked, Plan, Skip
+from lancestat.plan.join_actions import Await, Join
+from lancestat.plan.reason import Reason
+from tests.plan.join_values import (
+    LEFT,
+    SPEC,
+    decided,
+    files,
+    planned,
+    recorded,
+    table,
+)
+from tests.plan.plans import plan, refresh
+
+Named = TypeVar("Named", Join, Skip)
+
+
+def every_join() -> Plan:
+    """A join of every kind, as the planner makes it, whatever the gate estimates."""
+    with patch("lancestat.plan.join_planner.choose", _choose):
+        return _every_join()
+
+
+def _choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
+    if size.left_rows is None or size.right_rows is None:
+        return Decision(Strategy.EXACT, "every pair is to be compared")
+    pairs = size.left_rows * size.right_rows
+    if request.mode is Mode.EXACT:
+        return Decision(Strategy.EXACT, "every pair is to be compared", pairs, 1.5)
+    why = "about 4.2 s, where comparing every pair takes 17 s"
+    return Decision(Strategy.PARTITIONED, why, pairs // 30, 4.2, 1024)
+
+
+def _every_join() -> Plan:
+    cosine = replace(SPEC, name="first", metric="cosine", mode="approx", recall=0.95)
+    many = table(0, 1, rows=2_000_000)
+    approximate = planned(table(0, rows=50_000), many, record=None, output=None, spec=cosine)
+    query = replace(files(None), rows=None, notes=("its query names 'now'",))
+    blocked = UsageError(
+        "LS454",
+        "the left side of knn join 'broken' names column 'idd', which l.lance does not have",
+        location=Location("specs/shop.yml", 9, 5),
+        hint="did you mean 'id'?",
+    )
+    idle = decided()
+    assert isinstance(idle, Skip)
+    counted = replace(SPEC, name="counted_later")
+    return plan(
+        refresh(),
+        approximate,
+        named("more_left", planned(table(0, 1, 2))),
+        named("more_right", planned(right=table(0, 1, 2, rows=10_000))),
+        planned(LEFT, query, record=recorded(LEFT, query), spec=counted),
+        Await("reader", "knn_join", "refresh", (Reason.INPUT_CHANGED,), ("first", "more_left")),
+        named("idle", idle),
+        Blocked("broken", "knn_join", blocked),
+    )
+
+
+def named(name: str, action: Named) -> Named:
+    return replace(action, node=name)
