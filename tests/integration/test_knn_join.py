@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError
+from lancestat.knn.gate import Decision, JoinSize, Strategy, choose
 from lancestat.knn.metric import Metric
-from lancestat.knn.request import JoinKind, JoinRequest
+from lancestat.knn.request import JoinKind, JoinRequest, Mode
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, SideWork, StaleBase
 from lancestat.spark.knn.engine import Engine
 from tests.integration.knn_oracle import (
@@ -34,7 +35,9 @@ pytestmark = pytest.mark.spark
 
 METRICS = ("l2", "cosine", "dot")
 KINDS = ("inner", "left_outer")
-STRATEGIES = {"spark": 1 << 30, "exact": 0}
+LISTS = 4
+# Strategies whose answer is exact: the partitioned one is when every list is visited.
+STRATEGIES = ("spark", "exact", "partitioned")
 
 
 @dataclass
@@ -77,12 +80,26 @@ def tables(spark: SparkSession, tmp_path: Path) -> Tables:
     return Tables(spark, tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Approximate joins are partitioned, however small the sides are."""
+
+    def chosen(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
+        if request.mode is Mode.APPROX:
+            return Decision(Strategy.PARTITIONED, "asked for", lists=LISTS)
+        return choose(request, size, cores)
+
+    monkeypatch.setattr("lancestat.spark.knn.join.choose", chosen)
+
+
 def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -> JoinRequest:
     return JoinRequest(
         k=k,
         metric=Metric(metric),
+        mode=Mode.APPROX if strategy == "partitioned" else Mode.EXACT,
         kind=JoinKind(kind),
-        min_right_rows=STRATEGIES[strategy],
+        nprobes=LISTS if strategy == "partitioned" else None,
+        min_right_rows=1 << 30 if strategy == "spark" else 0,
         with_rank=True,
     )
 
@@ -101,6 +118,7 @@ def test_awkward_rows_find_the_neighbours_that_brute_force_finds(
     outcome = tables.run(request(7, metric, kind, strategy))
 
     assert outcome.strategy == strategy
+    assert outcome.recall == (1.0 if strategy == "partitioned" else None)
     assert_same(tables.rows(), joined(left, right, 7, metric, kind))
 
 
