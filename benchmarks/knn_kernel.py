@@ -1,0 +1,198 @@
+"""The search for neighbours in one process: its rate, and what lists save.
+
+    python benchmarks/knn_kernel.py         # all of it
+    python benchmarks/knn_kernel.py rate    # against one large product of matrices
+    python benchmarks/knn_kernel.py lists   # laying out and searching lists, against every pair
+    python benchmarks/knn_kernel.py --tiny  # a smoke run
+
+Product and search take turns, the best of three of each counts, and every case has a process of its
+own, with as many threads as it says. Vectors are normal (`spread`), in 1,000 clusters, in as many
+that float32 hardly tells apart (`tight`), and of 300 kinds (`repeated`).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measure import Measures, peak_megabytes, run, run_case, timed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lancestat.knn.metric import Metric
+
+    Matrix = NDArray[np.float32]
+
+K = 10
+TURNS = 3
+KINDS = ("spread", "clustered", "tight", "repeated")
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    cases = {
+        f"{kind}, {threads} threads, {dimension} dimensions": partial(
+            rate, kind, threads, dimension
+        )
+        for kind in KINDS
+        for threads in (1, 2)
+        for dimension in (128, 768)
+        if kind == "spread" or (threads == 1 and dimension == 128)
+    }
+    lists = {f"{metric}, in lists": partial(in_lists, metric) for metric in ("l2", "cosine")}
+    parts = {"rate": partial(each, list(cases)), "lists": partial(each, list(lists))}
+    run(__doc__ or "", parts, {**cases, **lists})
+
+
+def each(cases: list[str], folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """Every case in a process of its own."""
+    for case in cases:
+        for name, value in run_case(case, folder, tiny).items():
+            yield f"{case}: {name}", value
+
+
+def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> Measures:
+    """100,000 rows and 10,000 queries, or as many as take as long."""
+    limit(threads)
+    import numpy as np
+
+    from lancestat.knn.metric import Metric
+    from lancestat.knn.search import Nearest
+
+    share = 100 if tiny else dimension // 128
+    rows, queries = (
+        vectors(kind, 1, 100_000 // share, dimension),
+        vectors(kind, 2, 10_000 // share, dimension),
+    )
+    places = np.arange(len(rows))
+    product, searched = [], {metric: [] for metric in Metric}
+    compared, doubted = 0.0, 0.0
+    for _ in range(TURNS):
+        product.append(timed(lambda: queries @ rows.T)[0])
+        for metric, seconds in searched.items():
+            nearest = Nearest(queries, K, metric)
+            seconds.append(timed(partial(nearest.add, rows, places))[0])
+            compared = max(compared, nearest.compared / len(queries))
+            doubted = max(doubted, nearest.doubted / len(queries))
+    flops = 2.0 * len(rows) * len(queries) * dimension
+    measures = {"product, GFLOP/s": flops / min(product) / 1e9}
+    for metric, seconds in searched.items():
+        measures[f"{metric.value}, share of the product's rate"] = min(product) / min(seconds)
+    return {
+        **measures,
+        "most pairs compared in float64, per query": compared,
+        "most queries in doubt, per query and block": doubted,
+    }
+
+
+def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
+    """1,000,000 rows and 10,000 queries of 128 dimensions in 10,000 clusters that touch."""
+    limit(1)
+    import lance
+    import numpy as np
+
+    from lancestat.knn.centroids import choose_nprobes, recall_curve, train
+    from lancestat.knn.gate import SAMPLE_ROWS, TRAIN_ROWS, JoinSize, Strategy, choose
+    from lancestat.knn.metric import Metric
+    from lancestat.knn.partitions import commit, search_lists, write_partition
+    from lancestat.knn.request import JoinRequest, Mode
+    from lancestat.knn.search import BLOCK_BYTES
+
+    metric = Metric(name)
+    count, asked = (20_000, 1_000) if tiny else (1_000_000, 10_000)
+    rows, queries = vectors("touching", 1, count, 128), vectors("touching", 2, asked, 128)
+    request = JoinRequest(K, metric, Mode.APPROX, recall=0.95)
+    decision = choose(request, JoinSize(asked, count, 128), cores=1)
+    lists = decision.lists if decision.strategy is Strategy.PARTITIONED else 64
+    assert lists is not None
+    step = BLOCK_BYTES // (4 * 128)
+    seconds: dict[str, float] = {}
+
+    trained = rows[:: max(1, count // (TRAIN_ROWS * lists))]
+    seconds["train"], centroids = timed(lambda: train(trained, lists, metric))
+    sample = queries[:: max(1, asked // SAMPLE_ROWS)][:SAMPLE_ROWS]
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        blocks = (
+            (np.arange(start, min(count, start + step)), rows[start : start + step])
+            for start in range(0, count, step)
+        )
+        seconds["lay out"], part = timed(
+            lambda: write_partition(blocks, centroids, sample, K, scratch + "/laid", {})
+        )
+        laid_out = commit([part], scratch + "/laid", 128, {})
+        order = centroids.nearest_lists(sample, lists)
+        nprobes = choose_nprobes(recall_curve(order[::2], part.sampled.lists[::2]), 0.95)
+        reported = recall_curve(order[1::2], part.sampled.lists[1::2]).recall[nprobes - 1]
+        dataset = lance.dataset(laid_out.uri)
+        seconds["search"], found = timed(
+            lambda: search_lists(
+                dataset,
+                laid_out,
+                queries,
+                centroids.nearest_lists(queries, nprobes),
+                range(lists),
+                K,
+                metric,
+            )
+        )
+    seconds["every pair"], exact = timed(lambda: every_pair(queries, rows, metric, step))
+    hits = [
+        np.isin(true, mine).mean()
+        for mine, true in zip(found.neighbours.places, exact, strict=True)
+    ]
+    spent = sum(seconds.values()) - seconds["every pair"]
+    return {
+        **{f"{what}, seconds": value for what, value in seconds.items()},
+        "lists": lists,
+        "lists visited": nprobes,
+        "recall": float(np.mean(hits)),
+        "recall as the sample tells it": float(reported),
+        "share of pairs compared": found.pairs / count / asked,
+        "share of the time for every pair": spent / seconds["every pair"],
+        "peak, MB": peak_megabytes(),
+    }
+
+
+def every_pair(queries: Matrix, rows: Matrix, metric: Metric, step: int) -> NDArray[np.int64]:
+    """True neighbours, block by block."""
+    import numpy as np
+
+    from lancestat.knn.search import Nearest
+
+    nearest = Nearest(queries, K, metric)
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
+        nearest.add(block, np.arange(start, start + len(block)))
+    return nearest.neighbours().places
+
+
+def vectors(kind: str, seed: int, rows: int, dimension: int) -> Matrix:
+    """Vectors of one kind; those of different seeds come from the same clusters."""
+    import numpy as np
+
+    random = np.random.default_rng(seed)
+    found = random.standard_normal((rows, dimension), dtype=np.float32)
+    if kind == "spread":
+        return found
+    clusters = {"clustered": 1000, "tight": 1000, "repeated": 300, "touching": 10_000}[kind]
+    width = {"clustered": 0.1, "tight": 0.001, "repeated": 0.0, "touching": 0.5}[kind]
+    middles = np.random.default_rng(0).standard_normal((clusters, dimension), dtype=np.float32)
+    found *= width
+    found += middles[random.integers(0, clusters, rows)]
+    return found
+
+
+def limit(threads: int) -> None:
+    """Libraries read these when they are imported, which nobody has done yet."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LANCE_CPU_THREADS"):
+        os.environ[variable] = str(threads)
+
+
+if __name__ == "__main__":
+    main()
