@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lancestat.cli.paint import wants_color
+from lancestat.cli.termination import Terminated
 from lancestat.errors import InvalidProject, LancestatError, UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class ExitCode(IntEnum):
     CHANGES_PENDING = 3
     INTERRUPTED = 130
     BROKEN_PIPE = 141
+    TERMINATED = 143
 
 
 def remember_secrets(target: Target) -> None:
@@ -40,6 +42,9 @@ def remember_secrets(target: Target) -> None:
 
 def report(error: BaseException, *, verbose: bool) -> ExitCode:
     """Print an error to stderr: all of its parts when it is ours, one line when it is not."""
+    if isinstance(error, Terminated):
+        click.echo("terminated", err=True)
+        return ExitCode.TERMINATED
     if isinstance(error, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED

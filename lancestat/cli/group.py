@@ -12,6 +12,7 @@ from importlib import import_module
 import click
 
 from lancestat.cli.failure import ExitCode, report
+from lancestat.cli.termination import termination_raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class RootGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand; no traceback reaches the user unless asked for."""
         try:
-            return super().invoke(ctx)
+            with termination_raised():
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:

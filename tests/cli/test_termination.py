@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from lancestat.cli.termination import Terminated, termination_raised
+
+
+@pytest.fixture(autouse=True)
+def before() -> Iterator[None]:
+    handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+def test_a_block_is_left_as_by_an_interrupt() -> None:
+    cleaned = []
+    with pytest.raises(KeyboardInterrupt) as caught, termination_raised():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(60)
+        finally:
+            # A second signal would end the process.
+            cleaned.append(signal.getsignal(signal.SIGTERM))
+    assert caught.type is Terminated
+    assert cleaned == [signal.SIG_DFL]
+
+
+def test_afterwards_all_is_as_before() -> None:
+    with termination_raised():
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_the_handler_of_a_host_stays_in_charge() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with termination_raised():
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+def test_other_threads_do_not_handle_signals() -> None:
+    seen = []
+
+    def enter() -> None:
+        with termination_raised():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [signal.SIG_DFL]
