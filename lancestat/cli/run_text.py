@@ -62,9 +62,9 @@ def _read(node: NodeResult) -> str:
 
 
 def _compared(join: JoinFigures) -> str:
-    rows = f"{count(join.left_rows or 0)} x {count(join.right_rows or 0)} rows"
-    pairs = f"{large(join.pairs or 0)} pairs"
-    return f"{join.strategy}, {rows}, {pairs}"
+    whole = f"{count(join.left_rows or 0)} x {count(join.right_rows or 0)} rows"
+    rows = {"new_left": "new left rows", "new_right": "new right rows"}.get(join.scope or "", whole)
+    return f"{join.strategy}, {rows}, {large(join.pairs or 0)} pairs"
 
 
 def _below(node: NodeResult) -> list[str]:
@@ -104,19 +104,21 @@ def _summary(result: RunResult) -> Sequence[str]:
     statuses = Counter(node.status for node in result.nodes)
     done = [node for node in result.nodes if node.status is Status.SUCCESS]
     changed = [node for node in done if node.action != "skip"]
-    joins = sum(node.join is not None for node in changed)
-    tables = count(len(changed) - joins, "table")
-    if joins:
-        tables = (
-            f"{tables} and {count(joins, 'join')}" if len(changed) > joins else count(joins, "join")
-        )
-    parts = [f"{tables} brought up to date", f"{len(done) - len(changed)} unchanged"]
+    parts = [f"{_kinds(changed)} brought up to date", f"{len(done) - len(changed)} unchanged"]
     text = paint(", ".join(parts), "success")
     if statuses[Status.SKIPPED]:
         text += paint(f", {statuses[Status.SKIPPED]} not run", "note")
     if statuses[Status.ERROR]:
         text += paint(f", {statuses[Status.ERROR]} failed", "error")
     return [f"{text}.", paint(_all_read(done), "title")]
+
+
+def _kinds(nodes: Sequence[NodeResult]) -> str:
+    joins = sum(node.join is not None for node in nodes)
+    tables = count(len(nodes) - joins, "table")
+    if not joins:
+        return tables
+    return count(joins, "join") if joins == len(nodes) else f"{tables} and {count(joins, 'join')}"
 
 
 def _all_read(done: Sequence[NodeResult]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lancestat.plan.join_actions import JoinFigures
 from lancestat.plan.shown import Shown
 from lancestat.run.result import NodeResult, RunResult, Status
 from lancestat.state.sweep import SweepReport
@@ -120,6 +121,71 @@ def result_of(status: Status) -> RunResult:
         message = "LS201  there is no Lance dataset at customer.lance\n      hint: is it moved?"
         last = replace(last, message=message, elapsed_seconds=None)
     return RunResult("shop", "dev", (refreshed, restamped, kept, idle, last))
+
+
+def result_of_joins() -> RunResult:
+    figures = JoinFigures("exact", "full", 10_000, 200_000, 0, 0, 2_000_000_000)
+    made = NodeResult(
+        name="similar_parts",
+        kind="knn_join",
+        action="analyze",
+        reasons=("new",),
+        status=Status.SUCCESS,
+        version_published=1,
+        elapsed_seconds=7.25,
+        join=figures,
+    )
+    near = replace(
+        made,
+        name="near",
+        action="refresh",
+        reasons=("input_changed",),
+        version_published=None,
+        join=JoinFigures("partitioned", "full", 10_000, 2_000_000, 12, 1, 312_000_000, 0.9634, 14),
+    )
+    more = replace(
+        made,
+        name="more",
+        action="refresh",
+        reasons=("rows_appended",),
+        version_published=8,
+        join=replace(figures, scope="new_left", pairs=1_000_000),
+    )
+    idle = replace(made, name="idle", action="skip", reasons=("unchanged",), join=figures)
+    last = replace(
+        made,
+        name="last",
+        status=Status.SKIPPED,
+        message="it reads the result of 'near', which failed",
+        join=None,
+        version_published=None,
+        elapsed_seconds=None,
+    )
+    return RunResult("shop", "dev", (made, near, more, idle, last))
+
+
+def test_run_tells_what_joins_did(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    project.result = result_of_joins()
+    result = lancestat("run")
+    assert (result.exit_code, result.stderr) == (0, "")
+    golden("cli/run_joins.txt", result.stdout)
+
+
+def test_the_json_of_joins_has_more(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    project.result = result_of_joins()
+    golden("cli/run_joins.json", lancestat("run", "--output", "json").stdout)
+
+
+def test_joins_and_tables_are_counted_apart(lancestat: Lancestat, project: FakeProject) -> None:
+    nodes = (*result_of(Status.SUCCESS).nodes[:3], *result_of_joins().nodes[:2])
+    project.result = RunResult("shop", "dev", nodes)
+    lines = lancestat("run").stdout.splitlines()
+    assert lines[-2] == "3 tables and 2 joins brought up to date, 0 unchanged."
+    assert lines[-1] == "Read 2 fragments, 500,000 rows. Compared 2.3 billion pairs."
 
 
 def test_run_tells_what_it_did(lancestat: Lancestat, project: FakeProject, golden: Golden) -> None:

@@ -8,6 +8,7 @@ from rich.progress import Progress as Bars
 from rich.progress import TextColumn
 
 from lancestat.cli.progress import TerminalProgress, progress_display
+from lancestat.knn.stages import Stage, StageProgress
 from lancestat.run.progress import Silent, TableProgress
 from lancestat.run.result import NodeResult, Status
 
@@ -96,3 +97,28 @@ def test_with_nothing_to_read_nothing_is_shown() -> None:
 def test_without_a_terminal_nobody_is_told() -> None:
     with progress_display(quiet=False) as progress:
         assert isinstance(progress, Silent)
+
+
+def test_a_join_shows_its_stage_rows_and_rate() -> None:
+    terminal = Terminal()
+    terminal.progress.started([], ["near", "other"])
+    assert terminal.lines == ["starting Spark"]
+    terminal.progress.joined("near", StageProgress(Stage.SCRATCH))
+    assert terminal.lines == ["near scratch"]
+    terminal.progress.joined("near", StageProgress(Stage.PROBE, 2_000, 10_000, 1.24e9))
+    terminal.progress.joined("other", StageProgress(Stage.SCRATCH, 7))
+    assert terminal.lines == [
+        "near probe, 2,000 of 10,000 rows, 1.2 billion pairs/s",
+        "other scratch, 7 rows",
+    ]
+    terminal.progress.finished(ended("near"))
+    assert terminal.lines == ["other scratch, 7 rows"]
+
+
+def test_joins_stand_below_tables() -> None:
+    terminal = Terminal()
+    terminal.progress.started(TABLES, ["near"])
+    terminal.progress.advanced("a", 1, 1_000)
+    terminal.progress.joined("near", StageProgress(Stage.MERGE, 1, 2, note="with the last result"))
+    assert [line.split()[0] for line in terminal.lines] == ["3", "a", "near"]
+    assert terminal.lines[-1] == "near merge, 1 of 2 rows, with the last result"
