@@ -21,7 +21,7 @@ COMMANDS = {
     ),
     "list": Entry("lancestat.cli.commands.list:list_nodes", "List what the project declares."),
     "plan": Entry("lancestat.cli.commands.plan:plan", "Show what a run would do, and why."),
-    "run": Entry("lancestat.cli.commands.run:run", "Bring statistics up to date."),
+    "run": Entry("lancestat.cli.commands.run:run", "Bring statistics and joins up to date."),
     "show": Entry("lancestat.cli.commands.show:show", "Show a table's published statistics."),
     "sql": Entry("lancestat.cli.commands.sql:sql", "Run a query with the tables' statistics."),
     "gc": Entry("lancestat.cli.commands.gc:gc", "Sweep scratch and old state."),

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from lancestat.errors import LakeError, LancestatError, UsageError
 from lancestat.knn.names import output_names
 from lancestat.knn.output import current
-from lancestat.knn.work import OutputFormat
+from lancestat.knn.work import OutputFormat, OutputState
+from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Snapshot
+from lancestat.lake.uri import store_of
 from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.join_columns import Place
 from lancestat.plan.join_input import JoinInput
@@ -45,17 +47,22 @@ class JoinObserver:
         reader = SideReader(self.spec, self.snapshots)
         left, right = (reader.look(Place(join, side)) for side in ("left", "right"))
         _check_together(join, left, right)
-        options = self.spec.target.storage_options
-        output = current(OutputFormat(join.output_format), join.output_uri, options)
         return JoinAppraisal(
             spec=join,
             digest=node_digest(join),
             left=left,
             right=right,
             record=self.records.get(join.name),
-            output=output,
+            output=self._output(join),
             cores=planned_cores(self.spec.target),
         )
+
+    def _output(self, join: KnnJoin) -> OutputState | None:
+        options, store = self.spec.target.storage_options, store_of(join.output_uri)
+        format = OutputFormat(join.output_format)
+        if store is not None and format is OutputFormat.LANCE:
+            probe(store, options)
+        return current(format, join.output_uri, options)
 
 
 def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:

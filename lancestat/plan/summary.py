@@ -78,10 +78,9 @@ def _compares(action: Join) -> str:
             left = new
         case Scope.NEW_RIGHT:
             right = new
-    if left is None and right is None:
-        rows = "rows are counted when it runs"
-    else:
-        rows = " x ".join("?" if side is None else count(side) for side in (left, right)) + " rows"
+    rows = " x ".join("?" if side is None else count(side) for side in (left, right)) + " rows"
+    if left is None or right is None:
+        rows += " (counted when it runs)"
     parts = [decision.strategy.value, rows]
     if decision.seconds is not None:
         parts.append(f"about {duration(decision.seconds)}")

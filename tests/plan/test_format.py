@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.plan.format import count, duration, size, staleness
+from lancestat.plan.format import count, duration, large, size, staleness
 from lancestat.spec.model import Policy, StaleBounds
 
 
@@ -90,3 +90,20 @@ def test_durations_show_the_two_largest_units(seconds: float, text: str) -> None
 )
 def test_staleness_says_what_readers_accept(allowed: bool | StaleBounds, text: str) -> None:
     assert staleness(Policy(allow_stale=allowed)) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (950, "950"),
+        (999.6, "1.0 thousand"),
+        (12_345, "12 thousand"),
+        (2_000_000, "2.0 million"),
+        (1.24e9, "1.2 billion"),
+        (999.5e9, "1.0 trillion"),
+        (5e15, "5,000 trillion"),
+    ],
+)
+def test_large_numbers_are_rounded_and_named(number: float, text: str) -> None:
+    assert large(number) == text

@@ -8,15 +8,15 @@ from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.cli.failure import ExitCode
 
 
-@command("run", help="Bring statistics up to date.")
+@command("run", help="Bring statistics and joins up to date.")
 @selection_options
-@click.option("--full-refresh", is_flag=True, help="Read everything again, whatever is known.")
+@click.option("--full-refresh", is_flag=True, help="Do everything again, whatever is known.")
 @click.option("--fail-fast", is_flag=True, help="Start nothing new once a node has failed.")
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many tables are worked on at once.",
+    help="How many nodes are worked on at once.",
 )
 @click.pass_context
 def run(
