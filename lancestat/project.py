@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from lancestat.plan.join_actions import Await
     from lancestat.plan.observe import Observer
     from lancestat.plan.shown import Shown
+    from lancestat.run.node_run import NodeRunner
     from lancestat.run.progress import Progress
     from lancestat.run.result import RunResult
     from lancestat.spark.reading import Attachment
+    from lancestat.spark.scanner import SparkScanner
     from lancestat.state.store import LanceState
     from lancestat.state.sweep import SweepReport
 
@@ -118,27 +120,15 @@ class Project:
         """
         from lancestat.plan.summary import totals
         from lancestat.run.executor import THREADS, Executor
-        from lancestat.run.join_run import JoinRunner
-        from lancestat.run.node_run import NodeRunner
         from lancestat.run.progress import Silent
-        from lancestat.run.table_run import TableRunner
         from lancestat.spark.scanner import SparkScanner
 
         plan = plan or self.plan(full_refresh=full_refresh)
         shown = progress or Silent()
         has_joins = totals(plan.actions).joins > 0
         with SparkScanner(self.spec.target, shown.advanced, has_joins=has_joins) as scanner:
-            tables = TableRunner(
-                state=self.state,
-                scan=scanner.scan,
-                replan=self._replan,
-                storage_options=self.spec.target.storage_options,
-                run_id=uuid.uuid4().hex,
-                clock=self._clock,
-            )
-            joins = JoinRunner(scanner.join, self._clock, self._digests, shown.joined)
             executor = Executor(
-                NodeRunner(tables, joins, self._replan_awaiting),
+                self._runner(scanner, shown),
                 self.state,
                 shown,
                 self._clock,
@@ -279,6 +269,22 @@ class Project:
         from lancestat.plan.observe import Observer
 
         return Observer(self.spec, self.state, self._clock)
+
+    def _runner(self, scanner: SparkScanner, progress: Progress) -> NodeRunner:
+        from lancestat.run.join_run import JoinRunner
+        from lancestat.run.node_run import NodeRunner
+        from lancestat.run.table_run import TableRunner
+
+        tables = TableRunner(
+            state=self.state,
+            scan=scanner.scan,
+            replan=self._replan,
+            storage_options=self.spec.target.storage_options,
+            run_id=uuid.uuid4().hex,
+            clock=self._clock,
+        )
+        joins = JoinRunner(scanner.join, self._clock, self._digests, progress.joined)
+        return NodeRunner(tables, joins, self._replan_awaiting)
 
     def _replan(self, name: str, use_partials: bool) -> Action:
         return self._observer.plan_again(self._table(name), use_partials=use_partials)

@@ -55,6 +55,26 @@ def test_help_loads_nothing_heavy(args: tuple[str, ...], tmp_path: Path) -> None
     assert not [name for name in modules if name.startswith("lancestat.cli.commands.")]
 
 
+def test_planning_a_join_loads_neither_spark_nor_what_searches(tmp_path: Path) -> None:
+    import lance
+
+    from tests.run.joined import vectors
+
+    for side, name in (("l", "v"), ("r", "w")):
+        lance.write_dataset(vectors(0, 5, name=name), str(tmp_path / f"{side}.lance"))
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(
+        "name: shop\ndefault-target: dev\ntargets: {dev: {state: state}}\n"
+    )
+    (tmp_path / "specs" / "s.yml").write_text(
+        "knn_joins: [{name: near, left: {lance: l.lance, vector: v, select: [id]},"
+        " right: {lance: r.lance, vector: w, select: [key]}, k: 1, output: {lance: o.lance}}]\n"
+    )
+    modules = loaded("plan", folder=tmp_path)
+    assert "lancestat.plan.join_planner" in modules
+    assert modules.isdisjoint(["faiss", "pyspark", "py4j", "polars"])
+
+
 def test_help_of_one_command_loads_only_that_one(tmp_path: Path) -> None:
     modules = loaded("plan", "--help", folder=tmp_path)
     assert modules.isdisjoint(HEAVY)

@@ -8,10 +8,12 @@ import lance
 import pyarrow as pa
 import pytest
 
+from lancestat.errors import StateError
 from lancestat.plan.actions import Blocked, Skip
 from lancestat.plan.join_actions import Join
 from lancestat.plan.reason import Reason
 from lancestat.state.memory import MemoryState
+from lancestat.state.values import RunRecord
 from tests.run.joined import JoinWorld, vectors
 
 
@@ -248,6 +250,29 @@ def test_a_result_that_moves_while_it_runs_is_joined_in_full(world: JoinWorld) -
     assert result.to_json()["scope"] == "full"
     assert world.rows() == world.expected()
     assert isinstance(world.action(), Skip)
+
+
+class Forgetful(MemoryState):
+    """A state that cannot be written to, once."""
+
+    def add_run(self, run: RunRecord) -> None:
+        self.add_run = super().add_run  # type: ignore[method-assign]
+        raise StateError("LS301", "the state is away")
+
+
+def test_a_result_that_was_not_recorded_is_made_again(world: JoinWorld) -> None:
+    """As when a run is killed right after its commit."""
+    world.state = Forgetful()
+    assert world.run().status == "success"
+    assert planned(world).reasons == (Reason.NEW,)
+    check_converged(world)
+    append(world, "l", 100, 4)
+    del world.state.add_run
+    assert world.run().status == "success"
+    action = planned(world)
+    assert Reason.OUTPUT_MISSING in action.reasons
+    check_converged(world)
+    assert world.rows() == world.expected()
 
 
 def test_a_side_that_moves_while_it_runs_is_joined_again(world: JoinWorld) -> None:
