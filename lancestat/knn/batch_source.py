@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,19 +17,32 @@ class BatchSource:
     def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         self.schema = schema
         self.rows = 0
-        self._batches = batches
+        self._batches = iter(batches)
+        self._only: pa.RecordBatch | None = None
+        self._taken = 0
         self._error: BaseException | None = None
 
     def reader(self) -> pa.RecordBatchReader:
-        """The stream, to be read once."""
+        """The stream, to be read once, or again after `rewind`."""
         import pyarrow as pa
 
         return pa.RecordBatchReader.from_batches(self.schema, self)
+
+    def rewind(self) -> bool:
+        """Start again, which is possible while no more than one batch was taken."""
+        if self._taken > 1 or self._error is not None:
+            return False
+        if self._only is not None:
+            self._batches = chain([self._only], self._batches)
+        self._taken = self.rows = 0
+        return True
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._batches:
                 self.rows += batch.num_rows
+                self._taken += 1
+                self._only = batch if self._taken == 1 else None
                 yield _conform(batch, self.schema)
         except GeneratorExit:
             raise

@@ -7,7 +7,8 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,17 @@ from lancestat.errors import LakeError, RunError
 from lancestat.knn.batch_source import BatchSource
 from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.output_failure import refused, stale, writing
+from lancestat.knn.process import this_process
+from lancestat.knn.receipts import (
+    FOLDER,
+    Receipts,
+    all_receipts,
+    leave,
+    new_run,
+    receipts_of,
+    throw_away,
+)
+from lancestat.knn.storage import storage_at
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.observe import snapshot
@@ -37,33 +49,34 @@ _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.05
 _BATCH_ROWS = 8192
 # What a dataset has that nobody has committed to.
-_UNCOMMITTED = {"data", "_transactions", "_versions"}
+_UNCOMMITTED = {"data", "_transactions", "_versions", FOLDER}
+# Clocks of those who commit to one dataset differ by less.
+_CLOCK_SKEW = timedelta(hours=1)
 
 
 def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
     """See `output.begin`; nothing is made yet."""
     if _opened(uri, options) is None:
         _require_nothing(uri, options)
-    return OutputWriter(OutputFormat.LANCE, uri, uri, run_id, options)
+    with _logged(uri, options):
+        for left in all_receipts(uri, options):
+            if left.is_abandoned(datetime.now(timezone.utc)):
+                _clean_up(uri, left, options)
+    owner = this_process()
+    return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options)
 
 
 def write(
     writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Written:
     """See `OutputWriter.write`: fragments with data files in the dataset's own folder."""
-    from lance.fragment import write_fragments
-
     uri, options = writer.uri, writer.storage_options
     source = BatchSource(_marked(schema), batches)
     with source.own_errors(), writing(uri, options):
-        made = write_fragments(
-            source.reader(),
-            uri,
-            schema=source.schema,
-            # Lance warns of a dataset that is missing unless it is to be created.
-            mode="create" if _opened(uri, options) is None else "overwrite",
-            storage_options=store_options(uri, options),
-        )
+        made = _write_fragments(uri, source, options)
+        files = [file.path for fragment in made for file in fragment.files]
+        if files:
+            leave(uri, writer.folder, number, files, writer.owner, options)
     content = json.dumps([fragment.to_json() for fragment in made])
     return Written(content, source.rows)
 
@@ -79,6 +92,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
             _require_nothing(writer.uri, writer.storage_options)
         landed = _commit(writer, operation, before.version if before else 0)
         if landed is not None:
+            _settle(writer)
             return _state(landed, writer.uri, writer.storage_options)
         time.sleep(_PAUSE_SECONDS * attempt)
     raise RunError(
@@ -118,22 +132,13 @@ def append(
     landed = _commit(writer, operation, dataset.version)
     if landed is None:
         raise stale(uri, "has changed", options)
+    _settle(writer)
     return _state(landed, uri, options)
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
-    """See `output.discard`."""
-    uri, options = writer.uri, writer.storage_options
-    try:
-        dataset = _opened(uri, options)
-        fragments = dataset.get_fragments() if dataset is not None else ()
-        # A commit whose answer got lost has been made all the same.
-        kept = {file.path for each in fragments for file in each.metadata.files}
-        made = {file.path for each in _fragments(written) for file in each.files}
-        _remove(uri, sorted(made - kept), options)
-    except Exception as error:
-        reason = clean(str(error), secret_values(options))
-        _log.warning("what was written to %s was not removed: %s", _told(writer), reason)
+    """See `output.discard`: receipts name more than what was reported."""
+    _settle(writer)
 
 
 def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
@@ -168,15 +173,19 @@ def read_rows(
 
 def _opened(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
     """The dataset at its latest version, None when there is none; LS570 when it is no result."""
+    dataset = _found(uri, options)
+    if dataset is not None and MARK not in (dataset.schema.metadata or {}):
+        raise refused(uri, "a Lance table that no join has written", options)
+    return dataset
+
+
+def _found(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
     try:
-        dataset = open_dataset(uri, storage_options=options)
+        return open_dataset(uri, storage_options=options)
     except LakeError as error:
         if error.code == Refusal.MISSING.value:
             return None
         raise
-    if MARK not in (dataset.schema.metadata or {}):
-        raise refused(uri, "a Lance table that no join has written", options)
-    return dataset
 
 
 def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
@@ -196,6 +205,38 @@ def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
         names |= set(listed.objects)
     if names - _UNCOMMITTED:
         raise refused(uri, "a folder with other files", options)
+
+
+def _write_fragments(
+    uri: str, source: BatchSource, options: Mapping[str, str]
+) -> list[FragmentMetadata]:
+    from lance.fragment import write_fragments
+
+    def write(mode: str) -> list[FragmentMetadata]:
+        return list(
+            write_fragments(
+                source.reader(),
+                uri,
+                schema=source.schema,
+                mode=mode,
+                storage_options=store_options(uri, options),
+            )
+        )
+
+    if _opened(uri, options) is not None:
+        return write("overwrite")
+    try:
+        # Lance warns of a dataset that is missing unless it is to be created.
+        return write("create")
+    except OSError as error:
+        # Another run was first. Lance looks at one batch before it looks for the dataset.
+        if not _is_there_already(error) or not source.rewind():
+            raise
+        return write("overwrite")
+
+
+def _is_there_already(error: OSError) -> bool:
+    return "already exists" in str(error)
 
 
 def _marked(schema: pa.Schema) -> pa.Schema:
@@ -230,9 +271,15 @@ def _commit(
         },
     )
     options = store_options(writer.uri, writer.storage_options)
-    with writing(writer.uri, writer.storage_options), suppress(CommitConflictError):
-        return lance.LanceDataset.commit(writer.uri, transaction, storage_options=options)
-    return None
+    with writing(writer.uri, writer.storage_options):
+        try:
+            return lance.LanceDataset.commit(writer.uri, transaction, storage_options=options)
+        except CommitConflictError:
+            return None
+        except OSError as error:
+            if read_version == 0 and _is_there_already(error):
+                return None
+            raise
 
 
 def _state(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> OutputState:
@@ -255,21 +302,50 @@ def _state(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> Outpu
     )
 
 
-def _remove(uri: str, paths: Sequence[str], options: Mapping[str, str]) -> None:
-    from lance.file import LanceFileSession
+def _settle(writer: OutputWriter) -> None:
+    """Remove what the run has written and nobody has committed, and its receipts."""
+    with _logged(writer.uri, writer.storage_options):
+        left = receipts_of(writer.uri, writer.folder, writer.storage_options)
+        if left is not None:
+            _clean_up(writer.uri, left, writer.storage_options)
 
-    folder = local_path(uri)
-    if folder is None:
-        session = LanceFileSession(uri, storage_options=store_options(uri, options))
-        for path in paths:
-            session.delete_file(f"data/{path}")
-        return
-    for path in paths:
-        (folder / "data" / path).unlink(missing_ok=True)
-    # What is left of a dataset that never was.
-    for empty in (folder / "data", folder):
-        with suppress(OSError):
-            empty.rmdir()
+
+def _clean_up(uri: str, left: Receipts, options: Mapping[str, str]) -> None:
+    """Remove the files of a run that no version has, and its receipts."""
+    dataset = _found(uri, options)
+    # A commit whose answer got lost, or after which the run was killed, has been made all the same.
+    kept = _files_since(dataset, left.since - _CLOCK_SKEW, options) if dataset is not None else ()
+    storage = storage_at(uri, options)
+    for path in sorted(left.files.difference(kept)):
+        storage.remove_file(f"data/{path}")
+    throw_away(uri, left.run, options)
+    if dataset is None:
+        # What is left of a dataset that never was.
+        storage.remove_empty("data")
+        storage.remove_empty("")
+
+
+def _files_since(
+    dataset: LanceDataset, since: datetime, options: Mapping[str, str]
+) -> Iterator[str]:
+    """Data files of the latest version and of all that were committed since some time."""
+    for each in dataset.versions():
+        number, at = each["version"], each["timestamp"].astimezone(timezone.utc)
+        if number == dataset.version or at >= since:
+            seen = open_dataset(dataset.uri, version=number, storage_options=options)
+            for fragment in seen.get_fragments():
+                yield from (file.path for file in fragment.metadata.files)
+
+
+@contextmanager
+def _logged(uri: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Around what a later run may do as well."""
+    try:
+        yield
+    except Exception as error:
+        secrets = secret_values(options)
+        reason = clean(str(error), secrets)
+        _log.warning("what a run left in %s was not removed: %s", clean(uri, secrets), reason)
 
 
 def _told(writer: OutputWriter) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from lancestat.knn.process import Process
 from lancestat.knn.work import OutputFormat, OutputState
 
 if TYPE_CHECKING:
@@ -24,13 +25,15 @@ class Written:
 class OutputWriter:
     """Where tasks write to; travels to Spark's workers.
 
-    `folder` is where uncommitted files go. `run_id` tells runs apart that write at the same time.
+    `folder` is what the format calls the place of uncommitted files. `owner` is the process that
+    will commit or discard them.
     """
 
     format: OutputFormat
     uri: str
     folder: str
     run_id: str
+    owner: Process
     storage_options: Mapping[str, str] = field(repr=False)
 
     def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Written:

@@ -17,6 +17,7 @@ from lancestat.knn.batch_source import BatchSource
 from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.output_failure import reading, stale, writing
 from lancestat.knn.parquet_place import ParquetPlace, place_of
+from lancestat.knn.process import this_process
 from lancestat.knn.work import OutputFormat, OutputState
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
         with place.locked():
             place.sweep()
             folder = place.start()
-    return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, options)
+    return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, this_process(), options)
 
 
 def write(

@@ -15,7 +15,7 @@ from lancestat.errors import LancestatError, RunError
 from lancestat.knn.output_failure import is_full
 from lancestat.knn.process import this_process
 from lancestat.knn.scratch_marker import BEAT_EVERY, MARKER, Heartbeat, encode
-from lancestat.knn.scratch_store import ScratchStore, store_at
+from lancestat.knn.storage import Storage, storage_at
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure
 
@@ -58,7 +58,7 @@ def scratch(
         RunError: LS581 no space is left, LS583 the root cannot be written to.
     """
     options = dict(storage_options or {})
-    store = store_at(root, options)
+    store = storage_at(root, options)
     folder = f"{_name(application)}/{secrets.token_hex(8)}"
     failed = True
     try:
@@ -76,9 +76,7 @@ def _name(application: str) -> str:
     return re.sub(r"[^\w.-]", "_", application, flags=re.ASCII).lstrip(".") or "application"
 
 
-def _remove(
-    store: ScratchStore, folder: str, options: Mapping[str, str], settle_seconds: float
-) -> None:
+def _remove(store: Storage, folder: str, options: Mapping[str, str], settle_seconds: float) -> None:
     deadline = time.monotonic() + settle_seconds
     application, _, run = folder.rpartition("/")
     try:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 
 from lancestat.knn.process import Process
-from lancestat.knn.scratch_store import ScratchStore
+from lancestat.knn.storage import Storage
 from lancestat.lake.clean import clean
 
 _log = logging.getLogger("lancestat.knn")
@@ -50,7 +50,7 @@ def encode(application: str, process: Process, created_at: datetime) -> str:
     )
 
 
-def read_marker(store: ScratchStore, folder: str) -> Marker | None:
+def read_marker(store: Storage, folder: str) -> Marker | None:
     """The marker of a folder, None where there is none.
 
     Raises:
@@ -73,7 +73,7 @@ def read_marker(store: ScratchStore, folder: str) -> Marker | None:
         raise ValueError(f"it lacks {error}") from None
 
 
-def _beat(store: ScratchStore, folder: str, created_at: datetime) -> datetime:
+def _beat(store: Storage, folder: str, created_at: datetime) -> datetime:
     text = store.read(f"{folder}/{HEARTBEAT}")
     try:
         return max(created_at, _instant(text)) if text else created_at
@@ -93,7 +93,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        store: ScratchStore,
+        store: Storage,
         folder: str,
         clock: Callable[[], datetime],
         every: timedelta = BEAT_EVERY,

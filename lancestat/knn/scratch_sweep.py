@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.knn.scratch_marker import DEAD_AFTER, MARKER, Marker, read_marker
-from lancestat.knn.scratch_store import ScratchStore, store_at
+from lancestat.knn.storage import Storage, storage_at
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure, probe
 from lancestat.lake.uri import store_of
@@ -61,7 +61,7 @@ def sweep_scratch(
         RunError: LS583 the root cannot be looked at.
     """
     options = dict(storage_options or {})
-    store = store_at(root, options)
+    store = storage_at(root, options)
     swept: list[Swept] = []
     left: list[tuple[str, str]] = []
     try:
@@ -88,13 +88,13 @@ def sweep_scratch(
     return ScratchSweep(tuple(swept), tuple(left))
 
 
-def _folders(store: ScratchStore) -> Iterator[str]:
+def _folders(store: Storage) -> Iterator[str]:
     for application in store.children(""):
         for run in store.children(application):
             yield f"{application}/{run}"
 
 
-def _marker(store: ScratchStore, folder: str, left: list[tuple[str, str]]) -> Marker | None:
+def _marker(store: Storage, folder: str, left: list[tuple[str, str]]) -> Marker | None:
     try:
         return read_marker(store, folder)
     except ValueError as error:
@@ -103,7 +103,7 @@ def _marker(store: ScratchStore, folder: str, left: list[tuple[str, str]]) -> Ma
 
 
 def _removed(
-    store: ScratchStore,
+    store: Storage,
     folder: str,
     options: Mapping[str, str],
     left: list[tuple[str, str]],

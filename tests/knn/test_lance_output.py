@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,9 +21,10 @@ import pytest
 
 from lancestat.errors import LakeError, RunError
 from lancestat.knn import output
+from lancestat.knn.process import Process, this_process
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
-from tests.knn.results import SCHEMA, add, put, rows, seen, table, write
+from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
 __all__ = ["object_store"]
 
@@ -198,12 +200,26 @@ def test_appends_at_once_never_repeat_rows(uri: str) -> None:
         assert seen(LANCE, uri) == table(rows(0, first + 2))
 
 
+def test_first_results_at_once_end_with_one_whole_result(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each finds no dataset when it looks, and somebody else's when it writes."""
+    put(LANCE, uri, [rows(0, 3)])
+    with monkeypatch.context() as patch:
+        patch.setattr("lancestat.knn.lance_output._opened", lambda *place: None)
+        patch.setattr("lancestat.knn.lance_output._require_nothing", lambda *place: None)
+        writer = output.begin(LANCE, uri, "run", {})
+        written = write(writer, [rows(3, 5), rows(5, 6)], [])
+    output.replace(writer, SCHEMA, written)
+    assert seen(LANCE, uri) == table(rows(3, 6))
+
+
 def test_replacing_at_once_ends_with_one_whole_result(uri: str) -> None:
-    def replace(number: int) -> OutputState:
+    def replace_all(number: int) -> OutputState:
         return put(LANCE, uri, [rows(0, 3, f"{number}-")], [rows(3, 6, f"{number}-")])
 
     with ThreadPoolExecutor(4) as pool:
-        states = list(pool.map(replace, range(8)))
+        states = list(pool.map(replace_all, range(8)))
     found = seen(LANCE, uri)
     assert found in [table(rows(0, 6, f"{number}-")) for number in range(8)]
     assert now(uri).digest in {state.digest for state in states}
@@ -273,6 +289,89 @@ def test_killed_at_a_random_moment(uri: str, seed: int) -> None:
     assert seen(LANCE, uri) == table(rows(0, 3))
 
 
+def data_files(uri: str) -> set[str]:
+    return {each.name for each in Path(uri, "data").glob("*")}
+
+
+def test_what_a_failed_job_wrote_is_removed_though_nobody_reported_it(uri: str) -> None:
+    state = put(LANCE, uri, [rows(0, 3)])
+    before = files_below(Path(uri))
+    writer = output.begin(LANCE, uri, "run", {})
+    write(writer, [rows(3, 5)], [rows(5, 6)])
+    output.discard(writer, [])
+    assert files_below(Path(uri)) == before
+    assert now(uri) == state
+
+
+def test_files_of_attempts_that_were_not_taken_are_removed(uri: str) -> None:
+    writer = output.begin(LANCE, uri, "run", {})
+    writer.write(0, SCHEMA, [rows(0, 3)])
+    taken = writer.write(0, SCHEMA, [rows(0, 3)])
+    output.replace(writer, SCHEMA, [taken])
+    assert len(data_files(uri)) == 1
+    assert not Path(uri, "_lancestat").exists()
+
+
+def test_what_came_to_the_place_meanwhile_keeps_none_of_our_files(uri: str) -> None:
+    writer = output.begin(LANCE, uri, "run", {})
+    written = write(writer, [rows(0, 3)])
+    lance.write_dataset(pa.table({"x": [1]}), uri)
+    output.discard(writer, written)
+    assert len(data_files(uri)) == 1
+    assert lance.dataset(uri).to_table() == pa.table({"x": [1]})
+
+
+GONE = replace(this_process(), started=1)
+ELSEWHERE = Process("another host", 1, 1)
+
+
+def test_what_a_killed_run_wrote_is_removed_by_the_next(uri: str) -> None:
+    state = put(LANCE, uri, [rows(0, 3)])
+    before = data_files(uri)
+    dead = replace(output.begin(LANCE, uri, "run", {}), owner=GONE)
+    write(dead, [rows(3, 5)])
+    left = data_files(uri) - before
+    far = replace(output.begin(LANCE, uri, "run", {}), owner=ELSEWHERE)
+    written = write(far, [rows(5, 7)])
+    assert left
+    assert not left & data_files(uri), "removed by the run that came after it"
+    alive = output.begin(LANCE, uri, "run", {})
+    assert now(uri) == state
+    output.replace(alive, SCHEMA, write(alive, [rows(7, 8)]))
+    output.replace(far, SCHEMA, written)
+    assert seen(LANCE, uri) == table(rows(5, 7))
+    assert not Path(uri, "_lancestat").exists()
+
+
+def test_what_a_run_committed_before_it_was_killed_stays(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in versions that are no longer the latest."""
+    dead = replace(output.begin(LANCE, uri, "run", {}), owner=GONE)
+    written = write(dead, [rows(0, 3)])
+    with monkeypatch.context() as patch:
+        patch.setattr("lancestat.knn.lance_output._settle", lambda writer: None)
+        output.replace(dead, SCHEMA, written)
+    with monkeypatch.context() as patch:
+        patch.setattr("lancestat.knn.lance_output.all_receipts", lambda *place: ())
+        put(LANCE, uri, [rows(3, 5)])
+    assert Path(uri, "_lancestat").exists()
+    output.begin(LANCE, uri, "run", {})
+    assert not Path(uri, "_lancestat").exists()
+    assert lance.dataset(uri, version=1).to_table().num_rows == 3
+    assert seen(LANCE, uri) == table(rows(3, 5))
+
+
+def test_a_receipt_that_cannot_be_understood_is_left(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    broken = Path(uri, "_lancestat", "0123", "000000-0.json")
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    put(LANCE, uri, [rows(3, 5)])
+    assert broken.exists()
+    assert seen(LANCE, uri) == table(rows(3, 5))
+
+
 def test_a_full_disk_is_told(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import lance.fragment
 
@@ -322,6 +421,7 @@ def test_results_in_an_object_store(object_store: ObjectStore) -> None:
     state = output.current(LANCE, uri, options)
     assert state is not None
     assert read() == table(rows(0, 5))
+    assert not any("_lancestat" in path for path in objects())
     writer = output.begin(LANCE, uri, "run", options)
     state = output.append(writer, SCHEMA, state, write(writer, [rows(5, 8)]))
     assert read() == table(rows(0, 8))

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.knn import scratch_store
+from lancestat.knn import storage
 from lancestat.knn.scratch import Scratch, scratch
 from lancestat.knn.scratch_marker import HEARTBEAT, MARKER
 
@@ -143,8 +143,8 @@ def test_a_removal_that_fails_is_logged_and_hides_nothing(
     def busy(*arguments: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(scratch_store, "_remove_folder", busy)
-    monkeypatch.setattr(scratch_store, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(storage, "_remove_folder", busy)
+    monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
     with pytest.raises(ValueError, match="of the join"), scratch(str(root), "app") as found:
         raise ValueError("of the join")
     [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
@@ -197,7 +197,7 @@ def test_no_room_for_the_first_file(root: Path, monkeypatch: pytest.MonkeyPatch)
     def full(*arguments: object, **options: object) -> None:
         raise FULL[0]
 
-    monkeypatch.setattr(scratch_store.FolderScratch, "write", full)
+    monkeypatch.setattr(storage.FolderStorage, "write", full)
     with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0):
         pass
     assert caught.value.code == "LS581"

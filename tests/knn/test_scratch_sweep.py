@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.knn import scratch_store
+from lancestat.knn import storage
 from lancestat.knn.process import Process, this_process
 from lancestat.knn.scratch import scratch
 from lancestat.knn.scratch_marker import HEARTBEAT, MARKER, encode
@@ -175,8 +175,8 @@ def test_what_cannot_be_removed_is_told(root: Path, monkeypatch: pytest.MonkeyPa
         raise PermissionError(13, "Permission denied")
 
     folder = left_by(root)
-    monkeypatch.setattr(scratch_store, "_remove_folder", busy)
-    monkeypatch.setattr(scratch_store, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(storage, "_remove_folder", busy)
+    monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
     found = sweep_scratch(str(root), now=NOW)
     assert found.swept == ()
     [(uri, reason)] = found.left
@@ -300,7 +300,7 @@ def test_scratch_in_an_object_store(object_store: ObjectStore) -> None:
         assert sweep_scratch(root, options, now=now + timedelta(days=1)).swept == ()
         raise ValueError("join")
     assert objects() == []
-    store = scratch_store.store_at(root, options)
+    store = storage.storage_at(root, options)
     for name in ("app/dead", "app/live", "app/broken"):
         store.write(f"{name}/rows", "x" * 100)
         store.write(f"{name}/{MARKER}", encode("app", ELSEWHERE, now - 60 * MINUTE))

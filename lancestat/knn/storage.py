@@ -1,4 +1,4 @@
-"""Where scratch folders lie: a folder that all workers share, or an object store."""
+"""Folders and small files in a file system or an object store, whichever it is."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _ATTEMPTS = 10
 _PAUSE_SECONDS = 0.1
 
 
-class ScratchStore(Protocol):
-    """A scratch root. Paths are relative to it, with slashes."""
+class Storage(Protocol):
+    """A root, and what is below it. Paths are relative to the root, with slashes."""
 
     def uri(self, path: str) -> str:
         """What Lance opens."""
@@ -35,8 +35,16 @@ class ScratchStore(Protocol):
         """Make a folder that does not exist yet."""
         ...
 
+    def make_if_missing(self, path: str) -> None:
+        """Make a folder unless it is there."""
+        ...
+
     def children(self, path: str) -> list[str]:
         """Names of the folders in a folder; links are none."""
+        ...
+
+    def files(self, path: str) -> list[str]:
+        """Names of the files in a folder."""
         ...
 
     def read(self, path: str) -> str | None:
@@ -51,6 +59,10 @@ class ScratchStore(Protocol):
         """Bytes of all files below a folder; 0 on object stores, whose listing tells no sizes."""
         ...
 
+    def remove_file(self, path: str) -> None:
+        """Remove a file that may be gone already."""
+        ...
+
     def remove(self, path: str, last: str) -> None:
         """Remove a folder with all that is in it, and the file `last` of it after all others.
 
@@ -63,26 +75,26 @@ class ScratchStore(Protocol):
         ...
 
 
-def store_at(root: str, options: Mapping[str, str]) -> ScratchStore:
-    """The store for a scratch root."""
+def storage_at(root: str, options: Mapping[str, str]) -> Storage:
+    """What is below a path or URI."""
     path = local_path(root)
     if path is None:
-        return ObjectScratch(root.rstrip("/"), options)
-    return FolderScratch(Path(os.path.normpath(path.absolute())))
+        return ObjectStorage(root.rstrip("/"), options)
+    return FolderStorage(Path(os.path.normpath(path.absolute())))
 
 
 @dataclass(frozen=True, slots=True)
-class FolderScratch:
-    """A scratch root in a file system."""
+class FolderStorage:
+    """A root in a file system."""
 
     root: Path
 
     def uri(self, path: str) -> str:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         return str(self.root / path)
 
     def make(self, path: str) -> None:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         for attempt in range(_ATTEMPTS):
             try:
                 (self.root / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -94,8 +106,24 @@ class FolderScratch:
             else:
                 return
 
+    def make_if_missing(self, path: str) -> None:
+        """See `Storage`."""
+        (self.root / path).mkdir(parents=True, exist_ok=True)
+
+    def files(self, path: str) -> list[str]:
+        """See `Storage`."""
+        try:
+            with os.scandir(self.root / path) as entries:
+                return sorted(each.name for each in entries if each.is_file(follow_symlinks=False))
+        except FileNotFoundError:
+            return []
+
+    def remove_file(self, path: str) -> None:
+        """See `Storage`."""
+        (self.root / path).unlink(missing_ok=True)
+
     def children(self, path: str) -> list[str]:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         try:
             with os.scandir(self.root / path) as entries:
                 return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
@@ -103,7 +131,7 @@ class FolderScratch:
             return []
 
     def read(self, path: str) -> str | None:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         file = self.root / path
         if file.is_symlink() or not file.is_file():
             return None
@@ -113,18 +141,18 @@ class FolderScratch:
             return None
 
     def write(self, path: str, text: str) -> None:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         file = self.root / path
         draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
         draft.write_text(text, encoding="utf-8")
         draft.replace(file)
 
     def size_bytes(self, path: str) -> int:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         return sum(each.stat(follow_symlinks=False).st_size for each in _files(self.root / path))
 
     def remove(self, path: str, last: str) -> None:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         folder = self.root / path
         for attempt in range(_ATTEMPTS):
             try:
@@ -140,7 +168,7 @@ class FolderScratch:
                 return
 
     def remove_empty(self, path: str) -> None:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         try:
             (self.root / path).rmdir()
         except OSError:
@@ -172,26 +200,39 @@ def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 @dataclass(frozen=True)
-class ObjectScratch:
-    """A scratch root in an object store, where folders are prefixes and there are no links."""
+class ObjectStorage:
+    """A root in an object store, where folders are prefixes and there are no links."""
 
     root: str
     options: Mapping[str, str] = field(repr=False)
 
     def uri(self, path: str) -> str:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         return f"{self.root}/{path}"
 
     def make(self, path: str) -> None:
-        """See `ScratchStore`: there is nothing to do."""
+        """See `Storage`: there is nothing to do."""
+
+    def make_if_missing(self, path: str) -> None:
+        """See `Storage`: there is nothing to do."""
+
+    def files(self, path: str) -> list[str]:
+        """See `Storage`."""
+        listed = self._session.list_with_delimiter(path or None).objects
+        return sorted(each.rpartition("/")[2] for each in listed)
+
+    def remove_file(self, path: str) -> None:
+        """See `Storage`."""
+        if self._session.contains(path):
+            self._session.delete_file(path)
 
     def children(self, path: str) -> list[str]:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         listed = self._session.list_with_delimiter(path or None).common_prefixes
         return sorted(each.rstrip("/").rpartition("/")[2] for each in listed)
 
     def read(self, path: str) -> str | None:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         if not self._session.contains(path):
             return None
         with tempfile.TemporaryDirectory() as folder:
@@ -200,26 +241,25 @@ class ObjectScratch:
             return copy.read_text(encoding="utf-8", errors="replace")
 
     def write(self, path: str, text: str) -> None:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         with tempfile.TemporaryDirectory() as folder:
             draft = Path(folder) / "draft"
             draft.write_text(text, encoding="utf-8")
             self._session.upload_file(draft, path)
 
     def size_bytes(self, path: str) -> int:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         return 0
 
     def remove(self, path: str, last: str) -> None:
-        """See `ScratchStore`."""
+        """See `Storage`."""
         found = [each for each in self._session.list(path) if not _is_named(each, last)]
         for each in found:
             self._session.delete_file(each)
-        if self._session.contains(f"{path}/{last}"):
-            self._session.delete_file(f"{path}/{last}")
+        self.remove_file(f"{path}/{last}")
 
     def remove_empty(self, path: str) -> None:
-        """See `ScratchStore`: an empty folder is none."""
+        """See `Storage`: an empty folder is none."""
 
     @cached_property
     def _session(self) -> LanceFileSession:
