@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,13 @@ import pytest
 from pyarrow import parquet
 
 from lancestat import Project
-from lancestat.knn.stages import OnStage
+from lancestat.errors import RunError
+from lancestat.knn.stages import OnStage, Stage, StageProgress
 from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.plan.actions import Skip
-from lancestat.spec.model import KnnSide
+from lancestat.plan.join_actions import Join
+from lancestat.spark.scanner import SparkScanner
+from lancestat.spec.model import KnnSide, Target
 from tests.run.joined import JoinWorld, vectors
 
 if TYPE_CHECKING:
@@ -129,3 +133,25 @@ knn_joins:
         "new_left"
     }
     assert {action.verb for action in project.plan().actions} == {"skip"}
+
+
+def test_a_join_that_is_cancelled_leaves_nothing(world: SparkWorld) -> None:
+    target = Target("dev", "state", scratch=str(world.folder / "scratch"), spark_master="local[2]")
+    world.declare(right=KnnSide("w", ("key",), ("r",), sql="select key, w from r"))
+    action = world.action()
+    assert isinstance(action, Join)
+    stages = []
+    with SparkScanner(target, has_joins=True) as scanner, ThreadPoolExecutor(1) as pool:
+
+        def cancel(stage: StageProgress) -> None:
+            stages.append(stage.stage)
+            scanner.cancel()
+
+        for _ in range(2):
+            with pytest.raises(RunError) as caught:
+                pool.submit(scanner.join, action.work, cancel).result()
+            assert caught.value.code == "LS512"
+    assert stages == [Stage.SCRATCH]
+    assert not Path(world.join.output_uri).exists()
+    assert not list(world.folder.glob("scratch/**/*.lance"))
+    assert world.spark.range(3).count() == 3, "a session that was there goes on"

@@ -1,0 +1,99 @@
+"""A join whose sides, scratch, result and state are on S3, with credentials that show nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+from pyarrow.fs import FileSelector
+
+from lancestat import Project
+from tests.integration.object_store import (
+    SECRET_KEY,
+    ObjectStore,
+    object_store,
+)
+from tests.run.joined import vectors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["object_store"]
+
+pytestmark = [pytest.mark.s3, pytest.mark.spark]
+
+SPECS = """\
+tables: [{{name: l, uri: {root}/l.lance}}, {{name: r, uri: {root}/r.lance}}]
+knn_joins:
+  - name: near
+    left: {{table: l, vector: v, select: [id]}}
+    right: {{table: r, vector: w, select: [key]}}
+    k: 2
+    output: {{lance: {root}/near.lance}}
+  - name: some
+    left: {{table: near_left, vector: v, select: [id]}}
+    right: {{sql: "select key, w from {{{{ ref('r') }}}} where id > 3", vector: w}}
+    k: 1
+    output: {{lance: {root}/some.lance}}
+  - name: near_left
+    left: {{table: l, vector: v, select: [id, v]}}
+    right: {{table: r, vector: w, select: []}}
+    k: 1
+    output: {{lance: {root}/near_left.lance}}
+"""
+
+
+@pytest.fixture
+def root(object_store: ObjectStore) -> str:
+    return object_store.fresh_uri("warehouse")
+
+
+@pytest.fixture
+def project(object_store: ObjectStore, root: str, spark: SparkSession, tmp_path: Path) -> Project:
+    for side, name, count in (("l", "v", 20), ("r", "w", 30)):
+        write(object_store, f"{root}/{side}.lance", vectors(0, count, name=name), "create")
+    options = "".join(
+        f"      {key}: {value}\n" for key, value in object_store.storage_options.items()
+    )
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(
+        "name: shop\ndefault-target: dev\ntargets:\n  dev:\n"
+        f"    state: {root}/state\n    scratch: {root}/scratch\n    storage-options:\n{options}"
+    )
+    (tmp_path / "specs" / "s.yml").write_text(SPECS.format(root=root))
+    return Project.load(tmp_path)
+
+
+def write(store: ObjectStore, uri: str, rows: pa.Table, mode: str) -> None:
+    lance.write_dataset(rows, uri, mode=mode, storage_options=dict(store.storage_options))
+
+
+def rows(store: ObjectStore, uri: str) -> int:
+    return int(lance.dataset(uri, storage_options=dict(store.storage_options)).count_rows())
+
+
+def test_joins_on_an_object_store(object_store: ObjectStore, root: str, project: Project) -> None:
+    result = project.run(project.plan("kind:knn_join"))
+    assert {node.status for node in result.nodes} == {"success"}, result.nodes
+    assert {each.verb for each in project.plan("kind:knn_join").actions} == {"skip"}
+    assert rows(object_store, f"{root}/near.lance") == 2 * rows(object_store, f"{root}/some.lance")
+    write(object_store, f"{root}/l.lance", vectors(50, 5, name="v"), "append")
+    again = project.run(project.plan("kind:knn_join"))
+    scopes = {node.name: node.join.scope for node in again.nodes if node.join}
+    assert scopes == dict.fromkeys(("near", "some", "near_left"), "new_left"), again.nodes
+    check_no_trace(object_store, root)
+
+
+def check_no_trace(store: ObjectStore, root: str) -> None:
+    """Nothing is left in scratch, and no file but Lance's own holds anything secret."""
+    files = store.filesystem()
+    path = root.removeprefix("s3://")
+    found = files.get_file_info(FileSelector(path, recursive=True))
+    scratch = [each.path for each in found if each.is_file and "/scratch/" in each.path]
+    assert scratch == []
+    for each in found:
+        if each.is_file:
+            assert SECRET_KEY.encode() not in files.open_input_file(each.path).read()
