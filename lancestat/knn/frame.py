@@ -39,10 +39,12 @@ class Asked:
 class Offered:
     """Rows in a frame: `values` (m, dim), none longer than `longest`.
 
-    `odd` are far longer than most, or too long for the frame; None where all are of a kind.
+    `halves` are half their squares. `odd` are far longer than most, or too long for the frame; None
+    where all are of a kind.
     """
 
     values: NDArray[np.float32]
+    halves: NDArray[np.float32]
     longest: float
     odd: NDArray[np.bool_] | None
 
@@ -99,7 +101,9 @@ class Frame:
         limit = min(max(_ODD**2 * float(np.median(squares)), _SHORT**2), _LONG**4)
         if not longest <= limit:
             odd = ~(squares <= limit)
-        return Offered(values, np.sqrt(longest) * (1 + (rows.shape[1] + 2) * _U32), odd)
+        return Offered(
+            values, squares / 2, np.sqrt(longest) * (1 + (rows.shape[1] + 2) * _U32), odd
+        )
 
     def error(self, asked: Asked, offered: Offered) -> NDArray[np.float64]:
         """How far distances by products may be off, for each query.
@@ -125,12 +129,49 @@ class Frame:
     def least(
         self, scores: NDArray[np.float32], asked: Asked, error: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """What distances are at least, by what products say of them (n, m)."""
+        """What distances are at least, by `products.best` scores (n, m)."""
         found = self._unscaled(scores.astype(np.float64))
         if self.metric is not Metric.L2:
             found = (1.0 - asked.offset)[:, None] - found
-        found -= error[:, None]
-        return found if self.metric is Metric.DOT else np.maximum(found, 0.0, out=found)
+        return self._above_zero(found - error[:, None])
+
+    def nearness(self, asked: Asked, offered: Offered, rows: slice) -> NDArray[np.float32]:
+        """Products (n, m) with some of the rows, the larger the nearer."""
+        near: NDArray[np.float32] = asked.values @ offered.values[rows].T
+        if self.metric is Metric.L2:
+            near -= offered.halves[rows]
+        return near
+
+    def least_by(
+        self,
+        near: NDArray[np.float32],
+        query: NDArray[np.int64],
+        asked: Asked,
+        error: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """What distances of pairs are at least, by their nearness (p,) and their query (p,)."""
+        wide = near.astype(np.float64)
+        if self.metric is Metric.L2:
+            found = self._unscaled(asked.lengths[query] ** 2 - 2 * wide)
+        else:
+            found = (1.0 - asked.offset)[query] - self._unscaled(wide)
+        return self._above_zero(found - error[query])
+
+    def bar(
+        self, limit: NDArray[np.float32], asked: Asked, error: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
+        """The nearness of every row whose distance in float32 may be within a limit (n,)."""
+        with np.errstate(over="ignore"):
+            reach = np.nextafter(limit, np.float32(np.inf)).astype(np.float64) + error
+            if self.metric is Metric.L2:
+                bar = (asked.lengths**2 - reach * self.scale * self.scale) / 2
+            else:
+                bar = (1.0 - asked.offset - reach) * self.scale * self.scale
+            narrow: NDArray[np.float32] = np.nextafter(bar.astype(np.float32), np.float32(-np.inf))
+            return narrow
+
+    def _above_zero(self, least: NDArray[np.float64]) -> NDArray[np.float64]:
+        return least if self.metric is Metric.DOT else np.maximum(least, 0.0, out=least)
 
     def _unscaled(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.scale == 1.0:

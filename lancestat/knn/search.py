@@ -17,8 +17,11 @@ BLOCK_BYTES = 64 << 20
 _SPARE = 16
 # Bytes that a proposed row takes while it is judged.
 _PROPOSED_BYTES = 48
-# Rows that are compared with all of a query's at a time, when few proposals do not settle it.
-_TILE_ROWS = 4096
+# Rows and queries whose products are screened at a time.
+_TILE_ROWS, _TILE_QUERIES = 2048, 1024
+# So many rows are looked at first, to learn what is near. Then those among up to so many times as
+# many may be screened: few of them are nearer.
+_FIRST_ROWS, _GROWTH = 8192, 8
 # Elements of vectors that are compared in float64 at a time; they fit a core's cache.
 _WIDE_ELEMENTS = 1 << 17
 
@@ -106,9 +109,11 @@ class Nearest:
         """
         if which is None:
             which = np.arange(len(self._queries))
-        step = max(1, self._block_bytes // (4 * max(1, rows.shape[1])))
-        for start in range(0, len(rows), step):
-            block = slice(start, start + step)
+        most = max(1, self._block_bytes // (4 * max(1, rows.shape[1])))
+        start = 0
+        while start < len(rows) and len(which):
+            size = min(most, max(_FIRST_ROWS, _GROWTH * int(self._seen[which].min())))
+            block = slice(start, start + size)
             for is_long in (False, True):
                 some = which[self._is_long[which] == is_long]
                 if not len(some):
@@ -118,6 +123,7 @@ class Nearest:
                     self._placed[is_long] = self._framed(like, some)
                 self._add(rows[block], places[block], some, *self._placed[is_long])
             self._seen[which] += len(rows[block])
+            start += size
 
     def _add(
         self,
@@ -136,37 +142,35 @@ class Nearest:
             self._add(rows[odd], places[odd], which, *self._framed(rows[odd], which))
             return
         block = _Block(rows, places, offered, frame)
-        proposals = self._proposals(len(rows), which)
+        is_known = self._found.places[which, -1] >= 0
+        is_known &= len(rows) <= _GROWTH * self._seen[which]
+        proposals = min(self._k + _SPARE, len(rows))
+        if 2 * proposals > len(rows):
+            is_known[:] = True
+        self._screen(block, which[is_known], asked, None)
+        new = which[~is_known]
         step = max(32, self._block_bytes // (_PROPOSED_BYTES * (proposals + self._k)))
-        for start in range(0, len(which), step):
-            part = which[start : start + step]
-            here = asked.some(part) if len(part) < len(self._queries) else asked
-            if 2 * proposals < len(rows):
-                doubts = self._propose(block, part, here, proposals)
-                self.doubted += len(doubts.queries)
-                self._compare_all(block, part[doubts.queries], here.some(doubts.queries), doubts)
-            else:
-                self._compare_all(block, part, here, _Doubts.all(len(part)))
+        for start in range(0, len(new), step):
+            part = new[start : start + step]
+            doubts = self._propose(block, part, asked, proposals)
+            self.doubted += len(doubts.queries)
+            self._screen(block, doubts.queries, asked, doubts)
 
     def _framed(self, rows: NDArray[np.float32], which: _Places) -> tuple[Frame, Asked]:
         frame = Frame.around(self._queries[which], rows, self._metric)
         return frame, frame.ask(self._queries)
 
-    def _proposals(self, rows: int, which: _Places) -> int:
-        """How many rows of a block to ask for: twice as many as probably belong to the nearest."""
-        expected = 2 * self._k * rows // (int(self._seen[which].min()) + rows)
-        return min(self._k, expected) + _SPARE
-
     def _propose(self, block: _Block, part: _Places, asked: Asked, proposals: int) -> _Doubts:
         """Search for queries by the best of the products; which of them that does not settle."""
-        error = block.frame.error(asked, block.offered)
-        scores, proposed = best(asked.values, block.offered.values, proposals, self._metric)
-        least = block.frame.least(scores, asked, error)
-        reach = self._found.distances[part, -1]
-        if proposals >= self._k:
-            reach = np.minimum(reach, _narrow(least[:, self._k - 1] + 2 * error))
-        query, place = np.nonzero((_narrow(least) <= reach[:, None]) & (proposed >= 0))
-        touched, better = self._merged(block, part, query, proposed[query, place])
+        here = asked.some(part)
+        error = block.frame.error(here, block.offered)
+        scores, proposed = best(here.values, block.offered.values, proposals, self._metric)
+        least = block.frame.least(scores, here, error)
+        reach = np.minimum(
+            self._found.distances[part, -1], _narrow(least[:, self._k - 1] + 2 * error)
+        )
+        query, turn = np.nonzero((_narrow(least) <= reach[:, None]) & (proposed >= 0))
+        touched, better = self._merged(block, part, query, proposed[query, turn])
         furthest, unseen = better.distances[:, -1], _narrow(least[:, -1])[touched]
         is_settled = (unseen > furthest) | (
             (unseen == furthest) & (block.first_place > better.places[:, -1])
@@ -174,50 +178,34 @@ class Nearest:
         # Without a proposal within reach there is nothing unseen within it either.
         self._keep(part[touched[is_settled]], better, is_settled)
         left = ~is_settled
-        return _Doubts(touched[left], furthest[left], better.places[left, -1])
+        return _Doubts(part[touched[left]], furthest[left], better.places[left, -1])
 
-    def _compare_all(self, block: _Block, part: _Places, asked: Asked, doubts: _Doubts) -> None:
+    def _screen(self, block: _Block, which: _Places, asked: Asked, doubts: _Doubts | None) -> None:
         """Search for queries by comparing all rows that products do not rule out."""
-        step = max(32, self._block_bytes // (_PROPOSED_BYTES * _TILE_ROWS))
-        for start in range(0, len(part), step):
-            some = slice(start, start + step)
-            here = asked.some(some)
+        for start in range(0, len(which), _TILE_QUERIES):
+            some = slice(start, start + _TILE_QUERIES)
+            part = which[some]
+            here = asked.some(part)
             error = block.frame.error(here, block.offered)
             for first in range(0, len(block.rows), _TILE_ROWS):
                 tile = slice(first, first + _TILE_ROWS)
-                least = block.frame.least(block.products(here, tile), here, error)
-                found = self._contend(block, part[some], least, error, first, doubts.some(some))
-                touched, better = self._merged(block, part[some], *found)
-                self._keep(part[some][touched], better)
+                limit, last = self._limits(part, doubts and doubts.some(some))
+                query, row = block.contenders(tile, here, error, limit, last, self._k)
+                if len(query):
+                    touched, better = self._merged(block, part, query, row)
+                    self._keep(part[touched], better)
 
-    def _contend(
-        self,
-        block: _Block,
-        part: _Places,
-        least: NDArray[np.float64],
-        error: NDArray[np.float64],
-        first: int,
-        doubts: _Doubts,
-    ) -> tuple[_Places, _Places]:
-        """Pairs of queries and rows that may be among the nearest."""
+    def _limits(self, part: _Places, doubts: _Doubts | None) -> tuple[NDArray[np.float32], _Places]:
+        """The (distance, place) that the k-th neighbours cannot be beyond."""
         limit, last = self._found.distances[part, -1], self._found.places[part, -1]
-        is_known = (doubts.distances < limit) | (
-            (doubts.distances == limit) & ((doubts.places < last) | (last < 0))
-        )
-        limit = np.where(is_known, doubts.distances, limit)
-        last = np.where(is_known, doubts.places, last)
-        if np.isinf(limit).any() and least.shape[1] >= self._k:
-            kth = np.partition(least, self._k - 1, axis=1)[:, self._k - 1]
-            reach = _narrow(kth + 2 * error)
-            last = np.where(reach < limit, _LAST, last)
-            limit = np.minimum(reach, limit)
         last = np.where(last < 0, _LAST, last)
-        narrow = _narrow(least)
-        places = block.places[first : first + least.shape[1]]
-        contends = narrow <= limit[:, None]
-        contends &= (narrow < limit[:, None]) | (places <= last[:, None])
-        query, row = np.nonzero(contends)
-        return query, row + first
+        if doubts is None:
+            return limit, last
+        is_nearer = doubts.distances < limit
+        is_nearer |= (doubts.distances == limit) & (doubts.places < last)
+        return np.where(is_nearer, doubts.distances, limit), np.where(
+            is_nearer, doubts.places, last
+        )
 
     def _merged(
         self, block: _Block, part: _Places, query: _Places, row: _Places
@@ -256,14 +244,6 @@ class _Doubts:
     distances: NDArray[np.float32]
     places: _Places
 
-    @classmethod
-    def all(cls, queries: int) -> _Doubts:
-        return cls(
-            np.arange(queries),
-            np.full(queries, np.inf, np.float32),
-            np.full(queries, _LAST),
-        )
-
     def some(self, which: slice) -> _Doubts:
         return _Doubts(self.queries[which], self.distances[which], self.places[which])
 
@@ -281,15 +261,33 @@ class _Block:
     def first_place(self) -> int:
         return int(self.places.min())
 
-    def products(self, asked: Asked, tile: slice) -> NDArray[np.float32]:
-        """The scores of all rows of a tile, as `best` has them."""
-        rows = self.offered.values[tile]
-        products: NDArray[np.float32] = asked.values @ rows.T
-        if self.frame.metric is Metric.L2:
-            products *= -2
-            products += np.einsum("nd,nd->n", asked.values, asked.values)[:, None]
-            products += np.einsum("nd,nd->n", rows, rows)
-        return products
+    def contenders(
+        self,
+        tile: slice,
+        asked: Asked,
+        error: NDArray[np.float64],
+        limit: NDArray[np.float32],
+        last: _Places,
+        k: int,
+    ) -> tuple[_Places, _Places]:
+        """Pairs of queries and rows of a tile that products leave within a limit."""
+        near = self.frame.nearness(asked, self.offered, tile)
+        rows = near.shape[1]
+        open_ended = np.flatnonzero(np.isinf(limit))
+        if len(open_ended) and rows >= k:
+            kth = np.partition(near[open_ended], rows - k, axis=1)[:, rows - k]
+            reach = self.frame.least_by(kth, open_ended, asked, error) + 2 * error[open_ended]
+            limit = limit.copy()
+            limit[open_ended] = np.minimum(limit[open_ended], _narrow(reach))
+            last = last.copy()
+            last[open_ended] = _LAST
+        bar = self.frame.bar(limit, asked, error)
+        query, row = np.divmod(np.flatnonzero(near >= bar[:, None]), rows)
+        least = _narrow(self.frame.least_by(near[query, row], query, asked, error))
+        row += tile.start
+        kept = least < limit[query]
+        kept |= (least == limit[query]) & (self.places[row] <= last[query])
+        return query[kept], row[kept]
 
 
 def _narrow(wide: NDArray[np.float64]) -> NDArray[np.float32]:
