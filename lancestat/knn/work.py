@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from itertools import accumulate
 
 from lancestat.errors import RunError
-from lancestat.knn.request import JoinRequest
+from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.side import FragmentRows
 from lancestat.lake.snapshot import Snapshot
 
@@ -20,6 +20,20 @@ class Scope(str, Enum):
     FULL = "full"
     NEW_LEFT = "new_left"
     NEW_RIGHT = "new_right"
+
+
+def scoped(request: JoinRequest, scope: Scope) -> JoinRequest:
+    """What the gate is asked about the pairs of a scope: itself is about joins as a whole.
+
+    New right rows are compared with every left row: merged with what was found before, they can
+    only make an approximate result better.
+    """
+    if scope is Scope.FULL:
+        return request
+    request = replace(request, min_right_rows=0)
+    if scope is Scope.NEW_LEFT:
+        return request
+    return replace(request, mode=Mode.EXACT, nprobes=None, recall=None)
 
 
 @dataclass(frozen=True, slots=True)

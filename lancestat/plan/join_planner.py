@@ -8,7 +8,14 @@ from lancestat.knn.gate import Decision, JoinSize, Strategy, choose
 from lancestat.knn.metric import Metric
 from lancestat.knn.request import JoinKind, JoinRequest, Mode
 from lancestat.knn.stages import Stage
-from lancestat.knn.work import JoinCounts, JoinWork, OutputFormat, OutputState, Scope
+from lancestat.knn.work import (
+    JoinCounts,
+    JoinWork,
+    OutputFormat,
+    OutputState,
+    Scope,
+    scoped,
+)
 from lancestat.lake.clean import clean
 from lancestat.plan.actions import Skip
 from lancestat.plan.format import count, large
@@ -169,11 +176,10 @@ def _strategy(appraisal: JoinAppraisal, request: JoinRequest, narrowing: _Narrow
         size = replace(size, left_rows=narrowing.new_rows)
     if narrowing.scope is Scope.NEW_RIGHT:
         size = replace(size, right_rows=narrowing.new_rows, has_index=False)
-        request = replace(request, mode=Mode.EXACT, nprobes=None, recall=None, min_right_rows=0)
-    decision = choose(request, size, appraisal.cores or 1)
+    decision = choose(scoped(request, narrowing.scope), size, appraisal.cores or 1)
     if narrowing.scope is Scope.NEW_RIGHT:
         why = "the new right rows are compared with every left row, and merged with the result"
-        decision = replace(decision, strategy=Strategy.EXACT, why=why)
+        decision = replace(decision, why=why)
     if appraisal.cores or decision.seconds is None:
         return decision
     # How long it takes is for the cluster to say; strategies compare on one core as on many.

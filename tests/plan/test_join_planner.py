@@ -83,6 +83,14 @@ def test_new_right_rows_are_searched_alone_and_exactly() -> None:
     assert action.decision.pairs == 200 * 10_000
 
 
+def test_the_gate_is_about_joins_as_a_whole() -> None:
+    few = table(0, rows=10)
+    assert planned(right=few, record=None).decision.strategy == "spark"
+    record = recorded(LEFT, few)
+    assert planned(table(0, 1, 2), few, record=record).decision.strategy == "exact"
+    assert planned(LEFT, table(0, 1, rows=10), record=record).decision.strategy == "exact"
+
+
 def test_the_result_to_go_on_from_is_the_one_that_readers_see() -> None:
     now = replace(OUTPUT, version=9)
     assert planned(table(0, 1, 2), output=now).work.previous == now
