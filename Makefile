@@ -6,7 +6,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 VENV ?= .venv
-# Test processes side by side; files stay whole, so that each process starts Spark once at most.
+# Test processes side by side. Files stay whole, so that each process starts Spark once at most, and
+# in order: sorted by their number of tests, slow ones would come last and one process would wait.
 WORKERS ?= 2
 
 BIN := $(VENV)/bin
@@ -25,7 +26,7 @@ install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need
 
 .PHONY: test
 test: jdk install lint ## Check style, types and layers, then run every test
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: lint
 lint: install ## Check style, types and layers
