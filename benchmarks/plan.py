@@ -24,6 +24,7 @@ from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_ca
 if TYPE_CHECKING:
     from lancestat.plan.actions import Action, Scan, TableWork
     from lancestat.project import Project
+    from lancestat.spark.scanner import SparkScanner
     from lancestat.stats.partial import ColumnPartial
 
 
@@ -83,46 +84,33 @@ def write_project(folder: Path, tables: int) -> None:
 
 def publish(folder: Path, tiny: bool) -> Measures:
     """Run the project, its fragments read in this process instead of on Spark."""
-    import lancestat.spark.scanner
+    from lancestat.spark.scanner import SparkScanner
 
-    setattr(lancestat.spark.scanner, "SparkScanner", Scanner)  # noqa: B010
+    setattr(SparkScanner, "scan", read_here)  # noqa: B010
     result = load(folder).run()
     failed = [node for node in result.nodes if node.message]
     assert not failed, failed[0].message
     return {}
 
 
-class Scanner:
-    """Reads fragments as a `SparkScanner` does, but in this process."""
+def read_here(
+    scanner: SparkScanner, node: str, work: TableWork
+) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+    """The partials of a table's scans, read in this process."""
+    import lance
+    import pyarrow as pa
 
-    def __init__(self, *_: object) -> None: ...
+    from lancestat.lake.fingerprint import field_key
+    from lancestat.stats.kernel import analyze
 
-    def __enter__(self) -> Scanner:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def cancel(self) -> None:
-        """There is nothing to stop."""
-
-    def scan(
-        self, node: str, work: TableWork
-    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
-        """The partials of a table's scans."""
-        import lance
-        import pyarrow as pa
-
-        from lancestat.lake.fingerprint import field_key
-        from lancestat.stats.kernel import analyze
-
-        dataset = lance.dataset(work.uri, version=work.version)
-        names = {field_key(field): field.name for field in work.fields}
-        for each in work.scans:
-            columns = [names[key] for key in each.fields]
-            schema = pa.schema([dataset.schema.field(name) for name in columns])
-            batches = dataset.get_fragment(each.fragment_id).to_batches(columns=columns)
-            partials = analyze(batches, schema)
-            yield each, {key: partials[names[key]] for key in each.fields}
+    dataset = lance.dataset(work.uri, version=work.version)
+    names = {field_key(field): field.name for field in work.fields}
+    for each in work.scans:
+        columns = [names[key] for key in each.fields]
+        schema = pa.schema([dataset.schema.field(name) for name in columns])
+        batches = dataset.get_fragment(each.fragment_id).to_batches(columns=columns)
+        partials = analyze(batches, schema)
+        yield each, {key: partials[names[key]] for key in each.fields}
 
 
 class Steps:
