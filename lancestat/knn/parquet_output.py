@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.output_failure import reading, stale, writing
 from lancestat.knn.parquet_place import ParquetPlace, place_of
 from lancestat.knn.process import this_process
-from lancestat.knn.work import OutputFormat, OutputState
+from lancestat.knn.work import OutputFormat, OutputState, StaleBase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,10 +94,12 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
 
 
 def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
-    """See `output.current`."""
+    """See `output.current`; files that cannot be read are no result."""
     place = place_of(uri)
     generation = place.generation()
-    return None if generation is None else _state(place, generation, options)
+    with suppress(StaleBase):
+        return None if generation is None else _state(place, generation, options)
+    return None
 
 
 def read_rows(

@@ -214,17 +214,6 @@ def test_first_results_at_once_end_with_one_whole_result(
     assert seen(LANCE, uri) == table(rows(3, 6))
 
 
-def test_replacing_at_once_ends_with_one_whole_result(uri: str) -> None:
-    def replace_all(number: int) -> OutputState:
-        return put(LANCE, uri, [rows(0, 3, f"{number}-")], [rows(3, 6, f"{number}-")])
-
-    with ThreadPoolExecutor(4) as pool:
-        states = list(pool.map(replace_all, range(8)))
-    found = seen(LANCE, uri)
-    assert found in [table(rows(0, 6, f"{number}-")) for number in range(8)]
-    assert now(uri).digest in {state.digest for state in states}
-
-
 @pytest.mark.fault
 def test_readers_see_one_whole_result_while_it_is_replaced(uri: str) -> None:
     put(LANCE, uri, [rows(0, 40, "0-")], [rows(40, 80, "0-")])

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lancestat.errors import RunError
 from lancestat.knn import output
-from lancestat.knn.work import OutputFormat, StaleBase
+from lancestat.knn.work import OutputFormat, OutputState, StaleBase
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
 
@@ -259,3 +264,43 @@ def test_runs_at_once_leave_one_whole_result(form: OutputFormat, uri: str) -> No
     for writer, pieces in zip(writers, written, strict=True):
         output.replace(writer, SCHEMA, pieces)
     assert seen(form, uri) == table(rows(0, 5, "b"))
+
+
+def test_replacing_at_once_ends_with_one_whole_result(form: OutputFormat, uri: str) -> None:
+    def replace(number: int) -> OutputState:
+        return put(form, uri, [rows(0, 3, f"{number}-")], [rows(3, 6, f"{number}-")])
+
+    with ThreadPoolExecutor(4) as pool:
+        states = list(pool.map(replace, range(8)))
+    assert seen(form, uri) in [table(rows(0, 6, f"{number}-")) for number in range(8)]
+    found = output.current(form, uri, {})
+    assert found is not None
+    assert found.digest in {state.digest for state in states}
+
+
+SIZES = st.lists(st.integers(0, 9), max_size=4)
+
+
+@given(
+    form=st.sampled_from(list(OutputFormat)),
+    commits=st.lists(st.lists(SIZES, max_size=3), min_size=1, max_size=3),
+    places=st.tuples(st.integers(0, 60), st.integers(0, 60)),
+)
+@settings(max_examples=25, deadline=None)
+def test_any_pieces_are_read_back_by_any_places(
+    form: OutputFormat, commits: list[list[list[int]]], places: tuple[int, int]
+) -> None:
+    """A result and what follows it; a commit is some pieces, a piece some batches."""
+    total = 0
+    with TemporaryDirectory() as folder:
+        for number, pieces in enumerate(commits):
+            batches: list[list[pa.RecordBatch]] = []
+            for piece in pieces:
+                ends = [total, *(total + end for end in accumulate(piece))]
+                batches.append([rows(start, stop) for start, stop in pairwise(ends)])
+                total = ends[-1]
+            state = (add if number else put)(form, f"{folder}/result", *batches)
+        assert state.rows == total
+        assert seen(form, f"{folder}/result") == table(rows(0, total))
+        start, stop = sorted(min(place, total) for place in places)
+        assert table(*output.read_rows(state, start, stop, {})).equals(table(rows(start, stop)))

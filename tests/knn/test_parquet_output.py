@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.knn import output, parquet_place
-from lancestat.knn.work import OutputFormat
+from lancestat.knn import output, parquet_output, parquet_place
+from lancestat.knn.work import OutputFormat, StaleBase
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +125,25 @@ def test_the_digest_tells_files_apart(path: Path) -> None:
     found = output.current(PARQUET, str(path), {})
     assert found is not None
     assert found.digest != state.digest
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "gone"])
+def test_files_that_are_damaged_are_no_result(path: Path, damage: str) -> None:
+    state = put(PARQUET, str(path), [rows(0, 3)])
+    [file] = path.iterdir()
+    match damage:
+        case "cut":
+            file.write_bytes(file.read_bytes()[:-9])
+        case "empty":
+            file.write_bytes(b"")
+        case "gone":
+            file.unlink()
+    parquet_output._row_groups.cache_clear()
+    assert output.current(PARQUET, str(path), {}) is None
+    with pytest.raises(StaleBase):
+        list(output.read_rows(state, 0, 3, {}))
+    put(PARQUET, str(path), [rows(3, 6)])
+    assert seen(PARQUET, str(path)) == table(rows(3, 6))
 
 
 def test_row_groups_are_not_small(path: Path) -> None:
@@ -255,7 +274,7 @@ STEPS = """
 import os, signal, sys
 from pathlib import Path
 from tests.knn.results import PIECES, add, put
-from lancestat.knn.work import OutputFormat
+from lancestat.knn.work import OutputFormat, StaleBase
 
 path, how, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 folder = str(Path(path).parent)
