@@ -153,6 +153,8 @@ def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> Join:
             left_rows=appraisal.left.rows,
             right_rows=appraisal.right.rows,
             pairs=decision.pairs,
+            recall=record.recall if goes_on and record is not None else None,
+            nprobes=record.nprobes if goes_on and record is not None else None,
         ),
         work=work,
         decision=decision,

@@ -69,6 +69,10 @@ class JoinRunner:
             _log.info("%s is joined in full: %s", action.node, error.message)
             work = in_full(work)
             outcome = self.engine(work, on_stage)
+        if outcome.recall is None and work.scope is not Scope.FULL:
+            # What was compared in full does not change what is known of the rest.
+            known = action.figures
+            outcome = replace(outcome, recall=known.recall, nprobes=known.nprobes)
         made = outcome.output
         is_lance = work.output_format is OutputFormat.LANCE
         return JoinEnded(

@@ -59,6 +59,8 @@ class JoinWorld:
     others: tuple[Node, ...] = ()
     # Called before the engine starts.
     before: Any = None
+    # The recall and the number of probes that the engine tells.
+    measured: tuple[float | None, int | None] = (None, None)
 
     def __post_init__(self) -> None:
         self.join = KnnJoin(
@@ -129,7 +131,8 @@ class JoinWorld:
             self.before(work)
         self.works.append(work)
         on_stage(StageProgress(Stage.PROBE, 1, 2, pairs_per_second=1e6))
-        return joined(work)
+        recall, nprobes = self.measured
+        return replace(joined(work), recall=recall, nprobes=nprobes)
 
     @property
     def scopes(self) -> list[str]:

@@ -252,6 +252,36 @@ def test_a_result_that_moves_while_it_runs_is_joined_in_full(world: JoinWorld) -
     assert isinstance(world.action(), Skip)
 
 
+def test_what_was_measured_of_an_approximate_result_is_kept(world: JoinWorld) -> None:
+    world.declare(mode="approx", recall=0.9)
+    world.measured = (0.93, 7)
+    settle(world)
+    world.measured = (None, None)
+    append(world, "r", 100, 4)
+    [result] = world.run().nodes
+    assert result.join is not None
+    assert (result.join.scope, result.join.recall, result.join.nprobes) == ("new_right", 0.93, 7)
+    record = world.state.joins()["near"]
+    assert (record.recall, record.nprobes) == (0.93, 7)
+    append(world, "l", 100, 4)
+    world.measured = (0.95, 8)
+    world.run()
+    record = world.state.joins()["near"]
+    assert (record.recall, record.nprobes) == (0.95, 8)
+
+
+def test_of_two_runs_with_one_plan_the_second_joins_in_full(world: JoinWorld) -> None:
+    """What the first one appended is not appended again."""
+    settle(world)
+    append(world, "l", 100, 4)
+    plan = world.plan()
+    for _ in range(2):
+        assert world.execute(plan).status == "success"
+    assert world.scopes == ["new_left", "new_left", "full"]
+    assert world.rows() == world.expected()
+    assert isinstance(world.action(), Skip)
+
+
 class Forgetful(MemoryState):
     """A state that cannot be written to, once."""
 
