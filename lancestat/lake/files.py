@@ -27,8 +27,7 @@ def list_files(uri: str, *, with_hidden: bool = False) -> tuple[ListedFile, ...]
     """The files that Spark would read at a path or pattern, by name; None where nobody can tell.
 
     Args:
-        uri: A path on this machine; of an object store only names could be listed, and a file may
-            be replaced under its name.
+        uri: A path on this machine (`store_files.list_store_files` lists object stores).
         with_hidden: Also those that Spark's file formats pass over: names that start with `_` or
             `.`. Table formats keep there which files count.
     """
@@ -70,9 +69,9 @@ def _below(root: Path, with_hidden: bool) -> Iterator[ListedFile]:
         yield _listed(real)
         return
     for folder, folders, names in os.walk(real, onerror=_raise):
-        folders[:] = [name for name in folders if with_hidden or not _is_hidden(name)]
+        folders[:] = [name for name in folders if with_hidden or not is_hidden(name)]
         for name in names:
-            if with_hidden or not _is_hidden(name):
+            if with_hidden or not is_hidden(name):
                 yield _listed(Path(folder) / name)
 
 
@@ -81,7 +80,8 @@ def _listed(path: Path) -> ListedFile:
     return ListedFile(str(path), found.st_size, found.st_mtime_ns)
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Whether Spark's file formats pass over what is called so."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

@@ -19,7 +19,7 @@ class JoinFigures:
     """The counts that plans and runs show for a join, None where they are not known (yet).
 
     `left_rows` and `right_rows` are those of the whole sides; `pairs` are compared by this run, in
-    `scope`. `recall` and `nprobes` tell of approximate strategies.
+    `scope`. `recall` and `nprobes` tell of approximate strategies; in a plan, as far as known.
     """
 
     strategy: str | None = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.knn.work import SideWork
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.files import ListedFile, files_digest, list_files
+from lancestat.lake.store_files import list_store_files
 from lancestat.lake.uri import local_path
 from lancestat.plan.join_columns import Place, check_columns
 from lancestat.plan.join_input import JoinInput
@@ -23,7 +24,9 @@ _PLAIN = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "bin
 _FOOTERS = 256
 
 
-def look_into(place: Place, side: KnnSide, uri: str, format: str) -> JoinInput:
+def look_into(
+    place: Place, side: KnnSide, uri: str, format: str, storage_options: Mapping[str, str]
+) -> JoinInput:
     """What a side of files is now, as far as a listing tells.
 
     Raises:
@@ -32,14 +35,18 @@ def look_into(place: Place, side: KnnSide, uri: str, format: str) -> JoinInput:
     shown = clean(uri, secret_values(side.options))
     work = SideWork(side.vector, side.select, format=format, uri=uri, options=side.options)
     is_plain = format.lower() in _PLAIN
-    files = list_files(uri, with_hidden=not is_plain)
-    if files is None or not files:
-        if is_plain and local_path(uri) is not None:
+    is_local = local_path(uri) is not None
+    if is_local:
+        files = list_files(uri, with_hidden=not is_plain)
+    else:
+        files = list_store_files(uri, storage_options, with_hidden=not is_plain)
+    if not files:
+        if is_plain and is_local:
             raise place.error("LS457", f"{place} has no files at {shown}")
         note = f"whether the {place.side} side has changed cannot be told from {shown}"
         return JoinInput(work, None, columns=side.select, notes=(note,))
     rows = dimension = None
-    if format.lower() == "parquet":
+    if is_local and format.lower() == "parquet":
         rows, dimension = _footers(place, side, shown, files)
     return JoinInput(work, files_digest(files), None, side.select, rows, dimension)
 

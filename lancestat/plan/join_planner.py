@@ -154,7 +154,7 @@ def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> Join:
             right_rows=appraisal.right.rows,
             pairs=decision.pairs,
             recall=record.recall if goes_on and record is not None else None,
-            nprobes=record.nprobes if goes_on and record is not None else None,
+            nprobes=record.nprobes if goes_on and record is not None else spec.nprobes,
         ),
         work=work,
         decision=decision,

@@ -71,16 +71,16 @@ class SideReader:
                 LS458 a query names the result of a join that is no Lance dataset.
         """
         side = place.join.left if place.side == "left" else place.join.right
-        datasets = datasets_of(self.spec, side)
+        datasets, options = datasets_of(self.spec, side), self.spec.target.storage_options
         if side.sql is not None:
             return self._query(place, side, side.sql, datasets)
         if datasets:
             return self._table(place, side, datasets[0])
         node = None if side.table is None else self.spec.node(side.table)
         if isinstance(node, KnnJoin):
-            return look_into(place, side, node.output_uri, node.output_format)
+            return look_into(place, side, node.output_uri, node.output_format, options)
         assert side.uri is not None and side.format is not None
-        return look_into(place, side, side.uri, side.format)
+        return look_into(place, side, side.uri, side.format, options)
 
     def _table(self, place: Place, side: KnnSide, dataset: Dataset) -> JoinInput:
         found = self._snapshot(dataset)

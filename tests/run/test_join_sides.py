@@ -147,7 +147,7 @@ def test_a_query_with_passing_values_is_always_run(world: JoinWorld, word: str) 
     )
 
 
-@pytest.mark.parametrize("place", ["s3://bucket/rows", "/no/such/table"])
+@pytest.mark.parametrize("place", ["gs://bucket/rows", "/no/such/table"])
 def test_what_cannot_be_listed_is_always_joined(world: JoinWorld, place: str) -> None:
     world.declare(left=files("somebody.else", place))
     action = planned(world)
@@ -157,7 +157,7 @@ def test_what_cannot_be_listed_is_always_joined(world: JoinWorld, place: str) ->
 
 def test_secrets_of_a_place_are_not_shown(world: JoinWorld) -> None:
     world.declare(
-        left=files("csv", "s3://me:hunter2@bucket/rows", options={"password": "swordfish"})
+        left=files("csv", "gs://me:hunter2@bucket/rows", options={"password": "swordfish"})
     )
     text = repr(world.action())
     assert "hunter2" not in "".join(planned(world).notes)
