@@ -28,9 +28,10 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class ScratchSweep:
-    """What a sweep removed, or would remove, and what it left though it carries a marker.
+    """What a sweep removed, or would remove, and what it could not.
 
-    `left` are URIs with the reason: the marker cannot be understood, or the removal failed.
+    `left` are URIs with the reason: somebody else's, a marker that cannot be understood, a removal
+    that failed.
     """
 
     swept: tuple[Swept, ...] = ()
@@ -68,7 +69,7 @@ def sweep_scratch(
         place = store_of(root)
         if place is not None:
             probe(place, options)
-        for folder in _folders(store):
+        for folder in _folders(store, left):
             marker = _marker(store, folder, left)
             if marker is None or marker.is_live(now, dead_after):
                 continue
@@ -88,18 +89,24 @@ def sweep_scratch(
     return ScratchSweep(tuple(swept), tuple(left))
 
 
-def _folders(store: Storage) -> Iterator[str]:
-    for application in store.children(""):
-        for run in store.children(application):
-            yield f"{application}/{run}"
+def _folders(storage: Storage, left: list[tuple[str, str]]) -> Iterator[str]:
+    for application in storage.children(""):
+        try:
+            runs = storage.children(application)
+        except PermissionError as error:
+            left.append((storage.uri(application), str(error.strerror)))
+            continue
+        yield from (f"{application}/{run}" for run in runs)
 
 
-def _marker(store: Storage, folder: str, left: list[tuple[str, str]]) -> Marker | None:
+def _marker(storage: Storage, folder: str, left: list[tuple[str, str]]) -> Marker | None:
     try:
-        return read_marker(store, folder)
+        return read_marker(storage, folder)
     except ValueError as error:
-        left.append((store.uri(folder), f"its marker cannot be understood: {error}"))
-        return None
+        left.append((storage.uri(folder), f"its marker cannot be understood: {error}"))
+    except PermissionError as error:
+        left.append((storage.uri(folder), str(error.strerror)))
+    return None
 
 
 def _removed(

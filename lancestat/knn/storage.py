@@ -97,8 +97,8 @@ class FolderStorage:
         """See `Storage`."""
         for attempt in range(_ATTEMPTS):
             try:
-                (self.root / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                (self.root / path).mkdir(mode=0o700)
+                (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+                (self.root / path).mkdir()
             except (FileNotFoundError, FileExistsError):
                 # Another run that ends, or a sweep, has just removed the folder above.
                 if attempt == _ATTEMPTS - 1:

@@ -184,6 +184,25 @@ def test_what_cannot_be_removed_is_told(root: Path, monkeypatch: pytest.MonkeyPa
     assert "Permission denied" in reason
 
 
+@pytest.mark.parametrize("question", ["children", "read"])
+def test_what_belongs_to_others_does_not_stop_the_sweep(
+    root: Path, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    own, other = left_by(root, "b/own"), left_by(root, "a/other")
+    asked = getattr(storage.FolderStorage, question)
+
+    def denied(self: storage.FolderStorage, path: str) -> object:
+        if path.startswith("a"):
+            raise PermissionError(13, "Permission denied")
+        return asked(self, path)
+
+    monkeypatch.setattr(storage.FolderStorage, question, denied)
+    found = sweep_scratch(str(root), now=NOW)
+    assert [swept.uri for swept in found.swept] == [str(own)]
+    assert [reason for _, reason in found.left] == ["Permission denied"]
+    assert other.exists()
+
+
 def test_a_root_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError) as caught:
