@@ -76,6 +76,18 @@ def test_rows_follow_a_result(form: OutputFormat, uri: str) -> None:
     assert state.rows == 20
 
 
+def test_rows_follow_a_result_that_had_other_columns_once(form: OutputFormat, uri: str) -> None:
+    """And fields of other numbers."""
+    for other in (
+        pa.schema([("name", pa.string()), ("nested", pa.struct({"a": pa.list_(pa.int8())}))]),
+        pa.schema([("_distance", pa.float32()), ("id", pa.int64()), ("name", pa.string())]),
+    ):
+        put(form, uri, [pa.RecordBatch.from_pylist([{}, {}], schema=other)], schema=other)
+    put(form, uri, [rows(0, 3)])
+    add(form, uri, [rows(3, 5)])
+    assert seen(form, uri) == table(rows(0, 5))
+
+
 def test_no_rows_follow_a_result(form: OutputFormat, uri: str) -> None:
     before = put(form, uri, [rows(0, 3)])
     state = add(form, uri, [])
