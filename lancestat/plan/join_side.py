@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lancestat.errors import LakeError
 from lancestat.knn.side import FragmentRows
 from lancestat.knn.work import PinnedTable, SideWork
+from lancestat.lake.clean import clean
 from lancestat.lake.content import FragmentContent, fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_dataset, readable
 from lancestat.lake.snapshot import Snapshot
@@ -32,6 +33,8 @@ _FLEETING = re.compile(
     r"|spark_partition_id|current_user|session_user|tablesample)\b",
     re.IGNORECASE,
 )
+# Files that Spark reads without a declaration, as in parquet.`/rows`: nobody watches those.
+_UNDECLARED = re.compile(r"\w+\s*\.\s*`[^`]*/[^`]*`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +120,12 @@ class SideReader:
                 contents = fragment_contents(found, leaves(opened, opened.schema.names))
             views.append(_pinned(dataset, found, contents))
             digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
-        fleeting = _FLEETING.search(sql)
         work = SideWork(side.vector, side.select, sql=sql, views=tuple(views))
-        if fleeting is None:
+        passing = _FLEETING.search(sql) or _UNDECLARED.search(sql)
+        if passing is None:
             return JoinInput(work, digest.hexdigest(), columns=side.select)
-        word = fleeting.group().lower()
-        note = f"the {place.side} side may differ from run to run: its query names '{word}'"
+        words = clean(passing.group()).lower()
+        note = f"the {place.side} side may differ from run to run: its query names '{words}'"
         return JoinInput(work, None, columns=side.select, notes=(note,))
 
     def _snapshot(self, dataset: Dataset) -> Snapshot:

@@ -73,18 +73,18 @@ class Observer:
     ) -> dict[str, Action]:
         records = self.state.joins() if joins else {}
         observer = JoinObserver(self.spec, snapshots, records)
-        planned: dict[str, Action] = {}
+        with ThreadPoolExecutor(max_workers=self.threads) as pool:
+            alone = pool.map(lambda join: observer.plan(join, full_refresh=full_refresh), joins)
+            planned = {action.node: action for action in alone}
         for join in in_order(joins, awaited):
             pending = tuple(
-                name for name in awaited[join.name] if isinstance(planned.get(name), Join | Await)
+                name for name in awaited[join.name] if isinstance(planned[name], Join | Await)
             )
             if pending:
                 is_known = join.name in records
                 planned[join.name] = await_joins(
                     join, pending, is_known=is_known, full_refresh=full_refresh
                 )
-            else:
-                planned[join.name] = observer.plan(join, full_refresh=full_refresh)
         return planned
 
     def plan_again(self, table: Table, *, use_partials: bool = True) -> Action:
