@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lancestat.errors import LakeError, LancestatError, UsageError
+from lancestat.errors import LakeError, LancestatError
 from lancestat.knn.names import output_names
 from lancestat.knn.output import current
 from lancestat.knn.work import OutputFormat, OutputState
@@ -40,7 +40,7 @@ class JoinObserver:
         try:
             return decide_join(self._appraise(join), full_refresh=full_refresh)
         except LancestatError as error:
-            return Blocked(join.name, join.kind.value, error)
+            return Blocked(join.name, join.kind.value, _placed(error, join))
 
     def _appraise(self, join: KnnJoin) -> JoinAppraisal:
         check_output(self.spec, join)
@@ -65,18 +65,20 @@ class JoinObserver:
         return current(format, join.output_uri, options)
 
 
+def _placed(error: LancestatError, join: KnnJoin) -> LancestatError:
+    """The error with the place where the join is declared, unless it has one."""
+    if error.location is not None:
+        return error
+    return type(error)(error.code, error.message, location=join.location, hint=error.hint)
+
+
 def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     """See that the sides fit each other, as far as is known before they are read.
 
     Raises:
         UsageError: LS450 to LS452 about names (`knn.names`), LS456 vectors of different lengths.
     """
-    try:
-        output_names(left.columns or (), right.columns or (), with_rank=join.rank)
-    except LancestatError as error:
-        raise UsageError(
-            error.code, error.message, location=join.location, hint=error.hint
-        ) from None
+    output_names(left.columns or (), right.columns or (), with_rank=join.rank)
     lengths = (left.dimension, right.dimension)
     if None not in lengths and lengths[0] != lengths[1]:
         raise Place(join, "left").error(

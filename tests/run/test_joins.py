@@ -15,6 +15,7 @@ from lancestat.plan.reason import Reason
 from lancestat.state.memory import MemoryState
 from lancestat.state.values import RunRecord
 from tests.run.joined import JoinWorld, vectors
+from tests.run.world import PLACE
 
 
 @pytest.fixture
@@ -350,3 +351,4 @@ def test_a_missing_side_blocks_the_join(world: JoinWorld, name: str) -> None:
     action = world.action()
     assert isinstance(action, Blocked)
     assert (action.kind, action.error.code) == ("knn_join", "LS201")
+    assert action.error.location == PLACE
