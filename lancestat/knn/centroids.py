@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from lancestat.knn.metric import Metric
 from lancestat.knn.products import best
 
-# Rounds of assignment; later ones change little.
-ROUNDS = 10
+# Rounds of assignment; later ones change less than more rows to train on do.
+ROUNDS = 6
 # Elements beyond that, in the scale of the training rows, are as good as that.
 _FARTHEST = np.float32(2.0**50)
 

@@ -41,8 +41,8 @@ SPARK_PATIENCE_RATIO = 5.0
 LEAST_LIST_ROWS = 64
 FEWEST_LISTS, MOST_LISTS = 16, 1 << 14
 # Rows that centroids are trained on, per list, and how often they are assigned.
-TRAIN_ROWS = 48
-TRAIN_ROUNDS = 10
+TRAIN_ROWS = 128
+TRAIN_ROUNDS = 6
 # Left rows whose true neighbours are found in full, to choose and to report the recall.
 SAMPLE_ROWS = 256
 # A visited list is that much longer than the average: long lists are near more queries.
@@ -176,7 +176,7 @@ def _partitioned(
 
 def usual_nprobes(lists: int) -> int:
     """How many lists a query is taken to visit before anything was measured."""
-    return ceil(sqrt(lists) / 2)
+    return ceil(4 + sqrt(lists) / 2)
 
 
 def _in_lists(

@@ -103,7 +103,9 @@ def write_partition(
         before = nearest.neighbours().places.copy()
         nearest.add(rows, places)
         known = _lists_of(nearest.neighbours().places, (before, known), places, lists)
-        order = np.argsort(lists, kind="stable")
+        # Of numbers of 16 bits NumPy sorts in linear time.
+        narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
+        order = np.argsort(narrow, kind="stable")
         fragments += _written(rows[order], places[order], uri, storage_options)
         offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
     return WrittenPart(
