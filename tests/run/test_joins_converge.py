@@ -9,8 +9,10 @@ import lance
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from lancestat.plan.actions import Skip
+from lancestat.spec.model import KnnSide
 from tests.run.joined import JoinWorld, vectors
 
 VECTOR = {"l": "v", "r": "w"}
@@ -90,6 +92,58 @@ def test_runs_between_changes_make_what_a_join_in_full_makes(
         for change, side, number in step:
             act: Callable[[str, int], None] = getattr(changes, change)
             act(side, number)
+        converge(world)
+
+
+SIDES = {
+    "table": lambda world, side: KnnSide(VECTOR[side], ("id",), (side,), table=side),
+    "query": lambda world, side: KnnSide(
+        VECTOR[side], ("id",), (side,), sql=f"select * from {side}"
+    ),
+    "files": lambda world, side: KnnSide(
+        VECTOR[side], ("id",), (), format="parquet", uri=str(world.folder / side)
+    ),
+}
+
+
+def export(world: JoinWorld) -> None:
+    """The tables as folders of files, one for each fragment, written where rows are others."""
+    for side in "lr":
+        folder = world.folder / side
+        folder.mkdir(exist_ok=True)
+        parts = [each.to_table() for each in lance.dataset(world.uri(side)).get_fragments()]
+        for number in range(max(len(parts), len(list(folder.iterdir())), 1)):
+            path = folder / f"{number:05}.parquet"
+            rows = parts[number] if number < len(parts) else vectors(0, 0, name=VECTOR[side])
+            if not path.exists() or not parquet.read_table(path).equals(rows):
+                parquet.write_table(rows, path)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    steps=STEPS,
+    kinds=st.tuples(st.sampled_from(sorted(SIDES)), st.sampled_from(sorted(SIDES))),
+    format=st.sampled_from(["lance", "parquet"]),
+    kind=st.sampled_from(["inner", "left_outer"]),
+)
+def test_sides_and_results_of_every_kind(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[list[tuple[str, str, int]]],
+    kinds: tuple[str, str],
+    format: str,
+    kind: str,
+) -> None:
+    world = JoinWorld(tmp_path_factory.mktemp("joined"))
+    left, right = (SIDES[kind](world, side) for kind, side in zip(kinds, "lr", strict=True))
+    world.declare(left=left, right=right, join=kind, k=3)
+    world.declare(output_format=format, output_uri=str(world.folder / "result"))
+    changes = Changes(world)
+    for side in "lr":
+        changes.overwrite(side, 6)
+    for step in [[], *steps]:
+        for change, side, number in step:
+            getattr(changes, change)(side, number)
+        export(world)
         converge(world)
 
 
