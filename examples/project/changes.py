@@ -6,10 +6,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from load import next_lineitems, table_path
+from catalogue import inquiries
+from load import next_lineitems, opened
 
 if TYPE_CHECKING:
     import lance
@@ -27,10 +29,9 @@ class Change:
 def change(warehouse: Path, scale: Decimal) -> Iterator[Change]:
     """Make the changes, one table after the other."""
     for name, make in _CHANGES.items():
-        import lance
-
-        event, call = make(lance.dataset(table_path(warehouse, name)), scale)
+        event, call = make(opened(warehouse, name), scale)
         yield Change(name, event, call)
+    yield Change("inquiry", *_ask(opened(warehouse, "inquiry"), opened(warehouse, "part_name")))
 
 
 def _append(lineitem: lance.LanceDataset, scale: Decimal) -> tuple[str, str]:
@@ -70,6 +71,12 @@ def _update(part: lance.LanceDataset, scale: Decimal) -> tuple[str, str]:
     updated = part.update({"p_retailprice": price}, where=condition)
     rows = updated["num_rows_updated"]
     return f"{rows} rows are updated", 'update({"p_retailprice": ...})'
+
+
+def _ask(inquiry: lance.LanceDataset, part_name: lance.LanceDataset) -> tuple[str, str]:
+    known = inquiry.count_rows()
+    inquiry.insert(inquiries(part_name, ceil(known / 100), first=known + 1))
+    return f"{inquiry.count_rows() - known:,} rows are appended", "insert(rows)"
 
 
 _CHANGES: dict[str, Callable[[lance.LanceDataset, Decimal], tuple[str, str]]] = {

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from changes import change
-from load import FRAGMENTS, SCALE, WAREHOUSE, empty, generator, load
+from load import FRAGMENTS, SCALE, WAREHOUSE, empty, generator, load, opened
 from page import Page, lancestat, typed, way_in
 from readings import readings
 
@@ -47,13 +47,14 @@ def check() -> None:
 
 
 def walk(page: Page, scale: Decimal) -> None:
-    """From nothing to statistics, and through a day of changes."""
-    page.title("lancestat: statistics of Lance tables, computed only for what changed")
+    """From nothing to statistics and a join, and through a day of changes."""
+    page.title("lancestat: statistics and KNN joins of Lance tables, only for what changed")
     page.say(
         """
         A query is planned well when the planner knows how many rows a table has, how many
         distinct values its columns hold and what their bounds are. This walk finds that out for
-        eight tables, changes six of them, and catches up.
+        eight tables, and which parts customers mean whose words are not those of the catalogue.
+        Then a day passes, and it catches up.
         """
     )
     load_tables(page, scale)
@@ -62,6 +63,7 @@ def walk(page: Page, scale: Decimal) -> None:
     first_seconds = run_everything(page)
     show_orders(page)
     explain_aware(page)
+    show_suggestions(page)
     change_tables(page, scale)
     plan_changes(page)
     second_seconds = run_changes(page)
@@ -71,7 +73,7 @@ def walk(page: Page, scale: Decimal) -> None:
 
 def load_tables(page: Page, scale: Decimal) -> None:
     """Write the warehouse anew."""
-    page.step("Eight tables")
+    page.step("Ten tables")
     empty(WAREHOUSE)
     shutil.rmtree(STATE, ignore_errors=True)
     rows = [
@@ -81,10 +83,11 @@ def load_tables(page: Page, scale: Decimal) -> None:
     page.grid(rows, head=["table", "rows", "fragments", "on disk"], right=(1, 2, 3))
     page.say(
         f"""
-        The data of TPC-H at scale {scale}, as Lance tables in {typed(WAREHOUSE, Path.cwd())}. A
-        fragment is a portion of a table's rows, in files that never change: a change to the table
-        adds fragments or replaces them. The YAML in {typed(FOLDER / "specs", Path.cwd())}
-        declares which statistics are wanted.
+        The data of TPC-H at scale {scale}, as Lance tables in {typed(WAREHOUSE, Path.cwd())}, and
+        two tables of texts with their vectors: the names of the parts, and what customers ask for.
+        A fragment is a portion of a table's rows, in files that never change: a change to the table
+        adds fragments or replaces them. The YAML in {typed(FOLDER / "specs", Path.cwd())} declares
+        which statistics are wanted, and one KNN join, suggestion.
         """
     )
 
@@ -108,8 +111,8 @@ def plan_everything(page: Page) -> None:
     page.say(
         """
         Everything is new, so all rows will be read, but only of the columns that the YAML
-        declares. A plan looks at the tables' manifests alone: it reads no data and starts no
-        Spark.
+        declares, and every inquiry will be compared with every part. A plan looks at the tables'
+        manifests alone: it reads no data and starts no Spark.
         """
     )
 
@@ -120,7 +123,7 @@ def run_everything(page: Page) -> float:
     seconds = page.command("run")
     page.say(
         """
-        Spark read every table once. The statistics went into each table's own manifest, in one
+        Spark read every table once. Statistics went into each table's own manifest, in one
         commit: hence one version more. The owners of supplier want no commits but their own, so
         it is declared with `publish: none`, and its statistics stay in the project's state.
         """
@@ -153,6 +156,19 @@ def explain_aware(page: Page) -> None:
     )
 
 
+def show_suggestions(page: Page) -> None:
+    """What the join found."""
+    page.step("Which parts do customers mean?")
+    page.script("suggestions.py", "1", "3", "4", "50")
+    page.say(
+        """
+        suggestion is a Lance table like any other: for each inquiry the three parts whose names
+        are nearest, by the cosine of vectors that count the trigrams of words. A photograph has
+        no vector and matches nothing, but `join: left_outer` keeps it.
+        """
+    )
+
+
 def change_tables(page: Page, scale: Decimal) -> None:
     """A day passes."""
     page.step("A day passes")
@@ -160,8 +176,8 @@ def change_tables(page: Page, scale: Decimal) -> None:
     page.grid(rows, head=["table", "what happens", "with Lance"])
     page.say(
         """
-        Each of these is a commit, and the published statistics describe the version before it.
-        From now on readers refuse them, unless the table's policy accepts the distance.
+        Each of these is a commit, and statistics published in a table describe the version before
+        it. From now on readers refuse them, unless the table's policy accepts the distance.
         """
     )
 
@@ -176,6 +192,7 @@ def plan_changes(page: Page) -> None:
         that lost rows. supplier: only the new column. partsupp and customer: compacting and
         indexing move no value, so what is known gets a new stamp (=) and nothing is read. part:
         its policy, dashboards, accepts so small a change. nation and region: nothing happened.
+        suggestion: only the new inquiries are compared with the parts, and put behind the result.
         """
     )
 
@@ -186,8 +203,8 @@ def run_changes(page: Page) -> float:
     seconds = page.command("run")
     page.say(
         """
-        What was read is merged with what was known of all other fragments. The result is what
-        reading everything would have given.
+        What was read is merged with what was known of all other fragments. The results are what
+        reading and comparing everything would have given.
         """
     )
     return seconds
@@ -212,6 +229,7 @@ def sum_up(page: Page, first_seconds: float, second_seconds: float) -> None:
     rows = [
         ["rows read", first.rows, second.rows],
         ["fragments read", first.fragments, second.fragments],
+        ["pairs compared", first.pairs, second.pairs],
         [
             "tables committed to",
             *(f"{each.commits} of {len(FRAGMENTS)}" for each in (first, second)),
@@ -222,13 +240,15 @@ def sum_up(page: Page, first_seconds: float, second_seconds: float) -> None:
     page.say(
         f"""
         The second run read {second.share:.1%} of the rows. With tables this small, most of either
-        time starts Spark; the rest follows the rows that are read.
+        time starts Spark; the rest follows the rows that are read and the pairs that are compared.
         """
     )
+    inquiry = opened(WAREHOUSE, "inquiry").count_rows() - 1
     page.say("The tables are yours now. Change one, and ask for a plan again:")
     page.grid(
         [
             *([line, ""] for line in way_in(FOLDER)),
+            [f"python suggestions.py {inquiry}", "what one of the new inquiries means"],
             ["lancestat show part", "behind its table, and used: its policy says so"],
             ["lancestat plan --full-refresh", "what reading everything would take"],
             ["lancestat plan --output markdown", "a plan for a pull request"],

@@ -1,4 +1,4 @@
-"""TPC-H as Lance tables of several fragments each: `python load.py --scale 0.1`."""
+"""TPC-H as Lance tables of several fragments each, and two with vectors: `python load.py`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from catalogue import PARTS_PER_INQUIRY, inquiries, part_names
+
 # Lance remarks on every table that it creates.
 os.environ.setdefault("LANCE_LOG", "error")
 
 if TYPE_CHECKING:
+    import lance
     import pyarrow as pa
 
 WAREHOUSE = Path(__file__).parent / "warehouse"
@@ -35,6 +38,8 @@ FRAGMENTS = {
     "orders": 6,
     "lineitem": 12,
 }
+# Those that are made from the table of parts.
+VECTOR_FRAGMENTS = {"part_name": 4, "inquiry": 2}
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,17 @@ def load(warehouse: Path, scale: Decimal = SCALE) -> list[Loaded]:
             generate(Path(folder), scale, "--tables", ",".join(lacking))
             for name in lacking:
                 write(Path(folder) / f"{name}.parquet", table_path(warehouse, name), name)
-    return [look(warehouse, name, is_new=name in lacking) for name in FRAGMENTS]
+    lacking += [name for name in VECTOR_FRAGMENTS if not table_path(warehouse, name).exists()]
+    for name in VECTOR_FRAGMENTS:
+        if name in lacking:
+            write_vectors(warehouse, name)
+    names = [*FRAGMENTS, *VECTOR_FRAGMENTS]
+    return [look(warehouse, name, is_new=name in lacking) for name in names]
 
 
 def empty(warehouse: Path) -> None:
-    """Remove the tables that `load` writes, and nothing else."""
-    for name in FRAGMENTS:
+    """Remove the tables that `load` writes and what is joined of them, and nothing else."""
+    for name in (*FRAGMENTS, *VECTOR_FRAGMENTS, "suggestion"):
         shutil.rmtree(table_path(warehouse, name), ignore_errors=True)
 
 
@@ -99,6 +109,26 @@ def write(parquet: Path, path: Path, name: str) -> None:
     )
 
 
+def write_vectors(warehouse: Path, name: str) -> None:
+    """One of the tables that are made from others."""
+    import lance
+
+    if name == "part_name":
+        rows = part_names(opened(warehouse, "part"))
+    else:
+        names = opened(warehouse, "part_name")
+        rows = inquiries(names, names.count_rows() // PARTS_PER_INQUIRY)
+    most = max(1, ceil(len(rows) / VECTOR_FRAGMENTS[name]))
+    lance.write_dataset(rows, table_path(warehouse, name), max_rows_per_file=most)
+
+
+def opened(warehouse: Path, name: str) -> lance.LanceDataset:
+    """A table of the warehouse as it is now."""
+    import lance
+
+    return lance.dataset(table_path(warehouse, name))
+
+
 def read(file: pa.parquet.ParquetFile) -> pa.RecordBatchReader:
     """The rows of a Parquet file, with plain strings where it has views, which Lance lacks."""
     import pyarrow as pa
@@ -126,9 +156,7 @@ def next_lineitems(scale: Decimal, folder: Path) -> pa.RecordBatchReader:
 
 def look(warehouse: Path, name: str, *, is_new: bool) -> Loaded:
     """What a table of the warehouse is now."""
-    import lance
-
-    dataset = lance.dataset(table_path(warehouse, name))
+    dataset = opened(warehouse, name)
     size = sum(
         file.file_size_bytes or 0
         for fragment in dataset.get_fragments()
@@ -148,7 +176,7 @@ def main() -> None:
     for table in load(WAREHOUSE, given.scale):
         origin = "written" if table.is_new else "was there"
         rows = f"{table.rows:>11,} rows  {table.fragments:>2} fragments"
-        sys.stdout.write(f"{table.name:<8}  {rows}  {origin}\n")
+        sys.stdout.write(f"{table.name:<9}  {rows}  {origin}\n")
 
 
 if __name__ == "__main__":

@@ -63,13 +63,20 @@ class Page:
 
     def command(self, *arguments: str) -> float:
         """Run lancestat as a person would and show what it says; the seconds that it took."""
-        words = ["lancestat", *(f'"{word}"' if " " in word else word for word in arguments)]
+        return self._run("lancestat", lancestat(), *arguments)
+
+    def script(self, *arguments: str) -> None:
+        """Run a script of the example in the same way."""
+        self._run("python", sys.executable, *arguments)
+
+    def _run(self, name: str, program: str, *arguments: str) -> float:
+        words = [name, *(f'"{word}"' if " " in word else word for word in arguments)]
         _print(f"{_blue('$')} {click.style(' '.join(words), bold=True)}")
         started = time.monotonic()
-        ended = subprocess.run([lancestat(), *arguments], cwd=self._folder, env=_environment())
+        ended = subprocess.run([program, *arguments], cwd=self._folder, env=_environment())
         elapsed_seconds = time.monotonic() - started
         if ended.returncode:
-            sys.exit(f"the demo ends here: lancestat gave exit code {ended.returncode}")
+            sys.exit(f"the demo ends here: {name} gave exit code {ended.returncode}")
         _print("")
         return elapsed_seconds
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Reading:
-    """What one run read, in words; `share` is that of the rows."""
+    """What one run read, in words; `share` is that of the rows. `commits` are those to tables."""
 
     rows: str
     fragments: str
+    pairs: str
     commits: int
     share: float
 
@@ -30,13 +31,22 @@ def readings(folder: Path) -> tuple[Reading, Reading]:
 def _reading(results: Sequence[Mapping[str, object]]) -> Reading:
     rows, all_rows = _sum(results, "rows_scanned"), _sum(results, "rows_total")
     fragments, all_fragments = _sum(results, "fragments_scanned"), _sum(results, "fragments_total")
+    tables = [result for result in results if result["kind"] == "table"]
     return Reading(
         rows=f"{rows:,} of {all_rows:,}",
         fragments=f"{fragments:,} of {all_fragments:,}",
-        commits=sum(result["version_published"] is not None for result in results),
+        pairs=f"{_sum(results, 'pairs'):,} of {_all_pairs(results):,}",
+        commits=sum(result["version_published"] is not None for result in tables),
         share=rows / all_rows,
     )
 
 
 def _sum(results: Sequence[Mapping[str, object]], key: str) -> int:
-    return sum(found for result in results if isinstance(found := result[key], int))
+    return sum(found for result in results if isinstance(found := result.get(key), int))
+
+
+def _all_pairs(results: Sequence[Mapping[str, object]]) -> int:
+    sides = [(result.get("left_rows"), result.get("right_rows")) for result in results]
+    return sum(
+        left * right for left, right in sides if isinstance(left, int) and isinstance(right, int)
+    )

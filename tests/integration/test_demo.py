@@ -9,8 +9,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import lance
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "project"
 MADE = shutil.ignore_patterns("warehouse", ".lancestat", "__pycache__")
@@ -45,6 +49,17 @@ def script(
     )
 
 
+def vectors(warehouse: Path, table: str, key: str, vector: str) -> tuple[list[int], NDArray[Any]]:
+    """Keys and vectors of the rows that have one."""
+    rows = lance.dataset(warehouse / f"{table}.lance").to_table(filter=f"{vector} is not null")
+    values = rows[vector].combine_chunks()
+    return rows[key].to_pylist(), values.flatten().to_numpy().reshape(len(rows), -1).astype(float)
+
+
+def norms(rows: NDArray[Any]) -> NDArray[Any]:
+    return np.linalg.norm(rows, axis=1)
+
+
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the example project, since the demo writes into its folder."""
@@ -59,12 +74,12 @@ def walk(example: Path) -> Walk:
     script(example, "load.py", "0.002").check_returncode()
     (example / ".lancestat" / "state" / "v1" / "runs.0.lance").mkdir(parents=True)
     ended = script(example, "demo.py", "0.01", LANCESTAT_TARGET="prod", LANCESTAT_OUTPUT="json")
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr
     return Walk(example, ended.stderr, re.split(r"^── .* ─+$", ended.stdout, flags=re.MULTILINE))
 
 
 def test_the_page_has_every_step_and_nothing_on_stderr(walk: Walk) -> None:
-    assert len(walk.steps) == 1 + 10 + 1
+    assert len(walk.steps) == 1 + 11 + 1
     assert walk.stderr == ""
 
 
@@ -77,7 +92,8 @@ def test_output_that_is_piped_is_plain_text_without_trailing_spaces(walk: Walk) 
 def test_every_table_is_loaded_in_several_fragments(walk: Walk) -> None:
     rows = re.findall(r"^  (\w+) +([\d,]+) +(\d+) +[\d.]+ MB$", walk.steps[1], flags=re.MULTILINE)
     assert [name for name, _, _ in rows] == [
-        *("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
+        *("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"),
+        *("part_name", "inquiry"),
     ]
     assert all(int(fragments) > 1 for _, _, fragments in rows)
 
@@ -86,24 +102,60 @@ def test_loading_again_keeps_the_tables_that_are_there(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     shutil.copytree(EXAMPLE, folder, ignore=MADE)
     first = script(folder, "load.py", "0.002")
-    shutil.rmtree(folder / "warehouse" / "nation.lance")
+    for name in ("nation", "part_name"):
+        shutil.rmtree(folder / "warehouse" / f"{name}.lance")
     second = script(folder, "load.py", "0.002")
-    assert first.stdout.count("written") == 8
-    assert re.findall(r"^(\w+) .* written$", second.stdout, flags=re.MULTILINE) == ["nation"]
-    assert second.stdout.count("was there") == 7
+    written = re.findall(r"^(\w+) .* written$", second.stdout, flags=re.MULTILINE)
+    assert first.stdout.count("written") == 10
+    assert written == ["nation", "part_name"]
+    assert second.stdout.count("was there") == 8
 
 
 def test_the_first_run_reads_and_publishes_everything(walk: Walk) -> None:
     assert "$ lancestat plan" in walk.steps[3]
-    assert "8 analyze" in walk.steps[3]
+    assert "9 analyze" in walk.steps[3]
     assert "12 of 12 fragments, 60,175 rows" in walk.line(4, "lineitem")
     assert "version 1 -> 2" in walk.line(4, "lineitem")
-    assert "8 tables brought up to date" in walk.steps[4]
+    assert "8 tables and 1 join brought up to date" in walk.steps[4]
+
+
+def test_the_join_first_compares_every_inquiry_that_has_words_with_every_part(walk: Walk) -> None:
+    assert "exact, 200 x 2,000 rows" in walk.line(3, "suggestion")
+    assert "392 thousand pairs version 1" in walk.line(4, "suggestion")
+    assert "4 left rows without neighbours" in walk.steps[4]
+
+
+def test_suggestions_are_the_nearest_names_of_all(walk: Walk) -> None:
+    warehouse = walk.folder / "warehouse"
+    keys, asked = vectors(warehouse, "inquiry", "i_inquirykey", "i_vector")
+    _, named = vectors(warehouse, "part_name", "p_partkey", "p_vector")
+    distances = 1 - (asked @ named.T) / np.outer(norms(asked), norms(named))
+    nearest = np.sort(distances, axis=1)[:, :3]
+    found = lance.dataset(warehouse / "suggestion.lance").to_table()
+    matched = found.filter(found["_rank"].is_valid())
+    assert len(keys) == 198
+    assert matched["i_inquirykey"].to_pylist() == np.repeat(keys, 3).tolist()
+    np.testing.assert_allclose(matched["_distance"].to_numpy(), nearest.ravel(), atol=1e-6)
+
+
+def test_inquiries_without_words_are_kept_and_have_no_suggestion(walk: Walk) -> None:
+    found = lance.dataset(walk.folder / "warehouse" / "suggestion.lance").to_table()
+    unmatched = found.filter(found["_rank"].is_null())
+    assert unmatched["i_inquirykey"].to_pylist() == [50, 100, 150, 200]
+    assert unmatched["p_name"].null_count == len(unmatched)
+
+
+def test_suggestions_are_shown_under_what_was_asked(walk: Walk) -> None:
+    lines = walk.steps[7].splitlines()
+    shown = [line for line in lines if re.search(r" [123] +[01]\.\d{3}  \w+( \w+){4}$", line)]
+    assert "$ python suggestions.py 1 3 4 50" in lines
+    assert "  (a photograph)" in lines
+    assert len(shown) == 3 * 3
 
 
 def test_a_table_that_belongs_to_others_gets_no_commit(walk: Walk) -> None:
     assert "->" not in walk.line(4, "supplier")
-    assert "->" not in walk.line(9, "supplier")
+    assert "->" not in walk.line(10, "supplier")
 
 
 def test_a_reader_is_told_to_use_what_was_published(walk: Walk) -> None:
@@ -136,34 +188,38 @@ def test_statistics_change_what_spark_believes_of_a_join(walk: Walk) -> None:
         ("part", ". skip part policy accepts"),
         ("nation", ". skip nation unchanged"),
         ("region", ". skip region unchanged"),
+        ("suggestion", "~ refresh suggestion exact, 2 x 2,000 rows"),
     ],
 )
 def test_the_plan_after_the_changes_names_only_what_is_new(
     walk: Walk, table: str, planned: str
 ) -> None:
-    assert walk.line(8, table).startswith(planned)
+    assert walk.line(9, table).startswith(planned)
 
 
 def test_the_second_run_reads_what_its_plan_said(walk: Walk) -> None:
     planned, ran = (
         re.search(r"^Reads? (\d+) .*?([\d,]+) rows", walk.steps[step], flags=re.MULTILINE)
-        for step in (8, 9)
+        for step in (9, 10)
     )
     assert planned is not None
     assert ran is not None
     assert planned[1] == ran[1] == "4"
     assert planned[2] == ran[2]
-    assert "5 tables brought up to date, 3 unchanged" in walk.steps[9]
+    assert "5 tables and 1 join brought up to date, 3 unchanged" in walk.steps[10]
+    assert "new left rows, 4.0 thousand pairs version 2" in walk.line(10, "suggestion")
 
 
 def test_nothing_is_left_at_the_end(walk: Walk) -> None:
-    assert "$ lancestat plan --check" in walk.steps[10]
-    assert "Nothing to do" in walk.steps[10]
+    assert "$ lancestat plan --check" in walk.steps[11]
+    assert "Nothing to do" in walk.steps[11]
 
 
 def test_the_summary_sets_both_runs_side_by_side(walk: Walk) -> None:
-    assert re.search(r"rows read +86,[\d,]+ of 86,[\d,]+ +3,[\d,]+ of", walk.steps[11])
-    assert re.search(r"fragments read +39 of 39 +4 of 34", walk.steps[11])
+    assert re.search(r"rows read +86,[\d,]+ of 86,[\d,]+ +3,[\d,]+ of", walk.steps[12])
+    assert re.search(r"fragments read +39 of 39 +4 of 34", walk.steps[12])
+    assert re.search(r"pairs compared +392,000 of 400,000 +4,000 of 404,000", walk.steps[12])
+    assert re.search(r"tables committed to +7 of 8 +4 of 8", walk.steps[12])
 
 
 def test_a_machine_without_java_is_told_so_in_one_line_before_anything_is_done(
