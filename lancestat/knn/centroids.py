@@ -8,6 +8,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from lancestat.knn.frame import directions
 from lancestat.knn.metric import Metric
 from lancestat.knn.products import best
 
@@ -151,9 +152,7 @@ def _scale(sample: NDArray[np.float32], metric: Metric) -> float:
 
 def _placed(vectors: NDArray[np.float32], metric: Metric, scale: float) -> NDArray[np.float32]:
     if metric is Metric.COSINE:
-        squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
-        placed = vectors * (1.0 / np.sqrt(squares))[:, None]
-        return np.ascontiguousarray(placed, np.float32)
+        return np.ascontiguousarray(directions(vectors))
     if scale == 1.0 and not np.abs(vectors).max(initial=0.0) > _FARTHEST:
         return np.ascontiguousarray(vectors)
     with np.errstate(over="ignore"):

@@ -86,10 +86,11 @@ class Frame:
             values = self._placed(queries, moved=self.metric is Metric.L2)
         offset = np.zeros(len(queries))
         if self.centre is not None and self.metric is not Metric.L2:
-            wide = queries.astype(np.float64)
-            if self.metric is Metric.COSINE:
-                wide = _unit(wide)
-            offset = wide @ self.centre.astype(np.float64)
+            centre = self.centre.astype(np.float64)
+            for start in range(0, len(queries), _SAMPLE):
+                some = slice(start, start + _SAMPLE)
+                wide = queries[some].astype(np.float64)
+                offset[some] = (_unit(wide) if self.metric is Metric.COSINE else wide) @ centre
         return Asked(values, _lengths(values), offset)
 
     def offer(self, rows: NDArray[np.float32]) -> Offered:
@@ -179,7 +180,7 @@ class Frame:
         return found / self.scale / self.scale
 
     def _placed(self, vectors: NDArray[np.float32], *, moved: bool) -> NDArray[np.float32]:
-        placed = _directions(vectors) if self.metric is Metric.COSINE else vectors
+        placed = directions(vectors) if self.metric is Metric.COSINE else vectors
         if self.scale != 1.0:
             placed = placed * np.float32(self.scale)
         if moved and self.centre is not None:
@@ -187,13 +188,15 @@ class Frame:
         return np.ascontiguousarray(placed)
 
 
-def _directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors of length 1, rounded to float32; of vectors that are not zero."""
     lengths = _lengths(vectors)
     with np.errstate(over="ignore", invalid="ignore"):
-        directions = vectors * (1.0 / lengths).astype(np.float32)[:, None]
+        found = vectors * (1.0 / lengths).astype(np.float32)[:, None]
+    # Float32 has no inverse of these.
     odd = np.flatnonzero(~((lengths > 2.0**-100) & (lengths < 2.0**100)))
-    directions[odd] = _unit(vectors[odd].astype(np.float64))
-    return directions
+    found[odd] = _unit(vectors[odd].astype(np.float64))
+    return found
 
 
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
