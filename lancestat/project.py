@@ -300,5 +300,11 @@ class Project:
         node = self.spec.node(name)
         if isinstance(node, Table):
             return node
+        if node is not None:
+            raise UsageError(
+                "LS404",
+                f"'{name}' is a KNN join, and statistics are those of tables",
+                hint="declare a table over its result",
+            )
         names = [table.name for table in self.spec.tables]
         raise UsageError("LS404", f"no table '{name}' is declared", hint=did_you_mean(name, names))

@@ -9,6 +9,7 @@ import lance
 import pytest
 
 from lancestat import Project
+from lancestat.errors import UsageError
 from lancestat.plan.actions import Skip
 from lancestat.run.sweep import sweep_all
 from lancestat.spec.model import Target
@@ -79,3 +80,9 @@ def test_a_project_plans_joins_without_spark(world: JoinWorld) -> None:
     world.run()
     [action] = Project(world.spec).plan("near").actions
     assert isinstance(action, Skip)
+
+
+def test_a_join_has_no_statistics_to_show(world: JoinWorld) -> None:
+    with pytest.raises(UsageError, match="'near' is a KNN join") as caught:
+        Project(world.spec).show("near")
+    assert caught.value.code == "LS404"
