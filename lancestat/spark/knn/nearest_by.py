@@ -18,7 +18,7 @@ from lancestat.spark.knn.materialize import Materialize
 from lancestat.spark.knn.probe import Probed
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.search_job import WrittenChunk, count_valid, written_chunk
-from lancestat.spark.knn.worker import working
+from lancestat.spark.knn.worker import WRITING, working
 from lancestat.spark.map_in_arrow import map_in_arrow
 
 _WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
@@ -58,7 +58,7 @@ class NearestBy:
         threads = self.threads
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with working(threads, reader.side.storage_options):
+            with working(threads, reader.side.storage_options, f"reading the {reader.name} side"):
                 for batch in batches:
                     for number in batch.column(0).to_pylist():
                         rows = parts[number]
@@ -74,7 +74,7 @@ class NearestBy:
         materialize, k, threads = self.materialize, self.k, self.threads
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with working(threads, materialize.writer.storage_options):
+            with working(threads, materialize.writer.storage_options, WRITING):
                 for number, table in _by_chunk(batches):
                     probed = _probed(table, chunks[number], k, excluded, valid)
                     done = written_chunk(materialize, number, chunks[number], probed)
@@ -98,7 +98,7 @@ class NearestBy:
         materialize, k, threads = self.materialize, self.k, self.threads
 
         def write(found: Iterable[int]) -> Iterator[WrittenChunk]:
-            with working(threads, materialize.writer.storage_options):
+            with working(threads, materialize.writer.storage_options, WRITING):
                 for number in found:
                     rows = chunks[number]
                     none = np.zeros(len(rows), np.bool_)

@@ -92,7 +92,7 @@ class Partitioning:
 
         def write(found: Iterable[Rows]) -> Iterator[tuple[WrittenPart, int]]:
             options = right.side.storage_options
-            with working(threads, options):
+            with working(threads, options, "laying out the right side"):
                 for rows in found:
                     blocks = _Counted(right.blocks(rows, LAYOUT_BYTES))
                     part = write_partition(blocks, centroids, queries, k, uri, options)

@@ -16,7 +16,7 @@ from lancestat.spark.knn.materialize import Chunk, Materialize
 from lancestat.spark.knn.meter import Meter, Step
 from lancestat.spark.knn.probe import Cell, Probed
 from lancestat.spark.knn.reader import VectorReader
-from lancestat.spark.knn.worker import working
+from lancestat.spark.knn.worker import SEARCHING, WRITING, working
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -73,14 +73,14 @@ class SearchJob:
         steps = self._meter(cells).accumulator(self.context)
 
         def probed(found: Iterable[Cell]) -> Iterator[tuple[int, Probed]]:
-            with working(threads, options):
+            with working(threads, options, SEARCHING):
                 for cell in found:
                     done = probe(cell)
                     yield cell.chunk, done
                     steps.add([Step(Stage.PROBE, len(cell.left), done.pairs, done.seconds)])
 
         def written(found: Iterable[tuple[int, Probed]]) -> Iterator[tuple[int, WrittenChunk]]:
-            with working(threads, options):
+            with working(threads, options, WRITING):
                 for number, done in found:
                     rows = shares.chunks[number]
                     yield number, written_chunk(materialize, number, rows, done)
@@ -120,7 +120,7 @@ def count_valid(context: SparkContext, reader: VectorReader, parts: Sequence[Row
     """How many rows of each part can match, in the order of the parts."""
 
     def counted(found: Iterable[Rows]) -> Iterator[int]:
-        with working(1, reader.side.storage_options):
+        with working(1, reader.side.storage_options, f"counting the {reader.name} rows"):
             yield from map(reader.count, found)
 
     return list(context.parallelize(parts, len(parts)).mapPartitions(counted).collect())

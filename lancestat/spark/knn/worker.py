@@ -11,15 +11,23 @@ from lancestat.lake.open import is_failure
 from lancestat.spark.scan_task import prepare_worker
 from lancestat.spark.worker_error import WorkerError
 
+# What tasks do, as errors call it.
+SEARCHING = "searching for neighbours"
+WRITING = "writing the result"
+
 
 @contextmanager
-def working(
-    threads: int, storage_options: Mapping[str, str], doing: str = "joining"
-) -> Iterator[None]:
-    """Around what a task does: a worker made ready, and errors that cross to the driver."""
+def working(threads: int, storage_options: Mapping[str, str], doing: str) -> Iterator[None]:
+    """Around what a task does: a worker made ready, and errors that cross to the driver.
+
+    `doing` is what fails when something fails that has no error of its own.
+    """
     prepare_worker(threads, "lancestat.spark.knn.materialize")
     try:
         yield
+    except WorkerError:
+        # Of an earlier stage in the same task.
+        raise
     except LancestatError as error:
         raise WorkerError.carrying(error) from None
     except BaseException as error:

@@ -1,0 +1,147 @@
+"""Spark's Python daemon, whose workers do what a folder of faults tells them to.
+
+A file `<folder>/<point>-<number>` makes the next task that gets to that point do what the file
+says, once; it is moved to `<folder>/struck` first. A file `<folder>/<point>` does so every time.
+Points come after their work and before its report, where most can get lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+FOLDER = "LANCESTAT_TEST_FAULTS"
+REPOSITORY = Path(__file__).parents[2]
+
+
+def configuration(folder: Path) -> dict[str, str]:
+    """What makes Spark's workers look for faults in a folder."""
+    return {
+        "spark.python.daemon.module": "tests.integration.faulty_daemon",
+        f"spark.executorEnv.{FOLDER}": str(folder),
+        "spark.executorEnv.PYTHONPATH": str(REPOSITORY),
+    }
+
+
+def arm(folder: Path) -> None:
+    """Wrap the work of each stage; in this process alone."""
+    from lancestat.knn import lance_output, partitions
+    from lancestat.knn.output import OutputWriter
+    from lancestat.spark.knn import search_job, written_side
+    from lancestat.spark.knn.partitioned import PartitionProbe
+    from lancestat.spark.knn.probe import ExactProbe
+
+    points: list[tuple[str, Any, str]] = [
+        ("scratch", written_side._Writer, "write"),
+        ("layout", partitions, "write_partition"),
+        ("probe", ExactProbe, "__call__"),
+        ("probe", PartitionProbe, "__call__"),
+        ("merge", search_job, "_merged"),
+        ("write", lance_output, "_write_fragments"),
+        ("materialize", OutputWriter, "write"),
+    ]
+    for point, owner, name in points:
+        setattr(owner, name, striking(folder, point, getattr(owner, name)))
+
+
+def striking(folder: Path, point: str, work: Any) -> Any:
+    """The same work, after which faults strike."""
+
+    @functools.wraps(work)
+    def struck(*arguments: Any, **options: Any) -> Any:
+        done = work(*arguments, **options)
+        strike(folder, point)
+        return done
+
+    return struck
+
+
+def strike(folder: Path, point: str) -> None:
+    """Do what the next fault of a point says, if there is one."""
+    always = folder / point
+    if always.exists():
+        act(folder, point, always.read_text())
+    for fault in sorted(folder.glob(f"{point}-*")):
+        struck = folder / "struck" / fault.name
+        try:
+            fault.rename(struck)
+        except FileNotFoundError:
+            continue
+        act(folder, point, struck.read_text())
+
+
+def act(folder: Path, point: str, fault: str) -> None:
+    match fault:
+        case "kill worker":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "kill executor":
+            daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
+            time.sleep(60)
+        case "raise":
+            raise ValueError("a disk went away")
+        case "no room":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        case "pause":
+            daemon_id = os.getppid()
+            (folder / f"reached {point}").touch()
+            while os.getppid() == daemon_id and not (folder / "go on").exists():
+                time.sleep(0.02)
+        case _:
+            raise AssertionError(fault)
+
+
+class Faults:
+    """The folder, as tests see it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "struck").mkdir(parents=True)
+
+    def plan(self, point: str, fault: str, times: int = 1) -> None:
+        """Let the next so many tasks at a point fail."""
+        for number in range(times):
+            draft = self.folder / "draft"
+            draft.write_text(fault)
+            draft.rename(self.folder / f"{point}-{number}")
+
+    def always(self, point: str, fault: str) -> None:
+        (self.folder / point).write_text(fault)
+
+    def end(self) -> int:
+        """Forget what is left, and tell how many faults have struck."""
+        struck = list((self.folder / "struck").iterdir())
+        for path in [*struck, *self.folder.iterdir()]:
+            if path.is_file():
+                path.unlink()
+        return len(struck)
+
+    def wait_for(self, point: str, seconds: float = 120) -> None:
+        """Until a task pauses there."""
+        deadline = time.monotonic() + seconds
+        while not (self.folder / f"reached {point}").exists():
+            assert time.monotonic() < deadline, f"nobody got to {point}"
+            time.sleep(0.02)
+
+
+def main() -> None:
+    import pyspark.daemon
+
+    work = pyspark.daemon.worker
+
+    def worker(*arguments: Any) -> Any:
+        # After the fork, since Lance must not be used before it.
+        arm(Path(os.environ[FOLDER]))
+        return work(*arguments)
+
+    pyspark.daemon.worker = worker
+    pyspark.daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

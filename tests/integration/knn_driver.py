@@ -1,0 +1,89 @@
+"""A Spark driver that joins what it is told to on stdin, a line of JSON for each join."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import lancestat
+from lancestat.errors import LancestatError
+from lancestat.knn.gate import Decision, Strategy
+from lancestat.knn.request import JoinKind, JoinRequest, Mode
+from lancestat.knn.work import JoinWork, OutputFormat, SideWork
+from lancestat.spark.knn import join
+from lancestat.spark.knn.engine import Engine
+from lancestat.spark.session import start_session
+from lancestat.spec.model import Target
+from tests.integration.faulty_daemon import configuration
+
+K = 4
+LISTS = 3
+
+
+def main(master: str, faults: str) -> None:
+    conf = {
+        **configuration(Path(faults)),
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "700m",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.task.maxFailures": "3",
+    }
+    target = Target("cluster", "state", spark_master=master, spark_conf=conf)
+    spark = start_session(target, "test", is_short_lived=True)
+    print("ready", flush=True)  # noqa: T201
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer = json.dumps(done(spark, **asked))
+        print(answer, flush=True)  # noqa: T201
+    spark.stop()
+
+
+def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str | None) -> Any:
+    """How a join ended: its strategy and tasks that failed, or an error."""
+    try:
+        if by == "knn_join":
+            frames = (spark.read.parquet(side) for side in (left, right))
+            lancestat.knn_join(
+                *frames, left_vector="emb", right_vector="emb", k=K, scratch=scratch
+            ).collect()
+            return {"strategy": by}
+        join.choose = lambda *_: Decision(Strategy(by), "asked for", lists=LISTS)
+        group = uuid.uuid4().hex
+        assert scratch is not None
+        outcome = Engine(spark, scratch, group).run(work(by, left, right, output))
+    except LancestatError as error:
+        return {"error": [error.code, error.message, error.hint]}
+    tracker = spark.sparkContext.statusTracker()
+    stages = [
+        tracker.getStageInfo(stage)
+        for job in tracker.getJobIdsForGroup(group)
+        for stage in tracker.getJobInfo(job).stageIds
+    ]
+    return {
+        "strategy": outcome.strategy,
+        "recall": outcome.recall,
+        "failed": sum(stage.numFailedTasks for stage in stages if stage),
+    }
+
+
+def work(by: str, left: str, right: str, output: str) -> JoinWork:
+    is_approximate = by == Strategy.PARTITIONED.value
+    request = JoinRequest(
+        K,
+        mode=Mode.APPROX if is_approximate else Mode.EXACT,
+        kind=JoinKind.LEFT_OUTER,
+        nprobes=LISTS if is_approximate else None,
+        with_rank=True,
+    )
+    sides = [
+        SideWork("emb", select, format="parquet", uri=uri)
+        for uri, select in ((left, ("id",)), (right, ("id", "name")))
+    ]
+    return JoinWork("near", request, *sides, OutputFormat.LANCE, output)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
