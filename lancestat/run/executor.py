@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
+from queue import SimpleQueue
 
 from lancestat.errors import LancestatError, RunError, StateError
 from lancestat.plan.actions import Action, Plan, Skip
@@ -61,24 +62,26 @@ class Executor:
         stop = threading.Event()
         # Light ones first: they are published while heavy ones keep all cores busy to the end.
         waiting = sorted(actions, key=_weight)
-        running: set[Future[NodeEnded]] = set()
+        names = {action.node for action in actions}
+        done: SimpleQueue[Future[NodeEnded]] = SimpleQueue()
+        running = 0
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
             try:
                 while waiting or running:
-                    ready = [
-                        action for action in waiting if _awaited(action, actions) <= set(ended)
-                    ]
+                    ready = [action for action in waiting if _awaited(action, names) <= ended.keys()]
                     # Joins that wait for each other in a circle would wait for ever.
                     ready = ready or ([] if running else waiting)
-                    waiting = [action for action in waiting if action not in ready]
+                    begun = {action.node for action in ready}
+                    waiting = [action for action in waiting if action.node not in begun]
                     for action in ready:
                         failed = _failed_before(action, ended)
-                        running.add(pool.submit(self._run_one, action, failed, stop))
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        found = future.result()
-                        ended[found.result.name] = found
-                        self.progress.finished(found.result)
+                        future = pool.submit(self._run_one, action, failed, stop)
+                        future.add_done_callback(done.put)
+                    running += len(ready)
+                    found = done.get().result()
+                    running -= 1
+                    ended[found.result.name] = found
+                    self.progress.finished(found.result)
             except BaseException:
                 stop.set()
                 self.cancel()
@@ -145,10 +148,8 @@ class Executor:
         return all(known.get(action.node) == self.digests[action.node] for action in actions)
 
 
-def _awaited(action: Action, actions: Sequence[Action]) -> set[str]:
-    if not isinstance(action, Await):
-        return set()
-    return set(action.joins) & {other.node for other in actions}
+def _awaited(action: Action, names: set[str]) -> set[str]:
+    return set(action.joins) & names if isinstance(action, Await) else set()
 
 
 def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:
