@@ -68,7 +68,9 @@ class Executor:
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
             try:
                 while waiting or running:
-                    ready = [action for action in waiting if _awaited(action, names) <= ended.keys()]
+                    ready = [
+                        action for action in waiting if _awaited(action, names) <= ended.keys()
+                    ]
                     # Joins that wait for each other in a circle would wait for ever.
                     ready = ready or ([] if running else waiting)
                     begun = {action.node for action in ready}
