@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
+from lancestat.errors import LancestatError
 from lancestat.knn.names import output_names
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.scratch import scratch
@@ -58,8 +61,7 @@ class Engine:
         names = output_names(left.select, right.select, with_rank=work.request.with_rank)
         with ExitStack() as stack:
             folder = _Folder(self, stack)
-            opened_left = self._opened(left, work.request, folder)
-            opened_right = self._opened(right, work.request, folder)
+            opened_left, opened_right = self._both(left, right, work.request, folder)
             join = Join(
                 self.spark, work, opened_left, opened_right, names, folder.place, self.on_stage
             )
@@ -73,6 +75,35 @@ class Engine:
             assert frame is not None
             select = tuple(frame.columns)
         return _Source(name, side.vector, select, side.table, frame)
+
+    def _both(
+        self, left: _Source, right: _Source, request: JoinRequest, folder: _Folder
+    ) -> tuple[OpenedSide, OpenedSide]:
+        """Both sides; what has to be written is written side by side."""
+        from pyspark.util import inheritable_thread_target
+
+        def opened(source: _Source) -> OpenedSide:
+            return self._opened(source, request, folder)
+
+        with ThreadPoolExecutor(2) as pool:
+            # A job group belongs to a thread, and is handed on with it.
+            open_side = inheritable_thread_target(self.spark)(opened)
+            sides = [pool.submit(open_side, source) for source in (left, right)]
+            try:
+                wait(sides, return_when=FIRST_EXCEPTION)
+                if any(side.done() and side.exception() for side in sides):
+                    self._cancel()
+            except BaseException:
+                # Leaving the pool waits for its threads.
+                self._cancel()
+                raise
+        # A side that was cancelled because of the other says nothing about the cause.
+        first = min(sides, key=lambda side: _is_cancelled(side.exception()))
+        first.result()
+        return sides[0].result(), sides[1].result()
+
+    def _cancel(self) -> None:
+        self.spark.sparkContext.cancelJobGroup(self.run_id)
 
     def _opened(self, source: _Source, request: JoinRequest, folder: _Folder) -> OpenedSide:
         name, vector, select = source.name, source.vector, source.select
@@ -99,20 +130,29 @@ class _Source:
     frame: DataFrame | None
 
 
+def _is_cancelled(error: BaseException | None) -> int:
+    """2 without an error, 1 with one that only tells of being cancelled, else 0."""
+    if error is None:
+        return 2
+    return int(isinstance(error, LancestatError) and error.code == "LS512")
+
+
 class _Folder:
     """The scratch folder of a join, made when something is to be put there."""
 
     def __init__(self, engine: Engine, stack: ExitStack) -> None:
         self._engine = engine
         self._stack = stack
+        self._making = Lock()
         self._uri: str | None = None
 
     def place(self, name: str) -> str:
         """Where to write what is called `name`."""
-        if self._uri is None:
-            application = str(self._engine.spark.sparkContext.applicationId)
-            root, options = self._engine.scratch_root, self._engine.storage_options
-            self._uri = self._stack.enter_context(scratch(root, application, options)).uri
+        with self._making:
+            if self._uri is None:
+                application = str(self._engine.spark.sparkContext.applicationId)
+                root, options = self._engine.scratch_root, self._engine.storage_options
+                self._uri = self._stack.enter_context(scratch(root, application, options)).uri
         return f"{self._uri}/{name}.lance"
 
 

@@ -60,8 +60,10 @@ class Join:
         try:
             materialize = self._materialize(writer)
             found = self._search(left, right, materialize, decision)
-        except Exception as error:
+        except BaseException as error:
             output.discard(writer, [])
+            if not isinstance(error, Exception):
+                raise
             raise failed(error, f"joining '{self.work.node}'", secret_values(options)) from None
         state = self._commit(writer, materialize, found.chunks)
         return JoinOutcome(

@@ -20,6 +20,7 @@ from lancestat.knn.vectors import Vectors, vectors
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure, readable, store_options
 from lancestat.spark.knn.failed import failed
+from lancestat.spark.knn.parquet_scan import ParquetScan, parquet_scan
 from lancestat.spark.knn.worker import working
 from lancestat.spark.map_in_arrow import map_in_arrow
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 VECTOR = "vector"
 ROWS_PER_FILE = 1 << 20
+# Files that are read faster than a job starts are read by the driver.
+SMALLEST_JOB = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +133,36 @@ def _place(columns: Sequence[str], column: str, side: str) -> int:
 
 
 def _run(rows: DataFrame, writing: Writing) -> list[_Report]:
+    """Write every partition."""
+    options = writing.storage_options
+    doing = f"computing the {writing.side} side"
+    scan = parquet_scan(rows)
+
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        options = writing.storage_options
-        with working(1, options, f"computing the {writing.side} side"):
+        with working(1, options, doing):
             report = _Writer(writing, _partition()).write(batches)
             yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
     try:
+        if scan is not None:
+            return _run_files(rows, scan, writing, doing)
         found = map_in_arrow(rows, write, "report string").collect()
+        return [_Report(**json.loads(row.report)) for row in found]
     except Exception as error:
-        secrets = secret_values(writing.storage_options)
-        raise failed(error, f"computing the {writing.side} side", secrets) from None
-    return [_Report(**json.loads(row.report)) for row in found]
+        raise failed(error, doing, secret_values(options)) from None
+
+
+def _run_files(rows: DataFrame, scan: ParquetScan, writing: Writing, doing: str) -> list[_Report]:
+    def write(partitions: Iterable[int]) -> Iterator[_Report]:
+        with working(1, writing.storage_options, doing):
+            for partition in partitions:
+                yield _Writer(writing, partition).write(scan.read(partition))
+
+    count = len(scan.partitions)
+    if scan.size_bytes <= SMALLEST_JOB:
+        return [_Writer(writing, number).write(scan.read(number)) for number in range(count)]
+    job = rows.sparkSession.sparkContext.parallelize(range(count), count)
+    return list(job.mapPartitions(write).collect())
 
 
 def _partition() -> int:

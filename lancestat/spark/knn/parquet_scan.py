@@ -1,0 +1,227 @@
+"""Plain scans of Parquet files, which workers read without going through the JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+# The footer of every file is looked at first; of more files, that is for Spark's tasks to do.
+MOST_FILES = 256
+BATCH_ROWS = 16_384
+
+_RELATION = "org.apache.spark.sql.execution.datasources.LogicalRelation"
+_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+_PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+_PARTITION = "org.apache.spark.sql.execution.datasources.FilePartition"
+_PROJECT = "org.apache.spark.sql.catalyst.plans.logical.Project"
+_ALIAS = "org.apache.spark.sql.catalyst.expressions.Alias"
+_ATTRIBUTE = "org.apache.spark.sql.catalyst.expressions.AttributeReference"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The row groups of a file whose middle is in that range of bytes, as Spark cuts files."""
+
+    path: str
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetScan:
+    """A DataFrame that does nothing but read columns of Parquet files.
+
+    `partitions` are those that Spark would make, so that rows come in the same order; `columns`
+    are the files' names for those of `schema`. Travels to Spark's workers.
+    """
+
+    partitions: tuple[tuple[Split, ...], ...]
+    columns: tuple[str, ...]
+    schema: pa.Schema
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the files, all columns."""
+        return sum(split.length for splits in self.partitions for split in splits)
+
+    def read(self, partition: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        for split in self.partitions[partition]:
+            with pq.ParquetFile(split.path) as file:
+                groups = list(_groups(file.metadata, split))
+                for batch in file.iter_batches(BATCH_ROWS, groups, columns=list(self.columns)):
+                    arrays = [batch.column(name) for name in self.columns]
+                    yield pa.RecordBatch.from_arrays(
+                        [_cast(a, f.type) for a, f in zip(arrays, self.schema, strict=True)],
+                        schema=self.schema,
+                    )
+
+
+def parquet_scan(rows: DataFrame) -> ParquetScan | None:
+    """The scan that a DataFrame is; None if it is anything else, or Spark may read it otherwise.
+
+    Filters, partition columns, files elsewhere than on this machine's file systems, and columns of
+    other types than numbers, strings, bytes, booleans and lists of float and double are left to
+    Spark, and so are files whose columns are not all of the types that Spark gives them.
+    """
+    types = [_arrow_type(field.dataType) for field in rows.schema.fields]
+    if any(type is None for type in types):
+        return None
+    execution = rows._jdf.queryExecution()
+    columns = _columns(execution.optimizedPlan())
+    if columns is None or any("." in name for name in columns):
+        return None
+    partitions = _partitions(execution.toRdd().partitions())
+    schema = pa.schema(zip(rows.columns, types, strict=True))
+    if partitions is None or not _is_alike(partitions, columns, schema):
+        return None
+    return ParquetScan(partitions, columns, schema)
+
+
+def _columns(plan: Any) -> tuple[str, ...] | None:
+    """The columns of the files that a plan projects, if it does nothing else."""
+    projected = None
+    if _class(plan) == _PROJECT:
+        projected = [_projected(each) for each in _items(plan.projectList())]
+        plan = plan.child()
+    if _class(plan) != _RELATION or not _is_plain(plan):
+        return None
+    names = {each.exprId().toString(): each.name() for each in _items(plan.output())}
+    if projected is None:
+        return tuple(names.values())
+    found = [names.get(each or "") for each in projected]
+    return None if None in found else tuple(name for name in found if name)
+
+
+def _is_plain(relation: Any) -> bool:
+    files = relation.relation()
+    return bool(
+        _class(files) == _FILES
+        and _class(files.fileFormat()) == _PARQUET
+        and files.partitionSchema().isEmpty()
+        and files.bucketSpec().isEmpty()
+        and relation.catalogTable().isEmpty()
+    )
+
+
+def _projected(expression: Any) -> str | None:
+    """The id of the column that an expression is, under whatever name."""
+    inner = expression.child() if _class(expression) == _ALIAS else expression
+    return str(inner.exprId().toString()) if _class(inner) == _ATTRIBUTE else None
+
+
+def _partitions(partitions: Any) -> tuple[tuple[Split, ...], ...] | None:
+    found = []
+    for partition in partitions:
+        if _class(partition) != _PARTITION:
+            return None
+        splits = []
+        for file in partition.files():
+            uri = file.toPath().toUri()
+            if uri.getScheme() != "file":
+                return None
+            splits.append(Split(uri.getPath(), file.start(), file.length()))
+        found.append(tuple(splits))
+    return tuple(found)
+
+
+def _is_alike(
+    partitions: Sequence[Sequence[Split]], columns: Sequence[str], schema: pa.Schema
+) -> bool:
+    """Whether all files have the columns with the types that Spark gives them."""
+    paths = {split.path for splits in partitions for split in splits}
+    if len(paths) > MOST_FILES:
+        return False
+
+    def is_alike(path: str) -> bool:
+        try:
+            found = pq.read_schema(path)
+        except (OSError, pa.ArrowException):
+            # Spark says best what is wrong with a file.
+            return False
+        return all(
+            found.get_all_field_indices(name) != []
+            and len(found.get_all_field_indices(name)) == 1
+            and _plain(found.field(name).type) == field.type
+            for name, field in zip(columns, schema, strict=True)
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        return all(pool.map(is_alike, paths))
+
+
+def _groups(metadata: pq.FileMetaData, split: Split) -> Iterator[int]:
+    """As `ParquetMetadataConverter.filterFileMetaDataByMidpoint` of parquet-java."""
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = [group.column(place) for place in range(group.num_columns)]
+        first = chunks[0]
+        start = first.data_page_offset
+        if first.has_dictionary_page and first.dictionary_page_offset < start:
+            start = first.dictionary_page_offset
+        middle = start + sum(chunk.total_compressed_size for chunk in chunks) // 2
+        if split.start <= middle < split.start + split.length:
+            yield number
+
+
+def _arrow_type(type: DataType) -> pa.DataType | None:
+    from pyspark.sql import types
+
+    plain = {
+        types.BooleanType: pa.bool_(),
+        types.ByteType: pa.int8(),
+        types.ShortType: pa.int16(),
+        types.IntegerType: pa.int32(),
+        types.LongType: pa.int64(),
+        types.FloatType: pa.float32(),
+        types.DoubleType: pa.float64(),
+        types.BinaryType: pa.binary(),
+    }
+    if isinstance(type, types.ArrayType):
+        element = type.elementType
+        if isinstance(element, types.FloatType | types.DoubleType):
+            return pa.list_(plain[element.__class__])
+        return None
+    if type == types.StringType():
+        return pa.string()
+    return plain.get(type.__class__)
+
+
+def _plain(type: pa.DataType) -> pa.DataType:
+    """A type less the ways in which Arrow may hold its values."""
+    if pa.types.is_dictionary(type):
+        return _plain(type.value_type)
+    if pa.types.is_large_string(type) or pa.types.is_string_view(type):
+        return pa.string()
+    if pa.types.is_large_binary(type) or pa.types.is_binary_view(type):
+        return pa.binary()
+    if _is_list(type):
+        return pa.list_(_plain(type.value_type))
+    return type
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type)
+    )
+
+
+def _cast(array: pa.Array, type: pa.DataType) -> pa.Array:
+    return array if array.type == type else array.cast(type)
+
+
+def _class(of: Any) -> str:
+    return str(of.getClass().getName())
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(place) for place in range(sequence.size())]
