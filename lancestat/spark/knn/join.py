@@ -14,8 +14,17 @@ from lancestat.knn import output
 from lancestat.knn.gate import Decision, JoinSize, Strategy, choose
 from lancestat.knn.names import OutputNames
 from lancestat.knn.output import OutputWriter
+from lancestat.knn.request import Mode
 from lancestat.knn.stages import OnStage, Stage, StageProgress
-from lancestat.knn.work import JoinCounts, JoinOutcome, JoinWork, OutputState, Scope, StaleBase
+from lancestat.knn.work import (
+    JoinCounts,
+    JoinOutcome,
+    JoinWork,
+    OutputState,
+    Scope,
+    StaleBase,
+    scoped,
+)
 from lancestat.lake.clean import secret_values
 from lancestat.spark.knn.failed import failed
 from lancestat.spark.knn.grid import Grid, cut, grid
@@ -83,10 +92,7 @@ class Join:
         )
 
     def _decide(self, left: VectorReader, right: VectorReader) -> Decision:
-        request = self.work.request
-        if self.work.scope is not Scope.FULL:
-            # The gate is about joins as a whole.
-            request = replace(request, min_right_rows=0)
+        request = scoped(self.work.request, self.work.scope)
         rows = len(left.side.all_rows)
         size = JoinSize(rows, len(right.side.all_rows), left.dimension)
         decision = choose(request, size, self._context.defaultParallelism)
@@ -131,7 +137,8 @@ class Join:
                 probe = PartitionProbe(left, layout, lists, request.k)
                 chunks = job.run(probe)
                 return _Found(Strategy.PARTITIONED, chunks, layout.recall, layout.nprobes)
-        return _Found(Strategy.EXACT, job.run(ExactProbe(left, right, parts, request.k)))
+        found = job.run(ExactProbe(left, right, parts, request.k))
+        return _Found(Strategy.EXACT, found, 1.0 if request.mode is Mode.APPROX else None)
 
     @property
     def _context(self) -> SparkContext:

@@ -1,0 +1,116 @@
+"""An approximate join against the exact one, on clustered vectors.
+
+    python benchmarks/knn_approx.py           # 1,000,000 right and 10,000 left rows, local[2]
+    python benchmarks/knn_approx.py --tiny    # a smoke run
+
+Both sides are Lance tables of dimension 128, k is 10, and the approximate join is asked for a
+recall of 0.95: training centroids, laying the right side out in scratch, choosing how many lists to
+visit and searching them are all in its time. They take turns in one warm session, and medians are
+printed, with the recall that the join reports of its sample, and the recall that comparing its
+result with the exact one gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import uuid
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+from measure import timed
+
+from lancestat.knn.request import JoinRequest, Mode
+from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideWork
+from lancestat.lake.observe import snapshot
+from lancestat.spark.knn.engine import Engine
+from lancestat.spark.session import start_session
+from lancestat.spec.model import Target
+
+DIMENSION = 128
+K = 10
+RECALL = 0.95
+FILES = 8
+
+
+def clustered(rows: int, clusters: int, seed: int) -> np.ndarray:
+    """Normally distributed around centres that are normally distributed themselves, float32."""
+    centres = np.random.default_rng(0).standard_normal((clusters, DIMENSION), np.float32)
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal((rows, DIMENSION), np.float32)
+    return centres[rng.integers(0, clusters, rows)] + np.float32(0.35) * noise
+
+
+def write(values: np.ndarray, uri: Path) -> PinnedTable:
+    """A Lance table of several files."""
+    column = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), DIMENSION)
+    table = pa.table({"id": np.arange(len(values)), "emb": column})
+    dataset = lance.write_dataset(table, str(uri), max_rows_per_file=-(-len(values) // FILES))
+    return PinnedTable.at(snapshot(dataset, str(uri), {}))
+
+
+def measured_recall(exact: Path, approximate: Path) -> float:
+    """The share of true neighbours that the approximate result has."""
+    found = (lance.dataset(str(uri)).to_table(["id", "id_right"]) for uri in (exact, approximate))
+    truth, other = (set(zip(*(c.to_pylist() for c in each.columns), strict=True)) for each in found)
+    return len(truth & other) / len(truth)
+
+
+def show(name: str, value: float) -> None:
+    """One line of the result."""
+    print(f"{name:<52} {value:>10.3f}", flush=True)
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
+    parser.add_argument("--runs", type=int, default=3, help="counted runs")
+    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
+    given = parser.parse_args()
+    left_rows, right_rows = (500, 20_000) if given.tiny else (10_000, 1_000_000)
+    with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
+        folder = Path(name)
+        clusters = right_rows // 500
+        left = write(clustered(left_rows, clusters, 1), folder / "left.lance")
+        right = write(clustered(right_rows, clusters, 2), folder / "right.lance")
+        target = Target("dev", name, spark_master=f"local[{given.cores}]")
+        spark = start_session(target, "benchmark")
+        requests = {
+            "exact": JoinRequest(K),
+            "approx": JoinRequest(K, mode=Mode.APPROX, recall=RECALL),
+        }
+
+        def join(mode: str) -> JoinOutcome:
+            sides = (SideWork("emb", ("id",), table) for table in (left, right))
+            output = str(folder / f"{mode}.lance")
+            work = JoinWork(mode, requests[mode], *sides, OutputFormat.LANCE, output)
+            return Engine(spark, str(folder / "scratch"), uuid.uuid4().hex).run(work)
+
+        seconds: dict[str, list[float]] = {mode: [] for mode in requests}
+        outcomes = {}
+        for turn in range((1 if given.tiny else given.runs) + 1):
+            for mode in requests:
+                clock, outcomes[mode] = timed(lambda mode=mode: join(mode))
+                if turn:
+                    seconds[mode].append(clock)
+        spark.stop()
+        exact, approx = (statistics.median(seconds[mode]) for mode in requests)
+        outcome = outcomes["approx"]
+        show("exact, s", exact)
+        show(f"approx, by {outcome.strategy}, s", approx)
+        show("approx / exact", approx / exact)
+        show("lists visited by each left row", outcome.nprobes or 0)
+        show("pairs compared, share of all", outcome.pairs / (left_rows * right_rows))
+        show(f"recall@{K} that the join reports", outcome.recall or 0)
+        recall = measured_recall(folder / "exact.lance", folder / "approx.lance")
+        show(f"recall@{K} of the whole result", recall)
+
+
+if __name__ == "__main__":
+    main()
