@@ -45,7 +45,6 @@ class VectorSide:
     A row's *place* is its position in a scan of the whole dataset, deleted rows not counted: it is
     what `take` understands, and the order of places is row order. `fragments` are those that take
     part, ascending and without gaps in their places; `columns` those that the output shows.
-
     """
 
     uri: str

@@ -288,3 +288,44 @@ def test_a_column_that_holds_no_vectors_is_an_error(tables: Tables) -> None:
 
     with pytest.raises(RunError, match="LS551"):
         Engine(tables.spark, str(tables.folder), "run").run(work)
+
+
+def test_a_vector_index_of_the_metric_is_used_and_its_recall_told(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(11)
+    left, right = rng.standard_normal((300, 16)).tolist(), rng.standard_normal((4000, 16)).tolist()
+    right[7], right[8] = None, [float("nan")] * 16
+    tables.write("left", left, pa.list_(pa.float32(), 16))
+    tables.write("right", right, pa.list_(pa.float32(), 16))
+    uri = str(tables.folder / "right.lance")
+    lance.dataset(uri).create_index(
+        "emb", "IVF_PQ", metric="cosine", num_partitions=8, num_sub_vectors=8
+    )
+    lance.dataset(uri).delete("id = 100")
+    asked = replace(request(5, "cosine"), mode=Mode.APPROX, nprobes=None, recall=0.9)
+    seen: list[JoinSize] = []
+
+    def chosen(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
+        seen.append(size)
+        return Decision(Strategy.INDEX, "asked for")
+
+    monkeypatch.setattr("lancestat.spark.knn.join.choose", chosen)
+    outcome = tables.run(asked)
+
+    assert seen[0].has_index
+    assert outcome.strategy == "index"
+    assert outcome.counts.excluded_right_rows == 2
+    kept: list[Vector] = [None if number == 100 else row for number, row in enumerate(right)]
+    expected = joined(left, kept, 5, "cosine", "inner")
+    found = {(a, b): d for a, b, d, _ in tables.rows()}
+    truth = {(a, b): d for a, b, d, _ in expected}
+    both = found.keys() & truth.keys()
+    recall = len(both) / len(truth)
+    assert recall >= 0.85
+    assert outcome.recall == pytest.approx(recall, abs=0.1)
+    assert all(found[pair] == pytest.approx(truth[pair], rel=1e-5) for pair in both)
+    assert len(found) == len(truth)
+
+    tables.run(replace(asked, metric=Metric.L2, recall=None, nprobes=1))
+    assert not seen[1].has_index

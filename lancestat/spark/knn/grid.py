@@ -26,6 +26,13 @@ class Grid:
     chunks: tuple[Rows, ...]
     parts: int
 
+    def without_parts(self, cores: int) -> Grid:
+        """The same left rows against the right side as a whole, in no fewer chunks than cores."""
+        if self.parts == 1:
+            return self
+        rows = Rows(self.chunks[0].start, self.chunks[-1].stop)
+        return Grid(tuple(cut(rows, max(1, min(cores, len(rows))))), 1)
+
 
 def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> Grid:
     """Cells that keep all cores busy, within what a task may hold of the left side.

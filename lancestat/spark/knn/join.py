@@ -26,8 +26,11 @@ from lancestat.knn.work import (
     scoped,
 )
 from lancestat.lake.clean import secret_values
+from lancestat.lake.vector_index import index_metric
+from lancestat.spark.fragment_reader import open_pinned
 from lancestat.spark.knn.failed import failed
 from lancestat.spark.knn.grid import Grid, cut, grid
+from lancestat.spark.knn.indexed import Indexing, IndexProbe
 from lancestat.spark.knn.materialize import Materialize, Previous, output_schema
 from lancestat.spark.knn.nearest_by import NearestBy
 from lancestat.spark.knn.opened_side import OpenedSide
@@ -94,11 +97,20 @@ class Join:
     def _decide(self, left: VectorReader, right: VectorReader) -> Decision:
         request = scoped(self.work.request, self.work.scope)
         rows = len(left.side.all_rows)
-        size = JoinSize(rows, len(right.side.all_rows), left.dimension)
+        size = JoinSize(rows, len(right.side.all_rows), left.dimension, self._has_index())
         decision = choose(request, size, self._context.defaultParallelism)
         note = f"{decision.strategy.value}: {decision.why}"
         self.on_stage(StageProgress(Stage.GATE, rows, rows, note=note))
         return decision
+
+    def _has_index(self) -> bool:
+        """Whether the right side is a table with a vector index of the metric."""
+        right = self.work.right
+        if right.table is None or self.work.request.mode is Mode.EXACT:
+            return False
+        side = self.right.side
+        dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
+        return index_metric(dataset, right.vector) == self.work.request.metric.value
 
     def _materialize(self, writer: OutputWriter) -> Materialize:
         left, right, kind = self.left.side, self.right.side, self.work.request.kind
@@ -137,6 +149,12 @@ class Join:
                 probe = PartitionProbe(left, layout, lists, request.k)
                 chunks = job.run(probe)
                 return _Found(Strategy.PARTITIONED, chunks, layout.recall, layout.nprobes)
+        if decision.strategy is Strategy.INDEX:
+            search = Indexing(context, left, right, request, threads).search()
+            if search is not None:
+                whole = replace(job, shares=shares.without_parts(context.defaultParallelism))
+                chunks = whole.run(IndexProbe(left, right, search, request.k))
+                return _Found(Strategy.INDEX, chunks, search.recall, search.effort.nprobes)
         found = job.run(ExactProbe(left, right, parts, request.k))
         return _Found(Strategy.EXACT, found, 1.0 if request.mode is Mode.APPROX else None)
 

@@ -72,11 +72,11 @@ class Partitioning:
         Returns:
             None when no right row was found that can match.
         """
-        rows = _sample(self.right, lists * TRAIN_ROWS)
+        rows = self.right.sample(lists * TRAIN_ROWS)
         if not len(rows):
             return None
         centroids = train(rows, lists, self.request.metric)
-        queries = _sample(self.left, SAMPLE_ROWS)
+        queries = self.left.sample(SAMPLE_ROWS)
         parts = self._written(uri, centroids, queries)
         options = self.right.side.storage_options
         laid_out = commit([part for part, _ in parts], uri, self.right.dimension, options)
@@ -155,13 +155,6 @@ def split_lists(rows: NDArray[np.int64], parts: int) -> tuple[range, ...]:
     shares = [ends[-1] * number / parts for number in range(1, parts)]
     edges = [0, *np.searchsorted(ends, shares).tolist(), len(rows)]
     return tuple(range(start, stop) for start, stop in pairwise(edges))
-
-
-def _sample(reader: VectorReader, count: int) -> NDArray[np.float32]:
-    """Vectors of evenly spread rows that can match: the same in every run over the same rows."""
-    rows = reader.side.all_rows
-    step = max(1, len(rows) // max(1, count))
-    return reader.take(np.arange(rows.start, rows.stop, step)[:count])
 
 
 class _Counted:

@@ -58,6 +58,12 @@ class VectorReader:
         found = vectors(column, self.dimension, self.metric, place=f"the {self.name} side")
         return found.values[found.valid]
 
+    def sample(self, count: int) -> NDArray[np.float32]:
+        """Those of evenly spread rows that can match: the same in every run over the same rows."""
+        rows = self.side.all_rows
+        step = max(1, len(rows) // max(1, count))
+        return self.take(np.arange(rows.start, rows.stop, step)[:count])
+
     def count(self, rows: Rows) -> int:
         """How many of consecutive rows can match."""
         return int(np.count_nonzero(self.read(rows).valid))
