@@ -22,9 +22,11 @@ from lancestat.knn.receipts import (
     Receipts,
     all_receipts,
     leave,
+    new_attempt,
     new_run,
     receipts_of,
     throw_away,
+    withdraw,
 )
 from lancestat.knn.storage import storage_at
 from lancestat.knn.work import OutputFormat, OutputState
@@ -36,6 +38,8 @@ from lancestat.lake.uri import local_path
 from lancestat.stats.publish import MESSAGE_PROPERTY, RUN_PROPERTY, VERSION_PROPERTY
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
     from lance import FragmentMetadata, LanceDataset, LanceOperation
 
@@ -73,10 +77,12 @@ def write(
     uri, options = writer.uri, writer.storage_options
     source = BatchSource(_marked(schema), batches)
     with source.own_errors(), writing(uri, options):
-        made = _write_fragments(uri, source, options)
-        files = [file.path for fragment in made for file in fragment.files]
-        if files:
-            leave(uri, writer.folder, number, files, writer.owner, options)
+        path = local_path(uri)
+        if path is not None:
+            made = _write_aside(writer, path, number, source)
+        else:
+            made = _write_fragments(uri, source, options)
+            _leave(writer, new_attempt(number), made)
     content = json.dumps([fragment.to_json() for fragment in made])
     return Written(content, source.rows)
 
@@ -207,32 +213,63 @@ def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
         raise refused(uri, "a folder with other files", options)
 
 
+def _write_aside(
+    writer: OutputWriter, path: Path, number: int, source: BatchSource
+) -> list[FragmentMetadata]:
+    """Write beside the receipts, and move the files in once there is a receipt that names them.
+
+    Lance writes under passing names, which a killed worker leaves; there they go with the receipts.
+    An object store shows nothing that is not whole.
+    """
+    run, attempt, options = writer.folder, new_attempt(number), writer.storage_options
+    _leave(writer, attempt, [])
+    aside = path / FOLDER / run / attempt
+    try:
+        made = _fragments_of(source, str(aside), "create", options)
+    except BaseException:
+        withdraw(writer.uri, run, attempt, options)
+        raise
+    for name in _leave(writer, attempt, made):
+        (path / "data").mkdir(exist_ok=True)
+        (aside / "data" / name).rename(path / "data" / name)
+    return made
+
+
+def _leave(writer: OutputWriter, attempt: str, made: Sequence[FragmentMetadata]) -> Sequence[str]:
+    """Leave a receipt for the data files of fragments, whose names are returned."""
+    files = [file.path for fragment in made for file in fragment.files]
+    leave(writer.uri, writer.folder, attempt, files, writer.owner, writer.storage_options)
+    return files
+
+
 def _write_fragments(
     uri: str, source: BatchSource, options: Mapping[str, str]
 ) -> list[FragmentMetadata]:
-    from lance.fragment import write_fragments
-
-    def write(mode: str) -> list[FragmentMetadata]:
-        return list(
-            write_fragments(
-                source.reader(),
-                uri,
-                schema=source.schema,
-                mode=mode,
-                storage_options=store_options(uri, options),
-            )
-        )
-
     if _opened(uri, options) is not None:
-        return write("overwrite")
+        return _fragments_of(source, uri, "overwrite", options)
     try:
         # Lance warns of a dataset that is missing unless it is to be created.
-        return write("create")
+        return _fragments_of(source, uri, "create", options)
     except OSError as error:
         # Another run was first. Lance looks at one batch before it looks for the dataset.
         if not _is_there_already(error) or not source.rewind():
             raise
-        return write("overwrite")
+        return _fragments_of(source, uri, "overwrite", options)
+
+
+def _fragments_of(
+    source: BatchSource, uri: str, mode: str, options: Mapping[str, str]
+) -> list[FragmentMetadata]:
+    from lance.fragment import write_fragments
+
+    made = write_fragments(
+        source.reader(),
+        uri,
+        schema=source.schema,
+        mode=mode,
+        storage_options=store_options(uri, options),
+    )
+    return list(made)
 
 
 def _is_there_already(error: OSError) -> bool:

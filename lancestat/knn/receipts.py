@@ -1,7 +1,8 @@
 """Which files a run has put into a dataset's folder without a commit, for those who clean up.
 
 Names of data files tell nothing about who wrote them, and a task's report is lost when its job
-fails. So each task leaves a receipt beside the data: `_lancestat/<run>/<piece>.json`.
+fails. So each task leaves a receipt beside the data: `_lancestat/<run>/<attempt>.json`. What it
+has not finished is in the folder `_lancestat/<run>/<attempt>`.
 """
 
 from __future__ import annotations
@@ -41,15 +42,20 @@ def new_run() -> str:
     return secrets.token_hex(8)
 
 
+def new_attempt(number: int) -> str:
+    """A name for an attempt at a piece, which no other attempt has."""
+    return f"{number:06d}-{secrets.token_hex(4)}"
+
+
 def leave(
     uri: str,
     run: str,
-    number: int,
+    attempt: str,
     files: Sequence[str],
     owner: Process,
     options: Mapping[str, str],
 ) -> None:
-    """Leave the receipt of one attempt at a piece."""
+    """Leave the receipt of one attempt at a piece, in place of the one that it has left before."""
     storage = storage_at(uri, options)
     storage.make_if_missing(f"{FOLDER}/{run}")
     receipt = {
@@ -58,8 +64,16 @@ def leave(
         "written_at": datetime.now(timezone.utc).isoformat(),
         "owner": asdict(owner),
     }
-    name = f"{number:06d}-{secrets.token_hex(4)}.json"
-    storage.write(f"{FOLDER}/{run}/{name}", json.dumps(receipt))
+    storage.write(f"{FOLDER}/{run}/{attempt}.json", json.dumps(receipt))
+
+
+def withdraw(uri: str, run: str, attempt: str, options: Mapping[str, str]) -> None:
+    """Remove what an attempt has left that came to nothing."""
+    storage = storage_at(uri, options)
+    storage.remove(f"{FOLDER}/{run}/{attempt}", _LAST)
+    storage.remove_file(f"{FOLDER}/{run}/{attempt}.json")
+    storage.remove_empty(f"{FOLDER}/{run}")
+    storage.remove_empty(FOLDER)
 
 
 def receipts_of(uri: str, run: str, options: Mapping[str, str]) -> Receipts | None:

@@ -105,7 +105,7 @@ class SparkScanner:
             LancestatError: What is wrong with its sides, output or scratch, or what a task raised;
                 LS512 when it was cancelled, LS520 to LS523 when Spark did not start.
         """
-        session = self._started()
+        session = self._started(needs_scratch=True)
         from lancestat.spark.knn.engine import Engine
         from lancestat.spark.knn.scratch_root import scratch_root
 
@@ -126,7 +126,7 @@ class SparkScanner:
             for group in tuple(self._groups):
                 context.cancelJobGroupAndFutureJobs(group)
 
-    def _started(self) -> SparkSession:
+    def _started(self, *, needs_scratch: bool = False) -> SparkSession:
         with self._starting:
             # Threads that import modules of a circle at the same time may see them half made.
             from lancestat.spark import partials_job  # noqa: F401
@@ -134,8 +134,13 @@ class SparkScanner:
 
             if self._has_joins:
                 from lancestat.spark.knn import engine  # noqa: F401
+            from lancestat.spark.knn.scratch_root import require_shared
+
             if self._session is None:
                 running = running_session()
+                if running is None and needs_scratch:
+                    # A cluster need not start to tell.
+                    require_shared(self._target.scratch, _master(self._target))
                 self._session = running or start_session(
                     self._target, APP_NAME, is_short_lived=not self._has_joins
                 )
@@ -149,3 +154,7 @@ class SparkScanner:
     def _advance(self, node: str, fragments: int, size_bytes: int) -> None:
         if self._on_progress is not None:
             self._on_progress(node, fragments, size_bytes)
+
+
+def _master(target: Target) -> str | None:
+    return target.spark_master or target.spark_conf.get("spark.master")

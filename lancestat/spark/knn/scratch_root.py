@@ -46,12 +46,7 @@ def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
     """
     if declared is not None:
         return declared
-    if not _LOCAL.fullmatch(master):
-        raise RunError(
-            "LS580",
-            f"a join on '{master}' needs scratch that all executors share, and none is declared",
-            hint="set the target's 'scratch' to a shared folder or an object-store URI",
-        )
+    require_shared(declared, master)
     root = default_root(conf)
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,6 +64,24 @@ def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
             hint="remove it, or set the target's 'scratch'",
         )
     return str(root)
+
+
+def require_shared(declared: str | None, master: str | None) -> None:
+    """Refuse a cluster without scratch that all its executors share; no session is needed.
+
+    Args:
+        declared: The target's `scratch`.
+        master: As Spark spells it, None where only its own configuration tells.
+
+    Raises:
+        RunError: LS580.
+    """
+    if declared is None and master is not None and not _LOCAL.fullmatch(master):
+        raise RunError(
+            "LS580",
+            f"a join on '{master}' needs scratch that all executors share, and none is declared",
+            hint="set the target's 'scratch' to a shared folder or an object-store URI",
+        )
 
 
 def known_roots(declared: str | None, conf: Mapping[str, str]) -> list[str]:
