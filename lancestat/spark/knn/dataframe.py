@@ -7,6 +7,8 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -88,33 +90,41 @@ def knn_join(
     spark = left.sparkSession
     require_classic(spark)
     request = _request(k, metric, join, mode, nprobes, recall, min_right_rows, rank)
-    shown_left = tuple(left.columns if select_left is None else select_left)
-    shown_right = tuple(right.columns if select_right is None else select_right)
-    names = output_names(shown_left, shown_right, with_rank=rank)
+    sides = [
+        _Side("left", left, left_vector, select_left),
+        _Side("right", right, right_vector, select_right),
+    ]
+    names = output_names(*(side.shown for side in sides), with_rank=rank)
     options = dict(storage_options or {})
     root = scratch_root(scratch, spark)
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
-    # Numbers for names: Lance cannot hold every name that Spark can.
-    places = [
-        [f"{side}{n}" for n in range(len(shown))]
-        for side, shown in (("left", shown_left), ("right", shown_right))
-    ]
-    work = JoinWork(
-        node="knn_join",
-        request=request,
-        left=SideWork(VECTOR, tuple(places[0])),
-        right=SideWork(VECTOR, tuple(places[1])),
-        output_format=OutputFormat.LANCE,
-        output_uri=uri,
-    )
-    frames = {
-        "left": numbered(left, left_vector, shown_left, "left", "left"),
-        "right": numbered(right, right_vector, shown_right, "right", "right"),
-    }
+    left_work, right_work = (SideWork(VECTOR, tuple(side.frame.columns[:-1])) for side in sides)
+    work = JoinWork("knn_join", request, left_work, right_work, OutputFormat.LANCE, uri)
+    frames = {side.name: side.frame for side in sides}
     Engine(spark, root, uuid.uuid4().hex, options).run(work, frames)
     found = read_table(spark, uri, storage_options=options)
-    types = [field.dataType for side in frames.values() for field in side.schema.fields[:-1]]
+    types = [field.dataType for side in sides for field in side.frame.schema.fields[:-1]]
     return _typed(found, names.all, types)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A DataFrame with its vectors and the columns that the result shows."""
+
+    name: str
+    rows: DataFrame
+    vector: str
+    select: Sequence[str] | None
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the columns, all where none are selected."""
+        return tuple(self.rows.columns if self.select is None else self.select)
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The columns by number: Lance cannot hold every name that Spark can."""
+        return numbered(self.rows, self.vector, self.shown, self.name, self.name)
 
 
 def _request(

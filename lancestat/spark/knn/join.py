@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from lancestat.errors import RunError
 from lancestat.knn import output
-from lancestat.knn.gate import Decision, JoinSize, Strategy, choose
+from lancestat.knn.gate import Decision, JoinSize, choose
 from lancestat.knn.names import OutputNames
 from lancestat.knn.output import OutputWriter
 from lancestat.knn.request import Mode
@@ -29,18 +29,12 @@ from lancestat.lake.clean import secret_values
 from lancestat.lake.vector_index import index_metric
 from lancestat.spark.fragment_reader import open_pinned
 from lancestat.spark.knn.failed import failed
-from lancestat.spark.knn.grid import Grid, cut, grid
-from lancestat.spark.knn.indexed import Indexing, IndexProbe
+from lancestat.spark.knn.grid import Grid, grid
 from lancestat.spark.knn.materialize import Materialize, Previous, output_schema
-from lancestat.spark.knn.nearest_by import NearestBy
 from lancestat.spark.knn.opened_side import OpenedSide
-from lancestat.spark.knn.partitioned import Partitioning, PartitionProbe, split_lists
-from lancestat.spark.knn.probe import ExactProbe
 from lancestat.spark.knn.reader import VectorReader
-from lancestat.spark.knn.search_job import SearchJob, WrittenChunk, count_valid
-
-# Where to write what is called so in the join's scratch folder.
-Place = Callable[[str], str]
+from lancestat.spark.knn.search_job import WrittenChunk, count_valid
+from lancestat.spark.knn.searcher import Found, Place, Searcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,40 +117,21 @@ class Join:
         right: VectorReader,
         materialize: Materialize,
         decision: Decision,
-    ) -> _Found:
-        request, context = self.work.request, self._context
-        rows = right.side.all_rows
+    ) -> Found:
+        request = self.work.request
         shares = grid(
             left.side.all_rows,
-            len(rows),
+            len(right.side.all_rows),
             dimension=left.dimension,
             k=request.k,
-            cores=context.defaultParallelism,
+            cores=self._context.defaultParallelism,
         )
         if self.work.scope is Scope.NEW_RIGHT:
             materialize = replace(materialize, previous=self._previous(left, materialize, shares))
-        threads = int(context.getConf().get("spark.task.cpus", "1"))
-        job = SearchJob(context, shares, materialize, request.k, threads, self.on_stage)
-        parts = tuple(cut(rows, shares.parts))
-        if decision.strategy is Strategy.SPARK:
-            nearest = NearestBy(self.spark, left, right, materialize, request.k, threads)
-            return _Found(Strategy.SPARK, nearest.search(shares.chunks, parts))
-        if decision.strategy is Strategy.PARTITIONED and decision.lists:
-            partitioning = Partitioning(context, left, right, request, threads)
-            layout = partitioning.lay_out(self.place("partitions"), decision.lists)
-            if layout is not None:
-                lists = split_lists(layout.laid_out.list_rows, shares.parts)
-                probe = PartitionProbe(left, layout, lists, request.k)
-                chunks = job.run(probe)
-                return _Found(Strategy.PARTITIONED, chunks, layout.recall, layout.nprobes)
-        if decision.strategy is Strategy.INDEX:
-            search = Indexing(context, left, right, request, threads).search()
-            if search is not None:
-                whole = replace(job, shares=shares.without_parts(context.defaultParallelism))
-                chunks = whole.run(IndexProbe(left, right, search, request.k))
-                return _Found(Strategy.INDEX, chunks, search.recall, search.effort.nprobes)
-        found = job.run(ExactProbe(left, right, parts, request.k))
-        return _Found(Strategy.EXACT, found, 1.0 if request.mode is Mode.APPROX else None)
+        searcher = Searcher(
+            self.spark, left, right, request, shares, materialize, self.place, self.on_stage
+        )
+        return searcher.find(decision)
 
     @property
     def _context(self) -> SparkContext:
@@ -215,16 +190,6 @@ class Join:
             right_rows=known.right_rows + counts.right_rows,
             excluded_right_rows=known.excluded_right_rows + counts.excluded_right_rows,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What a strategy found, written but not committed."""
-
-    strategy: Strategy
-    chunks: list[WrittenChunk]
-    recall: float | None = None
-    nprobes: int | None = None
 
 
 def _agreed(left: OpenedSide, right: OpenedSide) -> int:
