@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -220,6 +221,17 @@ def test_the_summary_sets_both_runs_side_by_side(walk: Walk) -> None:
     assert re.search(r"fragments read +39 of 39 +4 of 34", walk.steps[12])
     assert re.search(r"pairs compared +392,000 of 400,000 +4,000 of 404,000", walk.steps[12])
     assert re.search(r"tables committed to +7 of 8 +4 of 8", walk.steps[12])
+
+
+@pytest.mark.parametrize(
+    "texts", [["", "tan"], ["rosy red", "red rosy", "Rosy  RED"], ["a", "é b"]]
+)
+def test_a_vector_depends_on_the_words_of_its_own_text_alone(texts: list[str]) -> None:
+    embed = runpy.run_path(str(EXAMPLE / "trigrams.py"))["embed"]
+    together = embed(texts)
+    words = [sum(embed([word])[0] for word in text.split()) for text in texts]
+    np.testing.assert_array_equal(together, np.array([np.zeros(64) + each for each in words]))
+    assert np.abs(together[1:]).sum(axis=1).all()
 
 
 def test_a_machine_without_java_is_told_so_in_one_line_before_anything_is_done(
