@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.clean import clean, secret_values
@@ -24,7 +23,6 @@ def working(threads: int, storage_options: Mapping[str, str], doing: str) -> Ite
     `doing` is what fails when something fails that has no error of its own.
     """
     prepare_worker(threads, "lancestat.spark.knn.materialize")
-    _limit(threads)
     try:
         yield
     except WorkerError:
@@ -37,15 +35,3 @@ def working(threads: int, storage_options: Mapping[str, str], doing: str) -> Ite
             raise
         reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
         raise WorkerError.carrying(RunError("LS553", f"{doing} failed: {reason}")) from error
-
-
-@cache
-def _limit(threads: int) -> None:
-    """Give products of matrices as many threads as the task has cores.
-
-    In sessions that were started by others, numpy may be there before `prepare_worker` could say.
-    """
-    import faiss  # noqa: F401 - brings a library of its own, which has to be there to be limited
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(threads)
