@@ -42,7 +42,7 @@ def arm(folder: Path) -> None:
         ("probe", ExactProbe, "__call__"),
         ("probe", PartitionProbe, "__call__"),
         ("merge", search_job, "_merged"),
-        ("write", lance_output, "_write_fragments"),
+        ("write", lance_output, "_fragments_of"),
         ("materialize", OutputWriter, "write"),
     ]
     for point, owner, name in points:
@@ -89,7 +89,7 @@ def act(folder: Path, point: str, fault: str) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
         case "pause":
             daemon_id = os.getppid()
-            (folder / f"reached {point}").touch()
+            (folder / "reached" / f"{point} {os.getpid()}").touch()
             while os.getppid() == daemon_id and not (folder / "go on").exists():
                 time.sleep(0.02)
         case _:
@@ -101,7 +101,8 @@ class Faults:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "struck").mkdir(parents=True)
+        for name in ("struck", "reached"):
+            (folder / name).mkdir(parents=True)
 
     def plan(self, point: str, fault: str, times: int = 1) -> None:
         """Let the next so many tasks at a point fail."""
@@ -121,12 +122,16 @@ class Faults:
                 path.unlink()
         return len(struck)
 
-    def wait_for(self, point: str, seconds: float = 120) -> None:
-        """Until a task pauses there."""
+    def wait_for(self, point: str, times: int = 1, seconds: float = 120) -> None:
+        """Until so many processes pause there."""
         deadline = time.monotonic() + seconds
-        while not (self.folder / f"reached {point}").exists():
+        while len(list((self.folder / "reached").glob(f"{point} *"))) < times:
             assert time.monotonic() < deadline, f"nobody got to {point}"
             time.sleep(0.02)
+
+    def go_on(self) -> None:
+        """Let those that pause go on."""
+        (self.folder / "go on").touch()
 
 
 def main() -> None:

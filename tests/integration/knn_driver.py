@@ -13,26 +13,30 @@ from lancestat.errors import LancestatError
 from lancestat.knn.gate import Decision, Strategy
 from lancestat.knn.request import JoinKind, JoinRequest, Mode
 from lancestat.knn.work import JoinWork, OutputFormat, SideWork
-from lancestat.spark.knn import join
+from lancestat.spark.knn import join, written_side
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from tests.integration.faulty_daemon import configuration
+from tests.integration.knn_oracle import pinned
 
 K = 4
 LISTS = 3
 
 
-def main(master: str, faults: str) -> None:
+def main(master: str, faults: str, memory: str) -> None:
     conf = {
         **configuration(Path(faults)),
         "spark.executor.memory": "512m",
         "spark.driver.memory": "700m",
         "spark.sql.shuffle.partitions": "2",
         "spark.task.maxFailures": "3",
+        "spark.executor.pyspark.memory": memory,
     }
     target = Target("cluster", "state", spark_master=master, spark_conf=conf)
     spark = start_session(target, "test", is_short_lived=True)
+    # Small files too are read by tasks.
+    written_side.SMALLEST_JOB = -1
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:
         asked = json.loads(line)
@@ -53,7 +57,10 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
         join.choose = lambda *_: Decision(Strategy(by), "asked for", lists=LISTS)
         group = uuid.uuid4().hex
         assert scratch is not None
-        outcome = Engine(spark, scratch, group).run(work(by, left, right, output))
+        # Spark itself reads what is no plain scan.
+        queries = {"left": left, "right": right} if by == Strategy.SPARK.value else {}
+        frames = {side: spark.read.parquet(uri).where("id >= 0") for side, uri in queries.items()}
+        outcome = Engine(spark, scratch, group).run(work(by, left, right, output), frames)
     except LancestatError as error:
         return {"error": [error.code, error.message, error.hint]}
     tracker = spark.sparkContext.statusTracker()
@@ -78,11 +85,14 @@ def work(by: str, left: str, right: str, output: str) -> JoinWork:
         nprobes=LISTS if is_approximate else None,
         with_rank=True,
     )
-    sides = [
-        SideWork("emb", select, format="parquet", uri=uri)
-        for uri, select in ((left, ("id",)), (right, ("id", "name")))
-    ]
+    sides = (side(left, ("id",)), side(right, ("id", "name")))
     return JoinWork("near", request, *sides, OutputFormat.LANCE, output)
+
+
+def side(uri: str, select: tuple[str, ...]) -> SideWork:
+    if uri.endswith(".lance"):
+        return SideWork("emb", select, pinned(Path(uri)))
+    return SideWork("emb", select, format="parquet", uri=uri)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -48,13 +50,13 @@ class Cluster:
     driver: subprocess.Popen[str]
 
     def join(self, by: str, lefts: int, output: Path, *, scratch: bool = True) -> Any:
-        asked = {
-            "by": by,
-            "left": self.side(lefts),
-            "right": self.side(RIGHT),
-            "output": str(output),
-            "scratch": str(self.scratch) if scratch else None,
-        }
+        place = self.scratch if scratch else None
+        return self.ask(by, self.side(lefts), self.side(RIGHT), output, place)
+
+    def ask(self, by: str, left: str, right: str, output: Path, scratch: Path | None) -> Any:
+        asked: dict[str, str | None] = {"by": by, "left": left, "right": right}
+        asked["scratch"] = scratch and str(scratch)
+        asked["output"] = str(output)
         assert self.driver.stdin is not None and self.driver.stdout is not None
         self.driver.stdin.write(json.dumps(asked) + "\n")
         self.driver.stdin.flush()
@@ -102,15 +104,15 @@ def rows(output: Path) -> list[Row]:
     return list(zip(*columns, strict=True))
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cluster")
+@contextmanager
+def started(folder: Path, master: str, memory: str) -> Iterator[Cluster]:
+    """A driver whose Python workers may address so much memory, 0 for any."""
     faults = Faults(folder / "faults")
     command = [sys.executable, "-m", "tests.integration.knn_driver"]
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
-            [*command, "local-cluster[2,1,1024]", str(faults.folder)],
+            [*command, master, str(faults.folder), memory],
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -124,6 +126,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         assert driver.stdin is not None
         driver.stdin.close()
         assert driver.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("cluster"), "local-cluster[2,1,1024]", "0") as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -149,6 +157,7 @@ def old(running: Cluster) -> Path:
         ("exact", FEW, "materialize", "kill executor"),
         ("exact", MANY, "scratch", "kill executor"),
         ("exact", MANY, "probe", "kill worker"),
+        ("exact", MANY, "write", "kill worker"),
         ("exact", MANY, "materialize", "kill worker"),
         ("partitioned", FEW, "layout", "kill worker"),
         ("partitioned", FEW, "probe", "kill executor"),
@@ -191,7 +200,7 @@ def test_tasks_that_fail_twice_and_then_work(
 @pytest.mark.parametrize(
     ("by", "lefts", "point", "what"),
     [
-        ("exact", FEW, "scratch", "computing the left side"),
+        ("exact", FEW, "scratch", "computing the (left|right) side"),
         ("exact", MANY, "probe", "searching for neighbours"),
         ("partitioned", FEW, "layout", "laying out the right side"),
         ("spark", FEW, "materialize", "writing the result"),
@@ -202,9 +211,10 @@ def test_tasks_that_always_fail_are_one_error_and_the_old_result_stays(
 ) -> None:
     cluster.faults.always(point, "raise")
 
-    error = cluster.join(by, lefts, old)["error"]
+    [code, message, hint] = cluster.join(by, lefts, old)["error"]
 
-    assert error == ["LS553", f"{what} failed: ValueError: a disk went away", None]
+    assert (code, hint) == ("LS553", None)
+    assert re.fullmatch(f"{what} failed: ValueError: a disk went away", message)
     assert_same(rows(old), expected(FEW))
     cluster.check_nothing_is_left(old)
 
@@ -242,3 +252,35 @@ def test_a_cluster_without_shared_scratch_is_an_error(cluster: Cluster, tmp_path
     assert code == "LS580"
     assert "needs scratch that all executors share" in message
     assert "'scratch'" in hint
+
+
+def test_a_worker_holds_blocks_of_the_right_side_and_not_all_of_it(tmp_path: Path) -> None:
+    """460 MB of vectors, which a worker would hold twice; its libraries reserve 1,300 MB."""
+    dimension, few, rights = 768, 1_000, 150_000
+    some = np.random.default_rng(5).standard_normal((few, dimension), np.float32)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, rights, few):
+            yield numbered(some + np.float32(start), start)
+
+    schema = numbered(some, 0).schema
+    right, left, output = (str(tmp_path / f"{name}.lance") for name in ("r", "l", "near"))
+    lance.write_dataset(batches(), right, schema=schema)
+    asked = np.array([149_999, 0, 77_123])
+    queries = some[asked % few] + (asked // few * few)[:, None].astype(np.float32)
+    lance.write_dataset(pa.Table.from_batches([numbered(queries, 0)]), left)
+
+    with started(tmp_path, "local[1]", "1500m") as driver:
+        told = driver.ask("exact", left, right, Path(output), tmp_path)
+
+    assert told.get("strategy") == "exact", told
+    found = lance.dataset(output).to_table(filter="_rank = 1").to_pydict()
+    assert found["id_right"] == asked.tolist()
+    assert found["_distance"] == [0.0] * 3
+
+
+def numbered(values: np.ndarray, first: int) -> pa.RecordBatch:
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+    numbers = pa.array(range(first, first + len(values)))
+    names = pa.array([f"row {number}" for number in numbers.to_pylist()])
+    return pa.RecordBatch.from_arrays([numbers, vectors, names], ["id", "emb", "name"])

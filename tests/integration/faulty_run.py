@@ -1,0 +1,36 @@
+"""The command line, with faults in its workers and around its commit.
+
+python -m tests.integration.faulty_run FOLDER STRATEGY run ...
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from lancestat.cli.main import main
+from lancestat.knn import output
+from lancestat.knn.gate import Decision, Strategy
+from lancestat.spark.knn import join, written_side
+from tests.integration.faulty_daemon import strike, striking
+
+
+def arm(folder: Path, strategy: str) -> None:
+    """Let joins take a strategy, and pause before and after their commit when told to."""
+    replace = striking(folder, "committed", output.replace)
+
+    def paused(*arguments: Any) -> Any:
+        strike(folder, "commit")
+        return replace(*arguments)
+
+    output.replace = paused
+    # Small files too are read by tasks.
+    written_side.SMALLEST_JOB = -1
+    join.choose = lambda *_: Decision(Strategy(strategy), "asked for", lists=3)
+
+
+if __name__ == "__main__":
+    folder, strategy, *sys.argv[1:] = sys.argv[1:]
+    arm(Path(folder), strategy)
+    main()

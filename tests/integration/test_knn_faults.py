@@ -1,0 +1,282 @@
+"""`lancestat run` over a join, killed and interrupted in each stage, and several runs at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+import lancestat
+from lancestat import Project
+from lancestat.knn.scratch_marker import MARKER
+from lancestat.plan.actions import Skip
+from lancestat.spark.knn import engine
+from tests.integration.faulty_daemon import REPOSITORY, Faults, configuration
+from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table
+from tests.integration.test_knn_cluster import unnamed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+import numpy as np
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark]
+
+K = 3
+TYPE = pa.list_(pa.float32())
+LEFT = awkward(np.random.default_rng(1), 40, 4)
+OLD, NEW = (awkward(np.random.default_rng(seed), 90, 4) for seed in (2, 3))
+
+
+@dataclass
+class Shop:
+    """A project with a join whose right side is a file, and a Lance or Parquet result."""
+
+    folder: Path
+    faults: Faults
+    format: str = "lance"
+    right: Mapping[str, str] = field(default_factory=lambda: {"parquet": "r.parquet"})
+
+    def declare(self, master: str = "local[2]", scratch: str | None = "scratch") -> None:
+        conf = {**configuration(self.faults.folder), "spark.sql.shuffle.partitions": "2"}
+        target = {"state": "state", "spark": {"master": master, "conf": conf}}
+        if scratch is not None:
+            target["scratch"] = scratch
+        project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}
+        specs = {"tables": [{"name": "l", "uri": "l.lance"}], "knn_joins": [self.join]}
+        (self.folder / "specs").mkdir(exist_ok=True)
+        (self.folder / "lancestat_project.yml").write_text(yaml.safe_dump(project))
+        (self.folder / "specs" / "near.yml").write_text(yaml.safe_dump(specs))
+
+    @property
+    def join(self) -> dict[str, object]:
+        return {
+            "name": "near",
+            "left": {"table": "l", "vector": "emb", "select": ["id"]},
+            "right": {**self.right, "vector": "emb", "select": ["id"]},
+            "k": K,
+            "join": "left_outer",
+            "min_right_rows": 0,
+            "output": {self.format: self.output.name},
+        }
+
+    @property
+    def output(self) -> Path:
+        return self.folder / f"near.{self.format}"
+
+    @property
+    def project(self) -> Project:
+        return Project.load(self.folder)
+
+    def offer(self, right: list[Vector]) -> None:
+        pq.write_table(table(right, TYPE), self.folder / "r.parquet")
+
+    def rows(self) -> list[Row]:
+        found = (
+            pq.read_table if self.format == "parquet" else lambda at: lance.dataset(at).to_table()
+        )
+        columns = found(str(self.output)).to_pydict()
+        return list(zip(columns["id"], columns["id_right"], columns["_distance"], strict=True))
+
+    def scratch(self) -> list[Path]:
+        return list((self.folder / "scratch").rglob("*"))
+
+    @contextmanager
+    def running(self, strategy: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+        """`lancestat run`, of which nothing is left in the end."""
+        command = [sys.executable, "-m", "tests.integration.faulty_run"]
+        command += [str(self.faults.folder), strategy, "--project-dir", str(self.folder)]
+        with subprocess.Popen(
+            [*command, "run", *options],
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as run:
+            try:
+                yield run
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(run.pid, signal.SIGKILL)
+
+
+def check_rows(found: list[Row], right: list[Vector]) -> None:
+    """Rows are those of a join with that right side, as a whole."""
+    expected = [row[:3] for row in joined(LEFT, right, K, "l2", "left_outer")]
+    assert_same(*([(*row, rank) for rank, row in enumerate(rows)] for rows in (found, expected)))
+
+
+def check(shop: Shop, right: list[Vector]) -> None:
+    check_rows(shop.rows(), right)
+
+
+def converge(shop: Shop, right: list[Vector]) -> None:
+    """One run in this process joins all, and another would have nothing to do."""
+    [node] = [node for node in shop.project.run().nodes if node.name == "near"]
+    assert node.status == "success", node.message
+    check(shop, right)
+    assert all(isinstance(action, Skip) for action in shop.project.plan().actions)
+    assert shop.scratch() == []
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> Shop:
+    # What others left on this machine is no matter of a sweep here.
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
+    lance.write_dataset(table(LEFT, TYPE), str(tmp_path / "l.lance"), max_rows_per_file=15)
+    return Shop(tmp_path, Faults(tmp_path / "faults"))
+
+
+def settle(shop: Shop, format: str = "lance") -> None:
+    """A result of the old right side, and a new one to be joined."""
+    shop.format = format
+    shop.declare()
+    shop.offer(OLD)
+    converge(shop, OLD)
+    shop.offer(NEW)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "format", "point"),
+    [
+        ("exact", "lance", "scratch"),
+        ("partitioned", "lance", "layout"),
+        ("exact", "parquet", "probe"),
+        ("exact", "lance", "merge"),
+        ("exact", "lance", "materialize"),
+        ("exact", "parquet", "materialize"),
+        ("exact", "lance", "commit"),
+        ("exact", "lance", "committed"),
+    ],
+)
+def test_a_killed_run_leaves_the_old_or_the_new_result_and_the_next_one_converges(
+    shop: Shop, strategy: str, format: str, point: str
+) -> None:
+    settle(shop, format)
+    shop.faults.plan(point, "pause")
+    with shop.running(strategy) as run:
+        shop.faults.wait_for(point)
+        assert shop.project.sweep().scratch_dropped == 0, "it is in use"
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait(60)
+    check(shop, NEW if point == "committed" else OLD)
+    assert shop.scratch()
+
+    assert shop.project.sweep(dry_run=True).scratch_dropped == 1
+    assert shop.project.sweep().scratch_dropped == 1
+
+    assert shop.scratch() == []
+    converge(shop, NEW)
+    if format == "lance":
+        assert unnamed(shop.output) == set()
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "said"),
+    [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
+)
+def test_an_interrupted_run_leaves_the_old_result_and_no_scratch(
+    shop: Shop, sent: signal.Signals, code: int, said: str
+) -> None:
+    settle(shop)
+    shop.faults.plan("probe", "pause")
+    with shop.running("exact", "--quiet") as run:
+        shop.faults.wait_for("probe")
+        # A terminal interrupts the whole group; a scheduler terminates the process it started.
+        (os.killpg if sent is signal.SIGINT else os.kill)(run.pid, sent)
+        stdout, stderr = run.communicate(timeout=120)
+    assert (run.returncode, stdout, stderr) == (code, "", said)
+    check(shop, OLD)
+    assert shop.scratch() == []
+    assert unnamed(shop.output) == set()
+
+
+def test_one_join_run_twice_at_once_leaves_one_whole_result(shop: Shop) -> None:
+    settle(shop)
+    shop.faults.plan("commit", "pause", times=2)
+    with shop.running("exact", "--quiet") as one, shop.running("exact", "--quiet") as two:
+        shop.faults.wait_for("commit", times=2)
+        folders = {path.parent for path in shop.scratch() if path.name == MARKER}
+        check(shop, OLD)
+        shop.faults.go_on()
+        ended = [(run.communicate(timeout=120)[1], run.returncode) for run in (one, two)]
+    assert ended == [("", 0)] * 2
+    assert len(folders) == 2, "each has scratch of its own"
+    check(shop, NEW)
+    converge(shop, NEW)
+    assert unnamed(shop.output) == set()
+
+
+def test_joins_at_once_in_one_process_are_both_right(
+    shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of one session, and one of another."""
+    folders = []
+    make = engine.scratch
+
+    def remembered(*arguments: Any) -> Any:
+        found = make(*arguments)
+        folders.append(found)
+        together.wait(60)
+        return found
+
+    together = threading.Barrier(3)
+    monkeypatch.setattr(engine, "scratch", remembered)
+
+    def join(session: SparkSession, right: list[Vector]) -> list[Row]:
+        sides = (
+            session.createDataFrame(list(enumerate(side)), "id long, emb array<float>").repartition(
+                1
+            )
+            for side in (LEFT, right)
+        )
+        found = lancestat.knn_join(
+            *sides, left_vector="emb", right_vector="emb", k=K, join="left_outer",
+            select_left=["id"], select_right=["id"], min_right_rows=0,
+            scratch=str(shop.folder / "scratch"),
+        )  # fmt: skip
+        return [tuple(row) for row in found.collect()]
+
+    sessions = (spark, spark, spark.newSession())
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(join, sessions, (OLD, NEW, OLD)))
+
+    for rows, right in zip(found, (OLD, NEW, OLD), strict=True):
+        check_rows(rows, right)
+    assert len(set(folders)) == 3
+
+
+@pytest.mark.parametrize("side", ["parquet", "lance"])
+def test_a_cluster_without_shared_scratch_is_refused_before_anything_starts(
+    shop: Shop, side: str
+) -> None:
+    """Whether or not the join would put anything there."""
+    shop.right = {side: f"r.{side}"}
+    shop.declare(master="local-cluster[2,1,1024]", scratch=None)
+    shop.offer(NEW)
+    lance.write_dataset(table(NEW, TYPE), str(shop.folder / "r.lance"))
+    run = subprocess.run(
+        [sys.executable, "-m", "lancestat", "--project-dir", str(shop.folder), "run"],
+        env={**os.environ, "JAVA_HOME": str(shop.folder / "none")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert "LS580  a join on 'local-cluster[2,1,1024]' needs scratch that all" in run.stdout
+    assert not shop.output.exists()
