@@ -15,11 +15,9 @@ from lancestat.knn.output import OutputWriter, Written, read_rows
 from lancestat.knn.request import DISTANCE, JoinKind
 from lancestat.knn.side import Rows, VectorSide
 from lancestat.knn.work import OutputState
+from lancestat.spark.batch_size import PROBE_ROWS, fitting_rows
 from lancestat.spark.fragment_reader import open_pinned
 from lancestat.spark.knn.reader import read_columns, take
-
-# Rows of the result that a task holds at once.
-BATCH_ROWS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +109,16 @@ class Materialize:
         counts = np.count_nonzero(places >= 0, axis=1)
         lines = np.maximum(counts, self._fewest)
         ends = np.cumsum(lines)
-        start = 0
+        # The first rows tell how wide they are, and so how many a task may hold at once.
+        start, most = 0, PROBE_ROWS
         while start < len(lines):
             before = ends[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, before + BATCH_ROWS, side="right")))
+            stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
             part = slice(start, stop)
             rows = Rows(chunk.rows.start + start, chunk.rows.start + stop)
-            yield from self._batch(rows, places[part], distances[part], lines[part])
+            for batch in self._batch(rows, places[part], distances[part], lines[part]):
+                most = fitting_rows(batch)
+                yield batch
             start = stop
 
     def _batch(
