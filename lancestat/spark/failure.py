@@ -11,9 +11,12 @@ from lancestat.spark.work import TableScan
 from lancestat.spark.worker_error import carried_error
 
 _LOST_TASK = re.compile(r"most recent failure: [^\n]*?\): ([^\n]+)")
+# The line after the frames of a Python worker's traceback.
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.MULTILINE)
 _CANCELLED = re.compile(r"\bcancell?ed\b|SparkContext was shut down|killed intentionally", re.I)
 _CRASHED = re.compile(
     r"Python worker exited unexpectedly|ExecutorLostFailure|OutOfMemory|exit code 137"
+    r"|\bMemoryError\b"
 )
 
 
@@ -46,6 +49,9 @@ def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:
     hint = None
     if _CRASHED.search(text):
         hint = "a worker ran out of memory or was killed: give it more, or let fewer run at once"
+    raised = _RAISED.findall(text)
+    if raised:
+        return clean(raised[-1], secrets), hint
     return clean(lost.group(1) if lost else _first_line(error), secrets), hint
 
 

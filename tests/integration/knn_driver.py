@@ -26,7 +26,8 @@ LISTS = 3
 
 def main(master: str, faults: str, memory: str) -> None:
     conf = {
-        **configuration(Path(faults)),
+        # What faults need takes memory that workers have not got otherwise.
+        **(configuration(Path(faults)) if memory == "0" else {}),
         "spark.executor.memory": "512m",
         "spark.driver.memory": "700m",
         "spark.sql.shuffle.partitions": "2",

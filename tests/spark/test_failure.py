@@ -85,3 +85,20 @@ def test_any_other_error_is_cut_to_its_first_line_and_shows_no_secret() -> None:
 
     assert found.code == "LS511"
     assert found.message.endswith("RuntimeError: cannot sign with ***")
+
+
+def test_what_a_worker_raised_outside_its_work_is_told_and_not_where() -> None:
+    traceback = (
+        "Traceback (most recent call last):\n"
+        '  File "worker.py", line 4184, in invoke_udf\n'
+        "    setup_spark_files(init_info)\n\n"
+        "MemoryError: no room for secret\n\n\tat org.apache.spark.X(X.scala)\n"
+    )
+    said = f"An exception was thrown from the Python worker:\n{traceback}"
+    for text in (said, ABORTED.format(f"org.apache.spark.api.python.PythonException: {traceback}")):
+        found = explain(RuntimeError(text), TABLE, {"aws_secret_access_key": "secret"})
+
+        assert found.message == (
+            "the Spark job over s3://bucket/orders.lance failed: MemoryError: no room for ***"
+        )
+        assert found.hint is not None
