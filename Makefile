@@ -18,7 +18,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: java install ## Generate TPC-H tables, analyze them, change them, and show that only changes are read
+demo: java install ## Generate TPC-H tables, analyze and join them, change them, and show that only changes are read
 	@$(BIN)/python examples/project/demo.py
 
 .PHONY: install

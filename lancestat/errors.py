@@ -46,6 +46,12 @@ class LancestatError(Exception):
         hint = f"\n      hint: {self.hint}" if self.hint else ""
         return f"{self.code}{place}  {self.message}{hint}"
 
+    def placed(self, location: Location | None) -> LancestatError:
+        """The same error at a place, unless it has one."""
+        if self.location is not None or location is None:
+            return self
+        return type(self)(self.code, self.message, location=location, hint=self.hint)
+
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.code, self.message, self.location, self.hint)
 
@@ -102,5 +108,6 @@ class InvalidProject(LancestatError):  # noqa: N818 - a state of the project, no
 
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
     """A hint that names the nearest of `known`, or None when nothing is near."""
-    nearest = difflib.get_close_matches(found, list(known), n=1, cutoff=0.6)
-    return f"did you mean '{nearest[0]}'?" if nearest else None
+    spelled = {name.lower(): name for name in known}
+    nearest = difflib.get_close_matches(found.lower(), list(spelled), n=1, cutoff=0.6)
+    return f"did you mean '{spelled[nearest[0]]}'?" if nearest else None

@@ -283,7 +283,8 @@ class Project:
             run_id=uuid.uuid4().hex,
             clock=self._clock,
         )
-        joins = JoinRunner(scanner.join, self._clock, self._digests, progress.joined)
+        locations = {node.name: node.location for node in self.spec.nodes}
+        joins = JoinRunner(scanner.join, self._clock, self._digests, locations, progress.joined)
         return NodeRunner(tables, joins, self._replan_awaiting)
 
     def _replan(self, name: str, use_partials: bool) -> Action:

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lancestat.knn.stages import Stage, StageProgress
 from lancestat.plan.format import count, large, size
 from lancestat.run.progress import Progress, Silent, TableProgress
 from lancestat.run.result import NodeResult, Status
 
 if TYPE_CHECKING:
     import rich.progress as bars
-
-    from lancestat.knn.stages import StageProgress
 
 # Bars beyond these would scroll; the total goes on counting all tables.
 _BARS_SHOWN = 10
@@ -145,7 +144,8 @@ def stage_text(stage: StageProgress) -> str:
     if stage.pairs_per_second:
         parts.append(f"{large(stage.pairs_per_second)} pairs/s")
     if stage.note:
-        parts.append(stage.note)
+        # Why the gate decided so is for the plan to say.
+        parts.append(stage.note.partition(":")[0] if stage.stage is Stage.GATE else stage.note)
     return ", ".join(parts)
 
 

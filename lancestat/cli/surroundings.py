@@ -17,6 +17,7 @@ PYTHON_NEEDED = (3, 10)
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_.\-]+)>=([0-9.]+)$")
 # Modules whose native code a wrong build of the machine or of a neighbour would break.
 _NATIVE = {
+    "faiss-cpu": "faiss",
     "numpy": "numpy",
     "polars": "polars",
     "polars-hash": "polars_hash",

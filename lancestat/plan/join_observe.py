@@ -40,7 +40,7 @@ class JoinObserver:
         try:
             return decide_join(self._appraise(join), full_refresh=full_refresh)
         except LancestatError as error:
-            return Blocked(join.name, join.kind.value, _placed(error, join))
+            return Blocked(join.name, join.kind.value, error.placed(join.location))
 
     def _appraise(self, join: KnnJoin) -> JoinAppraisal:
         check_output(self.spec, join)
@@ -63,13 +63,6 @@ class JoinObserver:
         if store is not None and format is OutputFormat.LANCE:
             probe(store, options)
         return current(format, join.output_uri, options)
-
-
-def _placed(error: LancestatError, join: KnnJoin) -> LancestatError:
-    """The error with the place where the join is declared, unless it has one."""
-    if error.location is not None:
-        return error
-    return type(error)(error.code, error.message, location=join.location, hint=error.hint)
 
 
 def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:

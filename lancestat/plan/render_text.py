@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 
+from lancestat.knn.work import Scope
 from lancestat.plan.actions import Action, Blocked, Plan, Skip
 from lancestat.plan.format import count
 from lancestat.plan.join_actions import Join
@@ -101,8 +102,15 @@ def _below(action: Action, paint: Paint, verbose: bool, width: int) -> list[str]
             0, f"version {figures.version_read}, {count(figures.columns, 'column')} analyzed"
         )
     if isinstance(action, Join):
-        lines = [*(action.stages if verbose else [choice(action)]), *lines]
+        lines = [*_choice(action, verbose), *lines]
     return [paint(line, "note") for text in lines for line in indented(text, width)]
+
+
+def _choice(action: Join, verbose: bool) -> Sequence[str]:
+    """How a join is done; what a narrowed scope does is in its note."""
+    if verbose:
+        return action.stages
+    return [choice(action)] if action.work.scope is Scope.FULL else []
 
 
 def indented(text: str, width: int) -> list[str]:

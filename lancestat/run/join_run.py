@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
+from lancestat.errors import LancestatError, Location
 from lancestat.knn.stages import OnStage, StageProgress
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, StaleBase
 from lancestat.plan.join_actions import Join, JoinFigures
@@ -40,11 +41,15 @@ class JoinEnded:
 
 @dataclass(frozen=True, slots=True)
 class JoinRunner:
-    """Runs the joins of a plan; `digests` are those of the nodes' meanings."""
+    """Runs the joins of a plan.
+
+    `digests` are those of the nodes' meanings, `locations` where they are declared.
+    """
 
     engine: JoinEngine
     clock: Callable[[], datetime]
     digests: Mapping[str, str]
+    locations: Mapping[str, Location]
     on_stage: Callable[[str, StageProgress], None]
 
     def run(self, action: Join) -> JoinEnded:
@@ -54,9 +59,14 @@ class JoinRunner:
         in between, the next run joins again.
 
         Raises:
-            LancestatError: what the engine raised.
+            LancestatError: what the engine raised, at the place of the declaration.
         """
+        try:
+            return self._run(action)
+        except LancestatError as error:
+            raise error.placed(self.locations.get(action.node)) from None
 
+    def _run(self, action: Join) -> JoinEnded:
         def on_stage(stage: StageProgress) -> None:
             self.on_stage(action.node, stage)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.spark.plain import plain, shape_of, to_plain
 from lancestat.spark.query_failure import NOTHING_AROUND, Surroundings, explain_failure
+from lancestat.spark.query_logger import silent_query_logger
 from lancestat.spark.query_result import Plain, QueryResult, ResultColumn
 from lancestat.spark.session import optimizer_settings, running_session, start_session
 from lancestat.spark.statement import Statement
@@ -34,7 +35,7 @@ def query_session(target: Target) -> Iterator[SparkSession]:
     try:
         for key, value in optimizer_settings(target.spark_conf).items():
             session.conf.set(key, value)
-        with _silent_logger(), _active(session, running):
+        with silent_query_logger(), _active(session, running):
             yield session
     finally:
         if running is None:
@@ -117,21 +118,3 @@ def _active(session: SparkSession, before: SparkSession | None) -> Iterator[None
     finally:
         if before is not None:
             sessions.setActiveSession(before._jsparkSession)
-
-
-@contextmanager
-def _silent_logger() -> Iterator[None]:
-    """PySpark prints every error of a query as JSON to stderr, besides raising it."""
-    import logging
-
-    loggers = [
-        logging.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-    ]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from lancestat.errors import RunError
 from lancestat.knn.stages import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.plan.actions import Scan, TableWork
+from lancestat.spark.query_logger import silent_query_logger
 from lancestat.spark.work import TableScan
 from lancestat.spec.model import Target
 from lancestat.stats.partial import ColumnPartial
@@ -47,12 +49,14 @@ class SparkScanner:
         self._on_progress = on_progress
         self._has_joins = has_joins
         self._starting = threading.Lock()
+        self._quiet = ExitStack()
         self._session: SparkSession | None = None
         self._is_own_session = False
         self._groups: set[str] = set()
         self._is_cancelled = False
 
     def __enter__(self) -> SparkScanner:
+        self._quiet.enter_context(silent_query_logger())
         return self
 
     def __exit__(
@@ -61,6 +65,7 @@ class SparkScanner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._quiet.close()
         if kind is not None:
             self.cancel()
         if self._session is not None and self._is_own_session:

@@ -111,7 +111,7 @@ class JoinWorld:
             run_id="test",
             clock=self.clock,
         )
-        joins = JoinRunner(self.engine, self.clock, digests, self.progress.joined)
+        joins = JoinRunner(self.engine, self.clock, digests, {}, self.progress.joined)
         nodes = NodeRunner(tables, joins, self.replan)
         self.clock.advance(seconds=1)
         executor = Executor(nodes, self.state, self.progress, self.clock, digests, lambda: None)

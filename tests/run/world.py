@@ -102,7 +102,7 @@ class World:
             clock=self.clock,
         )
         digests = {self.table.name: node_digest(self.table)}
-        joins = JoinRunner(no_engine, self.clock, digests, Silent().joined)
+        joins = JoinRunner(no_engine, self.clock, digests, {}, Silent().joined)
         nodes = NodeRunner(runner, joins, no_replan)
         executor = Executor(nodes, self.state, Silent(), self.clock, digests, cancel=lambda: None)
         return executor.execute(plan)

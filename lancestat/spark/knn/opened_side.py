@@ -10,7 +10,9 @@ from lancestat.errors import LancestatError, RunError, did_you_mean
 from lancestat.knn.metric import Metric
 from lancestat.knn.side import Rows, VectorSide
 from lancestat.knn.work import PinnedTable, SideWork
-from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.clean import secret_values
+from lancestat.spark.query_failure import Surroundings, explain_failure
+from lancestat.spark.query_text import QueryText
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,9 +99,19 @@ def source_rows(
     except LancestatError:
         raise
     except Exception as error:
-        secrets = secret_values(storage_options) | secret_values(source.options)
-        reason = clean(str(error).splitlines()[0], secrets)
-        raise RunError("LS555", f"the {name} side cannot be read: {reason}") from None
+        raise _unreadable(error, source, storage_options, name) from None
+
+
+def _unreadable(
+    error: Exception, source: SideWork, storage_options: Mapping[str, str], name: str
+) -> LancestatError:
+    secrets = secret_values(storage_options) | secret_values(source.options)
+    around = Surroundings({view.name: None for view in source.views}, secrets)
+    found = explain_failure(error, QueryText(source.sql or "", f"the {name} side's query"), around)
+    hint = found.hint
+    if source.sql is not None and "no table" in found.message:
+        hint = "a query names declared tables as {{ ref('name') }}"
+    return RunError("LS555", f"the {name} side cannot be read: {found.message}", hint=hint)
 
 
 def _attach(

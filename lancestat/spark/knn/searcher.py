@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lancestat.knn.gate import Decision, Strategy
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.stages import OnStage
+from lancestat.knn.stages import OnStage, Stage, StageProgress
 from lancestat.spark.knn.grid import Grid, cut
 from lancestat.spark.knn.indexed import Indexing, IndexProbe
 from lancestat.spark.knn.materialize import Materialize
@@ -74,6 +74,7 @@ class Searcher:
 
     def _by_spark(self) -> Found:
         k, threads = self.request.k, self._threads
+        self._tell(Stage.PROBE, "Spark's nearestByJoin")
         nearest = NearestBy(self.spark, self.left, self.right, self.materialize, k, threads)
         parts = cut(self.right.side.all_rows, self.shares.parts)
         return Found(Strategy.SPARK, nearest.search(self.shares.chunks, parts))
@@ -82,6 +83,7 @@ class Searcher:
         partitioning = Partitioning(
             self._context, self.left, self.right, self.request, self._threads
         )
+        self._tell(Stage.SCRATCH, f"laying the right side out in {lists:,} lists")
         layout = partitioning.lay_out(self.place("partitions"), lists)
         if layout is None:
             return None
@@ -91,6 +93,7 @@ class Searcher:
 
     def _indexed(self) -> Found | None:
         indexing = Indexing(self._context, self.left, self.right, self.request, self._threads)
+        self._tell(Stage.PROBE, "measuring the recall of the index")
         search = indexing.search()
         if search is None:
             return None
@@ -98,6 +101,9 @@ class Searcher:
         probe = IndexProbe(self.left, self.right, search, self.request.k)
         chunks = replace(self._job, shares=shares).run(probe)
         return Found(Strategy.INDEX, chunks, search.recall, search.effort.nprobes)
+
+    def _tell(self, stage: Stage, note: str) -> None:
+        self.on_stage(StageProgress(stage, note=note))
 
     @property
     def _job(self) -> SearchJob:
