@@ -103,7 +103,8 @@ class Engine:
         return sides[0].result(), sides[1].result()
 
     def _cancel(self) -> None:
-        self.spark.sparkContext.cancelJobGroup(self.run_id)
+        # The other side's job may be yet to come.
+        self.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self.run_id)
 
     def _opened(self, source: _Source, request: JoinRequest, folder: _Folder) -> OpenedSide:
         name, vector, select = source.name, source.vector, source.select
