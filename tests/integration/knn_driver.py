@@ -13,7 +13,7 @@ from lancestat.errors import LancestatError
 from lancestat.knn.gate import Decision, Strategy
 from lancestat.knn.request import JoinKind, JoinRequest, Mode
 from lancestat.knn.work import JoinWork, OutputFormat, SideWork
-from lancestat.spark.knn import join, written_side
+from lancestat.spark.knn import grid, join, written_side
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
@@ -36,8 +36,9 @@ def main(master: str, faults: str, memory: str) -> None:
     }
     target = Target("cluster", "state", spark_master=master, spark_conf=conf)
     spark = start_session(target, "test", is_short_lived=True)
-    # Small files too are read by tasks.
+    # Small files too are read by tasks, and small joins are split.
     written_side.SMALLEST_JOB = -1
+    grid.SHUFFLE_SECONDS = 0
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:
         asked = json.loads(line)

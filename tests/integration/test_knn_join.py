@@ -82,7 +82,7 @@ def tables(spark: SparkSession, tmp_path: Path) -> Tables:
 
 @pytest.fixture(autouse=True)
 def gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Approximate joins are partitioned, however small the sides are."""
+    """Approximate joins are partitioned and others split, however small the sides are."""
 
     def chosen(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         if request.mode is Mode.APPROX:
@@ -90,6 +90,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> None:
         return choose(request, size, cores)
 
     monkeypatch.setattr("lancestat.spark.knn.join.choose", chosen)
+    monkeypatch.setattr("lancestat.spark.knn.grid.SHUFFLE_SECONDS", 0)
 
 
 def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -> JoinRequest:

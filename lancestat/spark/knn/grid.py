@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from lancestat.knn.gate import BLOCK_FLOPS, READ_BYTES
 from lancestat.knn.side import Rows
 
 # Left vectors and the neighbours found for them, which a task holds at once.
 CHUNK_BYTES = 64 << 20
 # Fewer queries than this make poor use of what is read of the right side.
 SMALLEST_CHUNK = 512
+# What merging costs: another stage of tasks.
+SHUFFLE_SECONDS = 0.15
 # A left row's neighbours are held as place and distance, and once more while they are merged.
 _NEIGHBOUR_BYTES = 2 * (8 + 4)
 
@@ -38,7 +41,8 @@ def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> 
     """Cells that keep all cores busy, within what a task may hold of the left side.
 
     With at least `SMALLEST_CHUNK` left rows for each core every task streams the whole right side;
-    with fewer the right side is split, and the neighbours are merged.
+    with fewer the right side is split, and the neighbours are merged, unless one task is through
+    before that would be worth a shuffle.
     """
     row_bytes = 4 * dimension + _NEIGHBOUR_BYTES * min(k, max(1, right_rows))
     largest = max(1, CHUNK_BYTES // row_bytes)
@@ -48,7 +52,15 @@ def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> 
     count = max(fewest, wanted) if fewest <= 1 else -(-fewest // cores) * cores
     count = max(1, min(count, len(left)))
     parts = 1 if count >= cores else -(-cores // count)
+    if _seconds(len(left), right_rows, dimension) * (1 - 1 / parts) < SHUFFLE_SECONDS:
+        parts = 1
     return Grid(tuple(cut(left, count)), max(1, min(parts, right_rows)))
+
+
+def _seconds(left_rows: int, right_rows: int, dimension: int) -> float:
+    """What one core takes to read the right side and compare it with the left."""
+    elements = right_rows * dimension
+    return 2 * left_rows * elements / BLOCK_FLOPS + 4 * elements / READ_BYTES
 
 
 def cut(rows: Rows, count: int) -> Sequence[Rows]:

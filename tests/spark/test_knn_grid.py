@@ -1,0 +1,74 @@
+"""How the pairs of a join are shared among tasks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.knn.side import Rows
+from lancestat.spark.knn.grid import CHUNK_BYTES, cut, grid
+
+
+@given(
+    st.integers(0, 1000),
+    st.integers(0, 10_000_000),
+    st.integers(0, 10_000_000),
+    st.integers(1, 4096),
+    st.integers(1, 100_000),
+    st.integers(1, 64),
+)
+def test_every_left_row_is_in_one_chunk_that_fits_a_task(
+    start: int, left: int, right: int, dimension: int, k: int, cores: int
+) -> None:
+    found = grid(Rows(start, start + left), right, dimension=dimension, k=k, cores=cores)
+
+    edges = [chunk.start for chunk in found.chunks] + [found.chunks[-1].stop]
+    assert edges == sorted(edges)
+    assert (edges[0], edges[-1]) == (start, start + left)
+    held = 4 * dimension + 24 * min(k, max(1, right))
+    assert all(len(chunk) == 1 or len(chunk) * held <= 2 * CHUNK_BYTES for chunk in found.chunks)
+    assert 1 <= found.parts <= max(1, right)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "chunks", "parts"),
+    [
+        (100_000, 1_000_000, 2, 1),
+        (1_024, 1_000_000, 2, 1),
+        (1_000, 1_000_000, 1, 2),
+        (10, 10_000_000, 1, 2),
+        (100, 100_000, 1, 1),
+        (0, 0, 1, 1),
+    ],
+)
+def test_all_cores_are_busy_where_a_join_takes_long(
+    left: int, right: int, chunks: int, parts: int
+) -> None:
+    found = grid(Rows(0, left), right, dimension=128, k=10, cores=2)
+
+    assert (len(found.chunks), found.parts) == (chunks, parts)
+
+
+def test_many_chunks_come_in_whole_rounds() -> None:
+    found = grid(Rows(0, 10_000_000), 1000, dimension=768, k=10, cores=8)
+
+    assert len(found.chunks) > 8
+    assert len(found.chunks) % 8 == 0
+
+
+def test_without_parts_the_left_side_is_cut_instead() -> None:
+    found = grid(Rows(5, 505), 10_000_000, dimension=128, k=10, cores=2)
+    assert found.parts == 2
+
+    whole = found.without_parts(2)
+
+    assert (whole.chunks, whole.parts) == ((Rows(5, 255), Rows(255, 505)), 1)
+
+
+@given(st.integers(0, 100), st.integers(0, 1000), st.integers(1, 50))
+def test_cuts_differ_by_one_row_at_most(start: int, count: int, parts: int) -> None:
+    lengths = [len(part) for part in cut(Rows(start, start + count), parts)]
+
+    assert sum(lengths) == count
+    assert max(lengths) - min(lengths) <= 1
