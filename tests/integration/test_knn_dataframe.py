@@ -218,3 +218,21 @@ def test_a_failing_side_leaves_nothing_in_scratch(spark: SparkSession, tmp_path:
 
     left_behind = [path for path in tmp_path.rglob("*.lance") if path.is_file()]
     assert left_behind == []
+
+
+def test_a_failed_join_leaves_the_threads_jobs_alone(spark: SparkSession) -> None:
+    side = frame(spark, [[1.0, 2.0]])
+    bad = side.withColumn("id", sf.raise_error(sf.lit("no such thing")))
+    context = spark.sparkContext
+    context.setJobGroup("mine", "my jobs")
+    try:
+        with pytest.raises(RunError, match="no such thing"):
+            join(side, bad, 1)
+
+        assert context.getLocalProperty("spark.jobGroup.id") == "mine"
+        assert context.getLocalProperty("spark.job.description") == "my jobs"
+        assert spark.range(3).count() == 3
+        assert join(side, side, 1).count() == 1
+    finally:
+        for name in ("spark.jobGroup.id", "spark.job.description"):
+            context.setLocalProperty(name, None)

@@ -15,6 +15,7 @@ from lancestat.knn.request import JoinRequest
 from lancestat.knn.scratch import scratch
 from lancestat.knn.stages import OnStage, Stage, StageProgress, nobody
 from lancestat.knn.work import JoinOutcome, JoinWork, PinnedTable, Scope, SideWork
+from lancestat.spark.job_group import job_group
 from lancestat.spark.knn.join import Join
 from lancestat.spark.knn.opened_side import OpenedSide, opened_table, source_rows
 from lancestat.spark.knn.written_side import Writing, write_side
@@ -52,14 +53,15 @@ class Engine:
             LancestatError: what is wrong with a side, the output or the scratch, or what a task
                 raised after Spark's own retries; readers of the output see what they saw before.
         """
-        context = self.spark.sparkContext
-        context.setJobGroup(self.run_id, f"lancestat: {work.node}", interruptOnCancel=True)
         work = _narrowed(work)
         given = frames or {}
         left = self._source("left", work.left, given.get("left"))
         right = self._source("right", work.right, given.get("right"))
         names = output_names(left.select, right.select, with_rank=work.request.with_rank)
-        with ExitStack() as stack:
+        with (
+            ExitStack() as stack,
+            job_group(self.spark.sparkContext, self.run_id, f"lancestat: {work.node}"),
+        ):
             folder = _Folder(self, stack)
             opened_left, opened_right = self._both(left, right, work.request, folder)
             join = Join(
