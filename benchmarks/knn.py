@@ -14,7 +14,6 @@ many threads as Spark has cores.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import uuid
@@ -24,7 +23,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from measure import timed
+from measure import spark_parser, timed
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, vector_l2_distance
 
@@ -164,13 +163,7 @@ def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
 
 def main() -> None:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
-    parser.add_argument("--runs", type=int, default=3, help="counted runs")
-    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
-    given = parser.parse_args()
+    given = spark_parser(__doc__, runs=3).parse_args()
     runs = 1 if given.tiny else given.runs
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)

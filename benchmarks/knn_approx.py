@@ -12,7 +12,6 @@ result with the exact one gives.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import uuid
@@ -21,7 +20,7 @@ from pathlib import Path
 import lance
 import numpy as np
 import pyarrow as pa
-from measure import timed
+from measure import spark_parser, timed
 
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideWork
@@ -66,13 +65,7 @@ def show(name: str, value: float) -> None:
 
 def main() -> None:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
-    parser.add_argument("--runs", type=int, default=3, help="counted runs")
-    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
-    given = parser.parse_args()
+    given = spark_parser(__doc__, runs=3).parse_args()
     left_rows, right_rows = (500, 20_000) if given.tiny else (10_000, 1_000_000)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)

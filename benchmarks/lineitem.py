@@ -12,6 +12,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
+from measure import spark_parser
 
 
 def generate(scale: str, folder: Path, tables: Sequence[str] = ("lineitem",)) -> Path:
@@ -49,12 +50,7 @@ def parse_arguments(doc: str, *, runs: int) -> argparse.Namespace:
 
 def make_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
     """What every benchmark over TPC-H tables on Spark can be told."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = spark_parser(doc, runs=runs)
     parser.add_argument("--scale", default="1", help="TPC-H scale factor")
-    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
     parser.add_argument("--data", type=Path, help="a folder that holds <table>.parquet")
-    parser.add_argument("--runs", type=int, default=runs, help="counted runs")
-    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
     return parser

@@ -69,6 +69,17 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def spark_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
+    """What every benchmark on Spark can be told."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
+    parser.add_argument("--runs", type=int, default=runs, help="counted runs")
+    parser.add_argument("--cores", type=int, default=2, help="cores of the local Spark")
+    return parser
+
+
 def run_case(name: str, folder: Path, tiny: bool) -> Measures:
     """Run a case of this benchmark in a process of its own."""
     command = [sys.executable, sys.argv[0], "--case", name, "--folder", str(folder)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,15 @@ class FragmentRows:
     id: int
     start: int
     rows: int
+
+
+def placed(fragments: Iterable[tuple[int, int]]) -> tuple[FragmentRows, ...]:
+    """Fragments by id and live rows, in row order, less those without rows."""
+    live = [(id, rows) for id, rows in fragments if rows]
+    starts = accumulate((rows for _, rows in live), initial=0)
+    return tuple(
+        FragmentRows(id, start, rows) for (id, rows), start in zip(live, starts, strict=False)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
-from itertools import accumulate
 
 from lancestat.errors import RunError
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.side import FragmentRows
+from lancestat.knn.side import FragmentRows, placed
 from lancestat.lake.snapshot import Snapshot
 
 
@@ -52,12 +51,7 @@ class PinnedTable:
     @classmethod
     def at(cls, found: Snapshot, name: str = "") -> PinnedTable:
         """A dataset as a snapshot saw it."""
-        live = [each for each in found.fragments if each.rows]
-        starts = accumulate((each.rows for each in live), initial=0)
-        fragments = tuple(
-            FragmentRows(each.id, start, each.rows)
-            for each, start in zip(live, starts, strict=False)
-        )
+        fragments = placed((each.id, each.rows) for each in found.fragments)
         return cls(name, found.uri, found.version, found.committed_at, fragments)
 
 

@@ -6,16 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from lancestat.plan.join_columns import Place
-from lancestat.plan.join_side import datasets_of
-from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table
+from lancestat.plan.join_side import datasets_of, side_of
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.identity import canonical_uri
 
 SIDES = ("left", "right")
-
-
-def side_of(join: KnnJoin, name: str) -> KnnSide:
-    """The left or the right side."""
-    return join.left if name == "left" else join.right
 
 
 def read_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:

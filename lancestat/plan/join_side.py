@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
-from lancestat.knn.side import FragmentRows
 from lancestat.knn.work import PinnedTable, SideWork
 from lancestat.lake.clean import clean
-from lancestat.lake.content import FragmentContent, fragment_contents, leaves, rows_digest
+from lancestat.lake.content import fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_dataset, readable
 from lancestat.lake.snapshot import Snapshot
 from lancestat.lake.vector_index import index_metric
@@ -45,6 +43,11 @@ class Dataset:
     uri: str
 
 
+def side_of(join: KnnJoin, name: str) -> KnnSide:
+    """The left or the right side."""
+    return join.left if name == "left" else join.right
+
+
 def datasets_of(spec: ProjectSpec, side: KnnSide) -> tuple[Dataset, ...]:
     """The Lance datasets that a side reads: the one that it is, or those that its query names."""
     if side.sql is not None or side.table is not None:
@@ -73,7 +76,7 @@ class SideReader:
             UsageError: LS454 or LS455 about columns (`check_columns`), LS457 there are no files,
                 LS458 a query names the result of a join that is no Lance dataset.
         """
-        side = place.join.left if place.side == "left" else place.join.right
+        side = side_of(place.join, place.side)
         datasets, options = datasets_of(self.spec, side), self.spec.target.storage_options
         if side.sql is not None:
             return self._query(place, side, side.sql, datasets)
@@ -94,7 +97,7 @@ class SideReader:
             contents = fragment_contents(found, leaves(opened, (side.vector, *select)))
             index = index_metric(opened, side.vector) if place.side == "right" else None
         return JoinInput(
-            work=SideWork(side.vector, select, table=_pinned(dataset, found, contents)),
+            work=SideWork(side.vector, select, table=PinnedTable.at(found, dataset.name)),
             digest=rows_digest(contents),
             fragments=contents,
             columns=select,
@@ -118,7 +121,7 @@ class SideReader:
             found = self._snapshot(dataset)
             with self._opened(found) as opened:
                 contents = fragment_contents(found, leaves(opened, opened.schema.names))
-            views.append(_pinned(dataset, found, contents))
+            views.append(PinnedTable.at(found, dataset.name))
             digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
         work = SideWork(side.vector, side.select, sql=sql, views=tuple(views))
         passing = _FLEETING.search(sql) or _UNDECLARED.search(sql)
@@ -139,12 +142,3 @@ class SideReader:
         options = self.spec.target.storage_options
         with readable(found.uri, storage_options=options):
             yield open_dataset(found.uri, version=found.version, storage_options=options)
-
-
-def _pinned(dataset: Dataset, found: Snapshot, contents: Sequence[FragmentContent]) -> PinnedTable:
-    starts = accumulate((each.rows for each in contents), initial=0)
-    fragments = tuple(
-        FragmentRows(each.id, start, each.rows)
-        for each, start in zip(contents, starts, strict=False)
-    )
-    return PinnedTable(dataset.name, found.uri, found.version, found.committed_at, fragments)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-
-from lancestat.read.part import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +22,3 @@ class Scan:
     filter: str | None = None
     limit: int | None = None
     narrow_decimals: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedScan:
-    """A scan and its parts."""
-
-    scan: Scan
-    parts: Sequence[Part]

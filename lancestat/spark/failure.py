@@ -10,6 +10,8 @@ from lancestat.lake.clean import clean, secret_values
 from lancestat.spark.work import TableScan
 from lancestat.spark.worker_error import carried_error
 
+CANCELLED = "LS512"
+
 _LOST_TASK = re.compile(r"most recent failure: [^\n]*?\): ([^\n]+)")
 # The line after the frames of a Python worker's traceback.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.MULTILINE)
@@ -28,13 +30,32 @@ def explain(
     What a worker raised comes back as it was; anything else becomes a RunError: LS512 when the
     job was cancelled, else LS511 with the cause of the last failed task.
     """
+    uri, secrets = table.work.uri, secret_values(storage_options)
+    job = f"the Spark job over {uri}"
+    return job_error(error, "LS511", f"reading {uri}", secrets, job=job)
+
+
+def job_error(
+    error: Exception, code: str, doing: str, secrets: Iterable[str], *, job: str | None = None
+) -> LancestatError:
+    """What a worker raised, as it was; else LS512 when the job was cancelled, `code` otherwise.
+
+    Args:
+        error: What was raised on the driver.
+        code: Of a job that failed.
+        doing: What the job was for, to go on with "was cancelled" or "failed".
+        secrets: Values that must not be shown.
+        job: What failed, where that is not what it was doing.
+    """
+    if isinstance(error, LancestatError):
+        return error
     carried = carried_error(str(error))
     if carried is not None:
         return carried
     if is_cancelled(error):
-        return RunError("LS512", f"reading {table.work.uri} was cancelled")
-    reason, hint = cause(error, secret_values(storage_options))
-    return RunError("LS511", f"the Spark job over {table.work.uri} failed: {reason}", hint=hint)
+        return RunError(CANCELLED, f"{doing} was cancelled")
+    reason, hint = cause(error, secrets)
+    return RunError(code, f"{job or doing} failed: {reason}", hint=hint)
 
 
 def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:

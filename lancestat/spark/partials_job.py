@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lancestat.plan.actions import Scan
 from lancestat.spark.done import Done, OnProgress, Tally
 from lancestat.spark.failure import explain
+from lancestat.spark.job_group import job_group
 from lancestat.spark.scan_task import ScanTask, SlicePartials
 from lancestat.spark.work import TableScan, WorkItem, jobs, split
 from lancestat.stats.partial import ColumnPartial, decode, merge
@@ -38,7 +39,7 @@ def analyze_table(
     """Read the scans of a table on Spark and yield the partials of each scan once.
 
     A table of many partials takes several jobs, one after the other, so that the driver holds only
-    some of them. Sets the calling thread's job group.
+    some of them.
 
     Args:
         spark: A classic session.
@@ -68,9 +69,9 @@ def analyze_table(
             threads=int(context.getConf().get("spark.task.cpus", "1")),
         )
         description = f"lancestat: {table.node}: {len(scans)} scans in {len(items)} tasks"
-        context.setJobGroup(group, description, interruptOnCancel=True)
         try:
-            done = _run(context, task, items, scans, tally)
+            with job_group(context, group, description):
+                done = _run(context, task, items, scans, tally)
         except Exception as error:
             raise explain(error, table, storage_options) from None
         yield from _assemble(scans, done)

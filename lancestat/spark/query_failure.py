@@ -9,12 +9,11 @@ from typing import Any
 
 from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
 from lancestat.lake.clean import clean
-from lancestat.spark.failure import cause, is_cancelled
+from lancestat.spark.failure import CANCELLED, cause, is_cancelled
 from lancestat.spark.query_text import BAD_QUERY, QueryText
 from lancestat.spark.worker_error import carried_error
 
 QUERY_FAILED = "LS513"
-CANCELLED = "LS512"
 
 _LINE_AND_POSITION = re.compile(r"\(line (\d+), pos (\d+)\)|; line (\d+) pos (\d+)")
 _FROM_STATE_ON = re.compile(r"\s*SQLSTATE:.*", re.DOTALL)

@@ -15,6 +15,7 @@ from lancestat.knn.request import JoinRequest
 from lancestat.knn.scratch import scratch
 from lancestat.knn.stages import OnStage, Stage, StageProgress, nobody
 from lancestat.knn.work import JoinOutcome, JoinWork, PinnedTable, Scope, SideWork
+from lancestat.spark.failure import CANCELLED
 from lancestat.spark.job_group import job_group
 from lancestat.spark.knn.join import Join
 from lancestat.spark.knn.opened_side import OpenedSide, opened_table, source_rows
@@ -99,9 +100,10 @@ class Engine:
                 # Leaving the pool waits for its threads.
                 self._cancel()
                 raise
-        # A side that was cancelled because of the other says nothing about the cause.
-        first = min(sides, key=lambda side: _is_cancelled(side.exception()))
-        first.result()
+        failures = [error for side in sides if (error := side.exception()) is not None]
+        if failures:
+            # A side that was cancelled because of the other says nothing about the cause.
+            raise min(failures, key=_is_cancelled)
         return sides[0].result(), sides[1].result()
 
     def _cancel(self) -> None:
@@ -116,10 +118,10 @@ class Engine:
         self.on_stage(StageProgress(Stage.SCRATCH, note=f"writing the {name} side"))
         uri = folder.place(name)
         writing = Writing(uri, name, request.metric, name == "left", self.storage_options)
-        found = write_side(source.frame, vector, select, writing)
-        count = len(found.side.all_rows)
+        opened = write_side(source.frame, vector, select, writing)
+        count = len(opened.side.all_rows)
         self.on_stage(StageProgress(Stage.SCRATCH, count, count))
-        return OpenedSide(found.side, found.dimension, found.excluded)
+        return opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,8 @@ class _Source:
     frame: DataFrame | None
 
 
-def _is_cancelled(error: BaseException | None) -> int:
-    """2 without an error, 1 with one that only tells of being cancelled, else 0."""
-    if error is None:
-        return 2
-    return int(isinstance(error, LancestatError) and error.code == "LS512")
+def _is_cancelled(error: BaseException) -> bool:
+    return isinstance(error, LancestatError) and error.code == CANCELLED
 
 
 class _Folder:

@@ -27,8 +27,8 @@ from lancestat.knn.work import (
 )
 from lancestat.lake.clean import secret_values
 from lancestat.lake.vector_index import index_metric
+from lancestat.spark.failure import job_error
 from lancestat.spark.fragment_reader import open_pinned
-from lancestat.spark.knn.failed import failed
 from lancestat.spark.knn.grid import Grid, grid
 from lancestat.spark.knn.materialize import Materialize, Previous, output_schema
 from lancestat.spark.knn.opened_side import OpenedSide
@@ -70,7 +70,8 @@ class Join:
             output.discard(writer, [])
             if not isinstance(error, Exception):
                 raise
-            raise failed(error, f"joining '{self.work.node}'", secret_values(options)) from None
+            doing = f"joining '{self.work.node}'"
+            raise job_error(error, "LS553", doing, secret_values(options)) from None
         state = self._commit(writer, materialize, found.chunks)
         return JoinOutcome(
             found.strategy.value,

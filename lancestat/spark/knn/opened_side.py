@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class OpenedSide:
     """A side; `dimension` is None where no row has a vector.
 
-    `excluded` rows were left out while it was written, and are not among its rows.
+    `excluded` rows have a vector that cannot match, were left out while the side was written to
+    scratch, and are not among its rows.
     """
 
     side: VectorSide

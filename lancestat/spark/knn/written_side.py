@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import accumulate, chain
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import lance
@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from lancestat.errors import LancestatError, RunError, did_you_mean
 from lancestat.knn.metric import Metric
-from lancestat.knn.side import FragmentRows, VectorSide
+from lancestat.knn.side import VectorSide, placed
 from lancestat.knn.vectors import Vectors, vectors
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure, readable, store_options
-from lancestat.spark.knn.failed import failed
+from lancestat.spark.failure import job_error
+from lancestat.spark.knn.opened_side import OpenedSide
 from lancestat.spark.knn.parquet_scan import ParquetScan, parquet_scan
 from lancestat.spark.knn.worker import working
 from lancestat.spark.map_in_arrow import map_in_arrow
@@ -31,15 +32,6 @@ VECTOR = "vector"
 ROWS_PER_FILE = 1 << 20
 # Files that are read faster than a job starts are read by the driver.
 SMALLEST_JOB = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenSide:
-    """A side in scratch; `excluded` rows had a vector that cannot match, and were left out."""
-
-    side: VectorSide
-    dimension: int | None
-    excluded: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +50,7 @@ class Writing:
     dimension: int | None = None
 
 
-def write_side(
-    rows: DataFrame, vector: str, select: Sequence[str], writing: Writing
-) -> WrittenSide:
+def write_side(rows: DataFrame, vector: str, select: Sequence[str], writing: Writing) -> OpenedSide:
     """Run a DataFrame once and write what the join needs of it, in its row order.
 
     Only the vectors and the selected columns are computed. In the dataset columns are called `c0`,
@@ -83,8 +73,8 @@ def write_side(
         # A partition without any vector could not know the type of its column.
         writing = replace(writing, dimension=dimension)
         reports = _run(projected, writing)
-    return WrittenSide(
-        _committed(reports, writing, _empty_schema(projected)),
+    return OpenedSide(
+        _committed(reports, writing, projected),
         dimension,
         sum(each.excluded for each in reports),
     )
@@ -149,7 +139,7 @@ def _run(rows: DataFrame, writing: Writing) -> list[_Report]:
         found = map_in_arrow(rows, write, "report string").collect()
         return [_Report(**json.loads(row.report)) for row in found]
     except Exception as error:
-        raise failed(error, doing, secret_values(options)) from None
+        raise job_error(error, "LS553", doing, secret_values(options)) from None
 
 
 def _run_files(rows: DataFrame, scan: ParquetScan, writing: Writing, doing: str) -> list[_Report]:
@@ -292,26 +282,23 @@ def _dimension(reports: Sequence[_Report], side: str) -> int | None:
     return first
 
 
-def _committed(reports: Sequence[_Report], writing: Writing, empty: pa.Schema) -> VectorSide:
+def _committed(reports: Sequence[_Report], writing: Writing, rows: DataFrame) -> VectorSide:
     made = [
         lance.FragmentMetadata.from_json(text) for report in reports for text in report.fragments
     ]
-    schema = next((_decoded(each.schema) for each in reports if each.schema), empty)
+    known = next((each.schema for each in reports if each.schema), None)
+    schema = _empty_schema(rows) if known is None else _decoded(known)
     options = store_options(writing.uri, writing.storage_options)
     operation = lance.LanceOperation.Overwrite(schema, made)
     with readable(writing.uri, storage_options=writing.storage_options):
         dataset = lance.LanceDataset.commit(writing.uri, operation, storage_options=options)
         counts = [each.metadata.physical_rows for each in dataset.get_fragments()]
-    starts = accumulate(counts, initial=0)
     return VectorSide(
         uri=writing.uri,
         version=dataset.version,
         vector=VECTOR,
         columns=tuple(schema.names[:-1]),
-        fragments=tuple(
-            FragmentRows(number, start, count)
-            for number, (start, count) in enumerate(zip(starts, counts, strict=False))
-        ),
+        fragments=placed(enumerate(counts)),
         storage_options=writing.storage_options,
     )
 
