@@ -12,6 +12,7 @@ from lancestat.spark.done import Done, OnProgress, Tally
 from lancestat.spark.failure import explain
 from lancestat.spark.job_group import job_group
 from lancestat.spark.scan_task import ScanTask, SlicePartials
+from lancestat.spark.session import task_threads
 from lancestat.spark.work import TableScan, WorkItem, jobs, split
 from lancestat.stats.partial import ColumnPartial, decode, merge
 
@@ -66,7 +67,7 @@ def analyze_table(
             columns=tuple(columns[scan.fields] for scan in scans),
             committed_at=table.work.committed_at,
             storage_options=dict(storage_options),
-            threads=int(context.getConf().get("spark.task.cpus", "1")),
+            threads=task_threads(spark),
         )
         description = f"lancestat: {table.node}: {len(scans)} scans in {len(items)} tasks"
         try:

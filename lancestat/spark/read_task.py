@@ -13,6 +13,7 @@ from lancestat.lake.clean import clean, secret_values
 from lancestat.read.part import Part, Piece
 from lancestat.read.scan import Scan
 from lancestat.spark.scan_task import prepare_worker
+from lancestat.spark.session import task_threads
 from lancestat.spark.worker_error import WorkerError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def make_reader(spark: SparkSession, storage_options: Mapping[str, str]) -> Any:
 
     context = spark.sparkContext
     jvm: Any = context._jvm
-    threads = int(context.getConf().get("spark.task.cpus", "1"))
+    threads = task_threads(spark)
     # Spark checks nothing against the schema of a function of this kind.
     function = _wrap_function(context, ReadTask(dict(storage_options), threads), StructType())
     functions = jvm.PythonUtils.toSeq([function])

@@ -107,6 +107,11 @@ def require_classic(session: object) -> None:
         )
 
 
+def task_threads(spark: SparkSession) -> int:
+    """How many cores each task of a session has to itself: `spark.task.cpus`."""
+    return int(spark.conf.get("spark.task.cpus", "1") or 1)
+
+
 def defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """The configuration that lancestat prefers and a target may override."""
     threads = conf.get("spark.task.cpus", "1")

@@ -7,21 +7,20 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from lancestat.errors import UsageError, did_you_mean
 from lancestat.knn.metric import Metric
-from lancestat.knn.names import output_names
+from lancestat.knn.names import OutputNames, output_names
 from lancestat.knn.request import MOST_NEIGHBOURS, JoinKind, JoinRequest, Mode
 from lancestat.knn.scratch import scratch as scratch_folder
 from lancestat.knn.work import JoinWork, OutputFormat, SideWork
 from lancestat.spark.knn.engine import Engine
+from lancestat.spark.knn.result import result_rows
 from lancestat.spark.knn.scratch_root import scratch_root
-from lancestat.spark.knn.written_side import VECTOR, numbered
-from lancestat.spark.reading import read_table
+from lancestat.spark.knn.written_side import column_place
 from lancestat.spark.session import require_classic
 
 if TYPE_CHECKING:
@@ -90,41 +89,33 @@ def knn_join(
     spark = left.sparkSession
     require_classic(spark)
     request = _request(k, metric, join, mode, nprobes, recall, min_right_rows, rank)
-    sides = [
-        _Side("left", left, left_vector, select_left),
-        _Side("right", right, right_vector, select_right),
-    ]
-    names = output_names(*(side.shown for side in sides), with_rank=rank)
+    on_left = tuple(left.columns if select_left is None else select_left)
+    on_right = tuple(right.columns if select_right is None else select_right)
+    names = output_names(on_left, on_right, with_rank=rank)
+    types = [*_types(left, on_left, "left"), *_types(right, on_right, "right")]
     options = dict(storage_options or {})
     root = scratch_root(scratch, spark)
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
-    left_work, right_work = (SideWork(VECTOR, tuple(side.frame.columns[:-1])) for side in sides)
-    work = JoinWork("knn_join", request, left_work, right_work, OutputFormat.LANCE, uri)
-    frames = {side.name: side.frame for side in sides}
-    Engine(spark, root, uuid.uuid4().hex, options).run(work, frames)
-    found = read_table(spark, uri, storage_options=options)
-    types = [field.dataType for side in sides for field in side.frame.schema.fields[:-1]]
+    sides = (SideWork(left_vector, on_left), SideWork(right_vector, on_right))
+    work = JoinWork("knn_join", request, *sides, OutputFormat.LANCE, uri)
+    frames = {"left": left, "right": right}
+    Engine(spark, root, uuid.uuid4().hex, options).run(work, frames, _numbered(names))
+    found = result_rows(spark, uri, options)
     return _typed(found, names.all, types)
 
 
-@dataclass(frozen=True)
-class _Side:
-    """A DataFrame with its vectors and the columns that the result shows."""
+def _types(rows: DataFrame, select: Sequence[str], side: str) -> list[DataType]:
+    columns = rows.columns
+    return [rows.schema.fields[column_place(columns, name, side)].dataType for name in select]
 
-    name: str
-    rows: DataFrame
-    vector: str
-    select: Sequence[str] | None
 
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """Names of the columns, all where none are selected."""
-        return tuple(self.rows.columns if self.select is None else self.select)
-
-    @cached_property
-    def frame(self) -> DataFrame:
-        """The columns by number: Lance cannot hold every name that Spark can."""
-        return numbered(self.rows, self.vector, self.shown, self.name, self.name)
+def _numbered(names: OutputNames) -> OutputNames:
+    """Names for the result in Lance, which cannot hold every name that Spark can."""
+    left, right = (
+        tuple(f"{side}{number}" for number in range(len(columns)))
+        for side, columns in (("left", names.left), ("right", names.right))
+    )
+    return replace(names, left=left, right=right)
 
 
 def _request(

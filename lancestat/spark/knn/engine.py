@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError
-from lancestat.knn.names import output_names
+from lancestat.knn.names import OutputNames, output_names
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.scratch import scratch
 from lancestat.knn.stages import OnStage, Stage, StageProgress, nobody
@@ -43,12 +43,18 @@ class Engine:
     storage_options: Mapping[str, str] = field(repr=False, default_factory=dict)
     on_stage: OnStage = nobody
 
-    def run(self, work: JoinWork, frames: Mapping[str, DataFrame] | None = None) -> JoinOutcome:
+    def run(
+        self,
+        work: JoinWork,
+        frames: Mapping[str, DataFrame] | None = None,
+        names: OutputNames | None = None,
+    ) -> JoinOutcome:
         """Run a join and commit its result.
 
         Args:
             work: What to do.
             frames: DataFrames of the sides `left` and `right`, where they are no declared ones.
+            names: What the columns of the result are called, where not as `output_names` has it.
 
         Raises:
             LancestatError: what is wrong with a side, the output or the scratch, or what a task
@@ -58,7 +64,8 @@ class Engine:
         given = frames or {}
         left = self._source("left", work.left, given.get("left"))
         right = self._source("right", work.right, given.get("right"))
-        names = output_names(left.select, right.select, with_rank=work.request.with_rank)
+        if names is None:
+            names = output_names(left.select, right.select, with_rank=work.request.with_rank)
         with (
             ExitStack() as stack,
             job_group(self.spark.sparkContext, self.run_id, f"lancestat: {work.node}"),

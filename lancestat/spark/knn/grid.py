@@ -13,8 +13,10 @@ from lancestat.knn.side import Rows
 CHUNK_BYTES = 64 << 20
 # Fewer queries than this make poor use of what is read of the right side.
 SMALLEST_CHUNK = 512
-# What merging costs: another stage of tasks.
-SHUFFLE_SECONDS = 0.15
+# What merging costs: another stage of tasks, or the driver's time.
+SHUFFLE_SECONDS, DRIVER_SECONDS = 0.15, 0.02
+# Neighbours that the driver merges and fetches itself.
+DRIVER_LINES = 4096
 # A left row's neighbours are held as place and distance, and once more while they are merged.
 _NEIGHBOUR_BYTES = 2 * (8 + 4)
 
@@ -23,11 +25,13 @@ _NEIGHBOUR_BYTES = 2 * (8 + 4)
 class Grid:
     """Every chunk of left rows meets every part of the right side; the chunks are in row order.
 
-    With one part there is nothing to merge, and no shuffle.
+    With one part there is nothing to merge, and no shuffle; `merges_on_driver` goes with one chunk
+    that has few neighbours.
     """
 
     chunks: tuple[Rows, ...]
     parts: int
+    merges_on_driver: bool = False
 
     def without_parts(self, cores: int) -> Grid:
         """The same left rows against the right side as a whole, in no fewer chunks than cores."""
@@ -42,7 +46,7 @@ def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> 
 
     With at least `SMALLEST_CHUNK` left rows for each core every task streams the whole right side;
     with fewer the right side is split, and the neighbours are merged, unless one task is through
-    before that would be worth a shuffle.
+    before that would be worth it.
     """
     row_bytes = 4 * dimension + _NEIGHBOUR_BYTES * min(k, max(1, right_rows))
     largest = max(1, CHUNK_BYTES // row_bytes)
@@ -51,10 +55,12 @@ def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> 
     # Whole rounds: no core waits for the last chunks.
     count = max(fewest, wanted) if fewest <= 1 else -(-fewest // cores) * cores
     count = max(1, min(count, len(left)))
-    parts = 1 if count >= cores else -(-cores // count)
-    if _seconds(len(left), right_rows, dimension) * (1 - 1 / parts) < SHUFFLE_SECONDS:
+    parts = max(1, min(1 if count >= cores else -(-cores // count), right_rows))
+    is_small = count == 1 and len(left) * min(k, right_rows) <= DRIVER_LINES
+    merging = DRIVER_SECONDS if is_small else SHUFFLE_SECONDS
+    if _seconds(len(left), right_rows, dimension) * (1 - 1 / parts) < merging:
         parts = 1
-    return Grid(tuple(cut(left, count)), max(1, min(parts, right_rows)))
+    return Grid(tuple(cut(left, count)), parts, is_small and parts > 1)
 
 
 def _seconds(left_rows: int, right_rows: int, dimension: int) -> float:

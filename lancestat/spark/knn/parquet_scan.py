@@ -23,6 +23,7 @@ _FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _PARTITION = "org.apache.spark.sql.execution.datasources.FilePartition"
 _PROJECT = "org.apache.spark.sql.catalyst.plans.logical.Project"
+_PROJECTING = "org.apache.spark.sql.execution.ProjectExec"
 _ALIAS = "org.apache.spark.sql.catalyst.expressions.Alias"
 _ATTRIBUTE = "org.apache.spark.sql.catalyst.expressions.AttributeReference"
 
@@ -80,7 +81,7 @@ def parquet_scan(rows: DataFrame) -> ParquetScan | None:
     columns = _columns(execution.optimizedPlan())
     if columns is None or any("." in name for name in columns):
         return None
-    partitions = _partitions(execution.toRdd().partitions())
+    partitions = _partitions(_input(execution.sparkPlan()).partitions())
     schema = pa.schema(zip(rows.columns, types, strict=True))
     if partitions is None or not _is_alike(partitions, columns, schema):
         return None
@@ -117,6 +118,11 @@ def _projected(expression: Any) -> str | None:
     """The id of the column that an expression is, under whatever name."""
     inner = expression.child() if _class(expression) == _ALIAS else expression
     return str(inner.exprId().toString()) if _class(inner) == _ATTRIBUTE else None
+
+
+def _input(plan: Any) -> Any:
+    """What a scan reads, less the code that Spark would compile to project it."""
+    return _input(plan.child()) if _class(plan) == _PROJECTING else plan.inputRDD()
 
 
 def _partitions(partitions: Any) -> tuple[tuple[Split, ...], ...] | None:

@@ -27,8 +27,8 @@ def scratch_root(declared: str | None, spark: SparkSession) -> str:
     Raises:
         RunError: As `root_for`.
     """
-    context = spark.sparkContext
-    return root_for(declared, context.master, dict(context.getConf().getAll()))
+    conf = {"spark.local.dir": str(spark.conf.get("spark.local.dir", ""))}
+    return root_for(declared, spark.sparkContext.master, conf)
 
 
 def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Protocol
 
 from lancestat.knn.neighbours import merge
@@ -47,7 +47,8 @@ class Prober(Protocol):
 class SearchJob:
     """The job over every chunk and part of a grid.
 
-    Where there is one part there is no shuffle: a task does all three stages for its chunk.
+    Where there is one part there is no shuffle: a task does all three stages for its chunk. Few
+    neighbours are merged by the driver, sooner than tasks for that would start.
     """
 
     context: SparkContext
@@ -87,6 +88,9 @@ class SearchJob:
                     steps.add([Step(Stage.MATERIALIZE, len(rows))])
 
         rdd = self.context.parallelize(cells, len(cells)).mapPartitions(probed)
+        if shares.merges_on_driver:
+            found = reduce(partial(_merged, k=self.k), (each for _, each in rdd.collect()))
+            return [written_chunk(materialize, 0, shares.chunks[0], found)]
         if shares.parts > 1:
             rdd = rdd.reduceByKey(partial(_merged, k=self.k), len(shares.chunks))
         done = dict(rdd.mapPartitions(written).collect())

@@ -19,6 +19,7 @@ from lancestat.spark.knn.partitioned import Partitioning, PartitionProbe, split_
 from lancestat.spark.knn.probe import ExactProbe
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.search_job import SearchJob, WrittenChunk
+from lancestat.spark.session import task_threads
 
 # Where to write what is called so in the join's scratch folder.
 Place = Callable[[str], str]
@@ -122,4 +123,4 @@ class Searcher:
 
     @property
     def _threads(self) -> int:
-        return int(self._context.getConf().get("spark.task.cpus", "1"))
+        return task_threads(self.spark)

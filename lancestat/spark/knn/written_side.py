@@ -66,7 +66,7 @@ def write_side(rows: DataFrame, vector: str, select: Sequence[str], writing: Wri
         RunError: LS554 a column is missing, LS550 vectors of different lengths, LS551 the column
             holds no vectors, LS552 Lance cannot hold a column, LS553 the job failed.
     """
-    projected = numbered(rows, vector, select, writing.side)
+    projected = _numbered(rows, vector, select, writing.side)
     reports = _run(projected, writing)
     dimension = _dimension(reports, writing.side)
     if dimension is not None and any(each.dimension is None for each in reports if each.rows):
@@ -92,27 +92,26 @@ class _Report:
     schema: str | None
 
 
-def numbered(
-    rows: DataFrame, vector: str, select: Sequence[str], side: str, prefix: str = "c"
-) -> DataFrame:
-    """The selected columns as `c0`, `c1` and so on, and the vectors as `vector`.
-
-    Raises:
-        RunError: LS554 a column is missing.
-    """
+def _numbered(rows: DataFrame, vector: str, select: Sequence[str], side: str) -> DataFrame:
+    """The selected columns as `c0`, `c1` and so on, and the vectors as `vector`."""
     from pyspark.sql.functions import col
 
     renamed = rows.toDF(*(f"p{place}" for place in range(len(rows.columns))))
-    named = [(f"{prefix}{number}", column) for number, column in enumerate(select)]
+    named = [(f"c{number}", column) for number, column in enumerate(select)]
     return renamed.select(
         *(
-            col(f"p{_place(rows.columns, column, side)}").alias(name)
+            col(f"p{column_place(rows.columns, column, side)}").alias(name)
             for name, column in [*named, (VECTOR, vector)]
         )
     )
 
 
-def _place(columns: Sequence[str], column: str, side: str) -> int:
+def column_place(columns: Sequence[str], column: str, side: str) -> int:
+    """Which of the columns is called so; of several the first, however its case is written.
+
+    Raises:
+        RunError: LS554 none is.
+    """
     if column in columns:
         return columns.index(column)
     lowered = [each.lower() for each in columns]

@@ -1,0 +1,112 @@
+"""Everything that is known of a project's nodes, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from lancestat.errors import LancestatError
+from lancestat.plan.shown import Shown
+from lancestat.run.result import NodeResult
+from lancestat.spec.model import KnnJoin, Table
+from lancestat.state.values import JoinRecord
+from lancestat.stats.histogram import Histogram
+
+
+class Health(str, Enum):
+    """Whether a node is within its policy; `error` is outside of it."""
+
+    OK = "ok"
+    WARN = "warn"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRunReport:
+    """What one run did to a node."""
+
+    run_id: str
+    command: str
+    target: str
+    finished_at: datetime
+    result: NodeResult
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentReport:
+    """A fragment of a table; `covered` of the wanted columns have partials of it in the state.
+
+    `rows` are live ones, `size_bytes` is that of its data files, None where Lance does not tell.
+    """
+
+    id: int
+    rows: int
+    deleted_rows: int
+    files: int
+    size_bytes: int | None
+    covered: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """A table: what `show` tells of it, and what only the state and its history know.
+
+    `health` sums up, `problems` says in sentences what is wrong. `verdict` and `reason` are the
+    guard's words under the declared policy; where the dataset cannot be opened they are `refuse`
+    and `unreadable`, `error` says why and `shown` is None. `changed_at` is when rows last changed,
+    as far as the history goes back, and `freshness` judges its age by the declared bounds, None
+    where there are none. `runs` are the newest first, of this node alone.
+    """
+
+    spec: Table
+    health: Health
+    problems: tuple[str, ...]
+    verdict: str
+    reason: str
+    shown: Shown | None
+    error: LancestatError | None = None
+    changed_at: datetime | None = None
+    freshness: Health | None = None
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    fragments: tuple[FragmentReport, ...] = ()
+    runs: tuple[NodeRunReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReport:
+    """A join: whether its result holds, and what was last made.
+
+    `verdict` is `current` (a run would skip it), `behind` (a run would do something, for `reasons`
+    as plans spell them), `absent` (no result yet) or `blocked` (`error` says why).
+    """
+
+    spec: KnnJoin
+    health: Health
+    problems: tuple[str, ...]
+    verdict: str
+    reasons: tuple[str, ...]
+    record: JoinRecord | None
+    error: LancestatError | None = None
+    runs: tuple[NodeRunReport, ...] = ()
+
+
+NodeReport = TableReport | JoinReport
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectReport:
+    """A project under one target, at one moment; `reads` names the nodes that each node reads."""
+
+    name: str
+    target: str
+    made_at: datetime
+    nodes: tuple[NodeReport, ...]
+    reads: Mapping[str, tuple[str, ...]]
+
+    @property
+    def health(self) -> Health:
+        """The worst of all nodes."""
+        order = list(Health)
+        return max((node.health for node in self.nodes), key=order.index, default=Health.OK)

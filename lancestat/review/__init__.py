@@ -1,0 +1,1 @@
+"""What a change of the specs means, for those who review it."""
