@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Protocol
 
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
 from lancestat.spec import codes
@@ -13,23 +15,80 @@ from lancestat.spec.document import MAX_BYTES, Document, read_document
 _SUFFIXES = (".yml", ".yaml")
 
 
-def read_file(root: Path, path: Path) -> Document:
-    """A YAML file of the project at `root`; InvalidProject when it cannot be read."""
-    file = relative_name(root, path)
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidProject(
-            [
-                SpecError(
-                    codes.UNREADABLE,
-                    f"cannot read the file: {error.strerror}",
-                    location=Location(file, 1, 1),
-                )
+class Files(Protocol):
+    """Where a project's files are read from.
+
+    Names are relative to the project's folder, with slashes; `..` leads out of it. A SpecError of
+    these functions has no place yet.
+    """
+
+    def has(self, name: str) -> bool:
+        """Whether that is a file."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """A file's content, of a file that is too large the beginning (`MAX_BYTES` and more).
+
+        Raises:
+            OSError: it cannot be read.
+            SpecError: it is nothing that is read.
+        """
+        ...
+
+    def below(self, folder: str) -> Iterable[str] | None:
+        """The names of all spec files below a folder (`is_spec`), None where it is none.
+
+        Raises:
+            SpecError: the folder is nothing that is read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The files that are in a folder now."""
+
+    root: Path
+
+    def has(self, name: str) -> bool:
+        """Whether that is a file."""
+        return (self.root / name).is_file()
+
+    def read(self, name: str) -> bytes:
+        """A file's content."""
+        with (self.root / name).open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+
+    def below(self, folder: str) -> Iterable[str] | None:
+        """The names of all spec files below a folder; links to folders are not followed."""
+        top = Path(os.path.normpath(self.root / folder))
+        if not top.is_dir():
+            return None
+        found: list[str] = []
+        for parent, folders, names in os.walk(top):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            found += [
+                relative_name(self.root, Path(parent, name)) for name in names if is_spec(name)
             ]
-        ) from None
-    return read_document(content, file)
+        return found
+
+
+def is_spec(name: str) -> bool:
+    """Whether a file is read for what it declares, by its name alone; hidden ones are not."""
+    return name.endswith(_SUFFIXES) and not name.startswith(".")
+
+
+def read_file(files: Files, name: str) -> Document:
+    """A YAML file of a project; InvalidProject when it cannot be read."""
+    place = Location(name, 1, 1)
+    try:
+        content = files.read(name)
+    except OSError as error:
+        message = f"cannot read the file: {error.strerror}"
+        raise InvalidProject([SpecError(codes.UNREADABLE, message, location=place)]) from None
+    except SpecError as error:
+        raise InvalidProject([error.placed(place)]) from None
+    return read_document(content, name)
 
 
 def relative_name(root: Path, path: Path) -> str:
@@ -38,13 +97,22 @@ def relative_name(root: Path, path: Path) -> str:
 
 
 def spec_files(
-    root: Path, folders: Sequence[tuple[str, Location]], errors: list[LancestatError]
-) -> list[Path]:
+    files: Files,
+    root: Path,
+    folders: Sequence[tuple[str, Location]],
+    errors: list[LancestatError],
+) -> list[str]:
     """All spec files below the folders but hidden ones, sorted; errors are appended."""
-    found: dict[Path, None] = {}
+    found: dict[str, None] = {}
     for text, location in folders:
-        folder = Path(os.path.normpath(root / text)) if "\0" not in text else None
-        if folder is None or not folder.is_dir():
+        try:
+            below = None
+            if "\0" not in text:
+                below = files.below(relative_name(root, Path(os.path.normpath(root / text))))
+        except SpecError as error:
+            errors.append(error.placed(location))
+            continue
+        if below is None:
             errors.append(
                 SpecError(
                     codes.UNREADABLE,
@@ -54,17 +122,5 @@ def spec_files(
                 )
             )
             continue
-        found.update(dict.fromkeys(_yaml_files(folder)))
+        found.update(dict.fromkeys(sorted(below, key=lambda name: PurePosixPath(name).parts)))
     return list(found)
-
-
-def _yaml_files(folder: Path) -> Iterator[Path]:
-    files: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        files += [
-            Path(parent, name)
-            for name in names
-            if name.endswith(_SUFFIXES) and not name.startswith(".")
-        ]
-    return iter(sorted(files, key=lambda path: path.relative_to(folder).parts))

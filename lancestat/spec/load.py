@@ -13,7 +13,7 @@ from lancestat.spec import codes
 from lancestat.spec.build import build_knn_join, build_rule, build_table
 from lancestat.spec.check import check
 from lancestat.spec.document import Document
-from lancestat.spec.files import read_file, relative_name, spec_files
+from lancestat.spec.files import Files, Folder, read_file, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
 from lancestat.spec.item import Item
 from lancestat.spec.model import ColumnRule, KnnJoin, Node, Policy, ProjectSpec
@@ -33,6 +33,7 @@ def load_project(
     target: str | None = None,
     vars: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
+    files: Files | None = None,
 ) -> ProjectSpec:
     """The project in a folder, under one target.
 
@@ -41,39 +42,40 @@ def load_project(
         target: the target's name; the project's default otherwise.
         vars: variables that win over the project's.
         environment: what `env_var` reads; the process's environment otherwise.
+        files: where the files are read from, such as a revision; the folder otherwise. Relative
+            URIs lead from the folder all the same.
 
     Raises:
         InvalidProject: with every error found, in the order of files and places.
         UsageError: when `target` does not exist.
     """
     root = project_dir.resolve()
-    path = _project_file(root)
+    files = files or Folder(root)
+    if not files.has(PROJECT_FILE):
+        raise _missing(root)
     errors: list[LancestatError] = []
     arguments = Arguments(target, vars or {}, os.environ if environment is None else environment)
-    header = read_header(read_file(root, path), root, arguments, errors)
-    paths = [found for found in spec_files(root, header.folders, errors) if found != path]
-    declarations = _Declarations(root)
-    for found in paths:
-        declarations.read(found, header.scope, errors)
+    header = read_header(read_file(files, PROJECT_FILE), root, arguments, errors)
+    found = spec_files(files, root, header.folders, errors)
+    names = [name for name in found if name != PROJECT_FILE]
+    declarations = _Declarations(files, root)
+    for name in names:
+        declarations.read(name, header.scope, errors)
     nodes = declarations.build(errors)
     if errors:
-        files = [PROJECT_FILE, *(relative_name(root, found) for found in paths)]
-        raise InvalidProject(_in_order(errors, files))
+        raise InvalidProject(_in_order(errors, [PROJECT_FILE, *names]))
     policies = {name: policy for name, policy in declarations.policies.values.items() if policy}
     return ProjectSpec(header.name, root, header.target, nodes, policies)
 
 
-def _project_file(root: Path) -> Path:
-    path = root / PROJECT_FILE
-    if path.is_file():
-        return path
+def _missing(root: Path) -> InvalidProject:
     missing = SpecError(
         codes.UNREADABLE,
         f"there is no {PROJECT_FILE} in {root}",
         location=Location(PROJECT_FILE, 1, 1),
         hint="run 'lancestat init', or give --project-dir",
     )
-    raise InvalidProject([missing])
+    return InvalidProject([missing])
 
 
 def _in_order(errors: Iterable[LancestatError], files: Sequence[str]) -> list[LancestatError]:
@@ -91,16 +93,17 @@ def _in_order(errors: Iterable[LancestatError], files: Sequence[str]) -> list[La
 class _Declarations:
     """Items of all spec files by kind; those that a schema or a template refused are not kept."""
 
+    files: Files
     root: Path
     items: list[tuple[str, Item]] = field(default_factory=list)
     sets: Namespace[ColumnRule] = field(default_factory=lambda: Namespace("column set"))
     policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
     nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
-    def read(self, path: Path, scope: Scope, errors: list[LancestatError]) -> None:
+    def read(self, file: str, scope: Scope, errors: list[LancestatError]) -> None:
         """Declare all that a file holds."""
         try:
-            document = read_file(self.root, path)
+            document = read_file(self.files, file)
         except InvalidProject as invalid:
             errors.extend(invalid.errors)
             return
