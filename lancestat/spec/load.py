@@ -23,6 +23,7 @@ from lancestat.spec.project_file import Arguments, read_header
 from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_FILE, SPECS_SCHEMA
 from lancestat.spec.template import Scope
+from lancestat.spec.wording import value_at
 
 __all__ = ["dependencies", "load_project"]
 
@@ -65,7 +66,8 @@ def load_project(
     if errors:
         raise InvalidProject(_in_order(errors, [PROJECT_FILE, *names]))
     policies = {name: policy for name, policy in declarations.policies.values.items() if policy}
-    return ProjectSpec(header.name, root, header.target, nodes, policies)
+    templates = declarations.templates
+    return ProjectSpec(header.name, root, header.target, nodes, policies, templates)
 
 
 def _missing(root: Path) -> InvalidProject:
@@ -98,6 +100,7 @@ class _Declarations:
     items: list[tuple[str, Item]] = field(default_factory=list)
     sets: Namespace[ColumnRule] = field(default_factory=lambda: Namespace("column set"))
     policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
+    templates: dict[str, dict[str, str]] = field(default_factory=dict)
     nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
     def read(self, file: str, scope: Scope, errors: list[LancestatError]) -> None:
@@ -107,8 +110,8 @@ class _Declarations:
         except InvalidProject as invalid:
             errors.extend(invalid.errors)
             return
-        rendering = Rendering()
-        document = document.with_value(rendering.render(document, document.value, (), scope))
+        rendering, written = Rendering(), document.value
+        document = document.with_value(rendering.render(document, written, (), scope))
         errors.extend(rendering.failures.values())
         broken = {failed[:2] for failed in rendering.failures}
         for at, error in check(SPECS_SCHEMA, document, rendering):
@@ -123,6 +126,8 @@ class _Declarations:
             fresh = namespace.declare(name, item.location, errors)
             if fresh and item.path not in broken:
                 self.items.append((kind, item))
+                if namespace is self.nodes and rendering.secrets:
+                    self.templates[name] = _templates(item, written)
 
     def build(self, errors: list[LancestatError]) -> tuple[Node, ...]:
         """The nodes, in the order of their files and places; errors are appended."""
@@ -156,6 +161,12 @@ class _Declarations:
                 error = self.nodes.unknown(ref, item, name, key)
                 if error is not None:
                     yield error
+
+
+def _templates(item: Item, written: object) -> dict[str, str]:
+    """The templates of an item whose values are secret, by dotted key."""
+    own = [path for path in item.secrets if path[:2] == item.path]
+    return {".".join(map(str, path[2:])): str(value_at(written, path)) for path in own}
 
 
 def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item]]:

@@ -89,6 +89,17 @@ class ColumnSelection:
 
 
 @dataclass(frozen=True, slots=True)
+class Freshness:
+    """How old a table's newest rows may be before that is a warning, or an error.
+
+    At least one bound is there, and `error_after` is not below `warn_after`.
+    """
+
+    warn_after: timedelta | None = None
+    error_after: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A declared Lance dataset; a relative `uri` is resolved against the project's folder."""
 
@@ -102,6 +113,7 @@ class Table:
     policy: Policy = field(default_factory=Policy)
     publish: Publish = Publish.MANIFEST
     histogram: bool = False
+    freshness: Freshness | None = None
 
     kind = NodeKind.TABLE
 
@@ -174,13 +186,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ProjectSpec:
-    """A whole project under one target. Nodes are in the order of their files and places."""
+    """A whole project under one target. Nodes are in the order of their files and places.
+
+    `templates` has, by node and dotted key, the templates whose values came from the environment:
+    those values may be secret, and are shown to nobody who does not have that environment.
+    """
 
     name: str
     root: Path
     target: Target
     nodes: tuple[Node, ...]
     policies: Mapping[str, Policy]
+    templates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def tables(self) -> tuple[Table, ...]:
