@@ -13,6 +13,8 @@ from pyspark.sql import functions as sf
 
 import lancestat
 from lancestat.errors import RunError, UsageError
+from lancestat.spark.knn import engine, opened_side, result
+from lancestat.spark.knn.written_side import write_side
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined
 
 if TYPE_CHECKING:
@@ -236,3 +238,103 @@ def test_a_failed_join_leaves_the_threads_jobs_alone(spark: SparkSession) -> Non
     finally:
         for name in ("spark.jobGroup.id", "spark.job.description"):
             context.setLocalProperty(name, None)
+
+
+def parquet(rows: DataFrame, path: Path) -> DataFrame:
+    """The same rows in files, so that a plain scan reads them."""
+    rows.write.parquet(str(path))
+    return rows.sparkSession.read.parquet(str(path))
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which sides were written to scratch."""
+    sides: list[str] = []
+
+    def write(rows: DataFrame, scan: Any, writing: Any) -> Any:
+        sides.append(writing.side)
+        return write_side(rows, scan, writing)
+
+    monkeypatch.setattr(engine, "write_side", write)
+    return sides
+
+
+@pytest.mark.parametrize("kind", ["inner", "left_outer"])
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("gate", GATES)
+def test_plain_parquet_on_the_right_is_searched_where_it_is(
+    spark: SparkSession, tmp_path: Path, written: list[str], gate: str, metric: str, kind: str
+) -> None:
+    rng = np.random.default_rng(9)
+    left, right = awkward(rng, 40, 4), awkward(rng, 500, 4)
+    offered = parquet(frame(spark, right), tmp_path / "right")
+
+    found = join(
+        frame(spark, left),
+        offered.select("id", "emb"),
+        6,
+        metric=metric,
+        join=kind,
+        min_right_rows=GATES[gate],
+        select_right=["id"],
+    )
+
+    # Spark reads the largest files first.
+    order = [row.id for row in offered.select("id").collect()]
+    expected = [
+        (each[0], None if each[1] is None else order[each[1]], *each[2:])
+        for each in joined(left, [right[id] for id in order], 6, metric, kind)
+    ]
+    assert_same(rows(found), expected)
+    assert written == ["left"]
+
+
+def test_parquet_is_written_to_scratch_where_it_would_be_read_more_than_once(
+    spark: SparkSession, tmp_path: Path, written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(10)
+    monkeypatch.setattr(opened_side, "LIGHT_BYTES", 0)
+    right = parquet(frame(spark, rng.standard_normal((300, 4)).tolist()), tmp_path / "right")
+    few = frame(spark, rng.standard_normal((20, 4)).tolist())
+    many = frame(spark, rng.standard_normal((3_000, 4)).tolist())
+    thin = frame(spark, rng.standard_normal((300, 1)).tolist())
+    heavy = parquet(thin, tmp_path / "heavy")
+
+    join(many, right, 2, select_right=["id"], min_right_rows=0)
+    join(few, right, 2, select_right=["id"], mode="approx", min_right_rows=0)
+    join(thin, heavy, 2, min_right_rows=0)
+
+    assert written.count("right") == 3
+
+
+def test_parquet_files_whose_vectors_cannot_be_compared(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    three = parquet(frame(spark, [[1.0, 2.0, 3.0]] * 3), tmp_path / "three")
+    mixed = parquet(frame(spark, [[1.0, 2.0], [1.0, 2.0, 3.0]], parts=1), tmp_path / "mixed")
+    nothing = parquet(frame(spark, [None, None]), tmp_path / "nothing")
+    two = frame(spark, [[1.0, 2.0]])
+
+    with pytest.raises(RunError, match=r"2 elements.* 3"):
+        join(two, three, 2, select_right=["id"])
+    with pytest.raises(RunError, match="the right side has a vector of 3 elements in row 1"):
+        join(two, mixed, 2, select_right=["id"])
+    assert rows(join(two, nothing, 2, select_right=["id"], join="left_outer")) == [
+        (0, None, None, None)
+    ]
+
+
+def test_a_result_too_large_for_spark_to_hold_is_read_from_scratch(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = np.random.default_rng(11).standard_normal((200, 4)).tolist()
+    asked, offered = frame(spark, vectors), frame(spark, vectors)
+    local = join(asked, offered, 3, min_right_rows=0)
+
+    monkeypatch.setattr(result, "LOCAL_BYTES", 0)
+    read = join(asked, offered, 3, min_right_rows=0)
+
+    assert "LocalRelation" in local._jdf.queryExecution().optimizedPlan().toString()
+    assert "LocalRelation" not in read._jdf.queryExecution().optimizedPlan().toString()
+    assert rows(read) == rows(local)
+    assert read.schema == local.schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -18,8 +18,14 @@ from lancestat.knn.work import JoinOutcome, JoinWork, PinnedTable, Scope, SideWo
 from lancestat.spark.failure import CANCELLED
 from lancestat.spark.job_group import job_group
 from lancestat.spark.knn.join import Join
-from lancestat.spark.knn.opened_side import OpenedSide, opened_table, source_rows
-from lancestat.spark.knn.written_side import Writing, write_side
+from lancestat.spark.knn.opened_side import (
+    OpenedSide,
+    opened_table,
+    read_in_place,
+    source_rows,
+)
+from lancestat.spark.knn.parquet_scan import parquet_scan
+from lancestat.spark.knn.written_side import Writing, numbered, write_side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,13 +98,11 @@ class Engine:
         """Both sides; what has to be written is written side by side."""
         from pyspark.util import inheritable_thread_target
 
-        def opened(source: _Source) -> OpenedSide:
-            return self._opened(source, request, folder)
-
         with ThreadPoolExecutor(2) as pool:
             # A job group belongs to a thread, and is handed on with it.
-            open_side = inheritable_thread_target(self.spark)(opened)
-            sides = [pool.submit(open_side, source) for source in (left, right)]
+            open_side = inheritable_thread_target(self.spark)(self._opened)
+            first = pool.submit(open_side, left, request, folder, None)
+            sides = [first, pool.submit(open_side, right, request, folder, first)]
             try:
                 wait(sides, return_when=FIRST_EXCEPTION)
                 if any(side.done() and side.exception() for side in sides):
@@ -117,15 +121,31 @@ class Engine:
         # The other side's job may be yet to come.
         self.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self.run_id)
 
-    def _opened(self, source: _Source, request: JoinRequest, folder: _Folder) -> OpenedSide:
+    def _opened(
+        self,
+        source: _Source,
+        request: JoinRequest,
+        folder: _Folder,
+        left: Future[OpenedSide] | None,
+    ) -> OpenedSide:
+        """A side; a right one may be read where it is, depending on the left one."""
         name, vector, select = source.name, source.vector, source.select
         if source.table is not None:
             return opened_table(source.table, vector, select, self.storage_options, name)
         assert source.frame is not None
+        rows = numbered(source.frame, vector, select, name)
+        scan = parquet_scan(rows)
+        if scan is not None and left is not None:
+            cores = self.spark.sparkContext.defaultParallelism
+            found = read_in_place(scan, request, left.result(), cores)
+            if found is not None:
+                note = f"the {name} side is read where it is"
+                self.on_stage(StageProgress(Stage.SCRATCH, note=note))
+                return found
         self.on_stage(StageProgress(Stage.SCRATCH, note=f"writing the {name} side"))
         uri = folder.place(name)
         writing = Writing(uri, name, request.metric, name == "left", self.storage_options)
-        opened = write_side(source.frame, vector, select, writing)
+        opened = write_side(rows, scan, writing)
         count = len(opened.side.all_rows)
         self.on_stage(StageProgress(Stage.SCRATCH, count, count))
         return opened

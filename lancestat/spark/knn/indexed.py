@@ -15,7 +15,7 @@ from lancestat.knn.index import Effort, IndexedSide
 from lancestat.knn.neighbours import Neighbours, merge
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.search import Nearest
-from lancestat.knn.side import Rows
+from lancestat.knn.side import Rows, VectorSide
 from lancestat.spark.fragment_reader import open_pinned
 from lancestat.spark.knn.grid import cut
 from lancestat.spark.knn.probe import Cell, Probed
@@ -106,6 +106,7 @@ class IndexProbe:
 def indexed(right: VectorReader) -> IndexedSide:
     """The right side as the index sees it."""
     side = right.side
+    assert isinstance(side, VectorSide)
     dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
     return IndexedSide(dataset, side, right.metric)
 

@@ -15,6 +15,7 @@ from lancestat.knn.gate import Decision, JoinSize, choose
 from lancestat.knn.names import OutputNames
 from lancestat.knn.output import OutputWriter
 from lancestat.knn.request import Mode
+from lancestat.knn.side import VectorSide
 from lancestat.knn.stages import OnStage, Stage, StageProgress
 from lancestat.knn.work import (
     JoinCounts,
@@ -104,6 +105,7 @@ class Join:
         if right.table is None or self.work.request.mode is Mode.EXACT:
             return False
         side = self.right.side
+        assert isinstance(side, VectorSide)
         dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
         return index_metric(dataset, right.vector) == self.work.request.metric.value
 

@@ -13,11 +13,10 @@ from lancestat.knn.names import OutputNames
 from lancestat.knn.neighbours import Neighbours, merge
 from lancestat.knn.output import OutputWriter, Written, read_rows
 from lancestat.knn.request import DISTANCE, JoinKind
-from lancestat.knn.side import Rows, VectorSide
+from lancestat.knn.side import Rows
 from lancestat.knn.work import OutputState
 from lancestat.spark.batch_size import PROBE_ROWS, fitting_rows
-from lancestat.spark.fragment_reader import open_pinned
-from lancestat.spark.knn.reader import read_columns, take
+from lancestat.spark.knn.reader import Side, read_columns, read_schema, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ class Materialize:
     `schema` is the result's.
     """
 
-    left: VectorSide
-    right: VectorSide
+    left: Side
+    right: Side
     names: OutputNames
     kind: JoinKind
     schema: pa.Schema
@@ -198,9 +197,7 @@ def _spread(chunk: Chunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     return places, distances
 
 
-def output_schema(
-    left: VectorSide, right: VectorSide, names: OutputNames, kind: JoinKind
-) -> pa.Schema:
+def output_schema(left: Side, right: Side, names: OutputNames, kind: JoinKind) -> pa.Schema:
     """The columns of a result: those of the left as they are, those of the right, measures."""
     is_outer = kind is JoinKind.LEFT_OUTER
     fields = [
@@ -216,6 +213,6 @@ def output_schema(
     return pa.schema([*fields, *(pa.field(name, type, is_outer) for name, type in measures)])
 
 
-def _fields(side: VectorSide) -> list[pa.Field]:
-    dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
-    return [dataset.schema.field(name) for name in side.columns]
+def _fields(side: Side) -> list[pa.Field]:
+    schema = read_schema(side)
+    return [schema.field(name) for name in side.columns]

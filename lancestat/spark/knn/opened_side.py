@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError, RunError, did_you_mean
 from lancestat.knn.metric import Metric
-from lancestat.knn.side import Rows, VectorSide
+from lancestat.knn.request import JoinRequest, Mode
+from lancestat.knn.side import VectorSide
+from lancestat.knn.vectors import vectors
 from lancestat.knn.work import PinnedTable, SideWork
 from lancestat.lake.clean import secret_values
+from lancestat.spark.fragment_reader import open_pinned
+from lancestat.spark.knn.grid import grid
+from lancestat.spark.knn.parquet_side import ParquetScan, ParquetSide
+from lancestat.spark.knn.reader import Side, read_columns
 from lancestat.spark.query_failure import Surroundings, explain_failure
 from lancestat.spark.query_text import QueryText
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+# Columns that are read as a whole without a second thought, compressed.
+LIGHT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +36,7 @@ class OpenedSide:
     scratch, and are not among its rows.
     """
 
-    side: VectorSide
+    side: Side
     dimension: int | None
     excluded: int = 0
 
@@ -44,9 +54,6 @@ def opened_table(
         LakeError: the table cannot be opened.
         RunError: LS554 a column is missing, LS551 the vector column holds none.
     """
-    from lancestat.knn.vectors import vectors
-    from lancestat.spark.fragment_reader import open_pinned
-
     schema = open_pinned(table.uri, table.version, storage_options, table.committed_at).schema
     for column in (vector, *select):
         if column not in schema.names:
@@ -63,21 +70,37 @@ def opened_table(
         storage_options=storage_options,
         committed_at=table.committed_at,
     )
-    return OpenedSide(side, known or _first_dimension(side, name))
+    return OpenedSide(side, known or first_dimension(side, name))
 
 
-def _first_dimension(side: VectorSide, name: str) -> int | None:
+def first_dimension(side: Side, name: str) -> int | None:
     """The length of the first vector, where the type leaves it to the rows."""
-    from lancestat.spark.knn.reader import read_vectors
-
-    step = 1024
-    rows = side.all_rows
-    for start in range(rows.start, rows.stop, step):
-        few = Rows(start, min(rows.stop, start + step))
-        found = read_vectors(side, few, None, Metric.L2, name).values.shape[1]
+    row = 0
+    for batch in read_columns(side, side.all_rows, (side.vector,)):
+        column, place = batch.column(0), f"the {name} side"
+        found = vectors(column, None, Metric.L2, first_row=row, place=place).values.shape[1]
         if found:
             return int(found)
+        row += len(column)
     return None
+
+
+def read_in_place(
+    scan: ParquetScan, request: JoinRequest, left: OpenedSide, cores: int
+) -> OpenedSide | None:
+    """Parquet files as a right side that a join goes through where they are, not by way of scratch.
+
+    None where they would be read more than once: an approximate join, left rows that take several
+    tasks, and selected columns that are heavier than the vectors, which only neighbours need.
+    """
+    columns = tuple(scan.schema.names[:-1])
+    *selected, needed = scan.column_bytes
+    if request.mode is not Mode.EXACT or sum(selected) > max(needed, LIGHT_BYTES):
+        return None
+    side = ParquetSide(scan, scan.schema.names[-1], columns)
+    rows, dimension = left.side.all_rows, first_dimension(side, "right")
+    shares = grid(rows, len(side.all_rows), dimension=dimension or 1, k=request.k, cores=cores)
+    return OpenedSide(side, dimension) if len(shares.chunks) == 1 else None
 
 
 def source_rows(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lancestat.spark.knn.parquet_side import ParquetScan, RowGroup
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
 # The footer of every file is looked at first; of more files, that is for Spark's tasks to do.
 MOST_FILES = 256
-BATCH_ROWS = 16_384
 
 _RELATION = "org.apache.spark.sql.execution.datasources.LogicalRelation"
 _FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
@@ -29,42 +31,12 @@ _ATTRIBUTE = "org.apache.spark.sql.catalyst.expressions.AttributeReference"
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class _Split:
     """The row groups of a file whose middle is in that range of bytes, as Spark cuts files."""
 
     path: str
     start: int
     length: int
-
-
-@dataclass(frozen=True, slots=True)
-class ParquetScan:
-    """A DataFrame that does nothing but read columns of Parquet files.
-
-    `partitions` are those that Spark would make, so that rows come in the same order; `columns`
-    are the files' names for those of `schema`. Travels to Spark's workers.
-    """
-
-    partitions: tuple[tuple[Split, ...], ...]
-    columns: tuple[str, ...]
-    schema: pa.Schema
-
-    @property
-    def size_bytes(self) -> int:
-        """Of the files, all columns."""
-        return sum(split.length for splits in self.partitions for split in splits)
-
-    def read(self, partition: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition."""
-        for split in self.partitions[partition]:
-            with pq.ParquetFile(split.path) as file:
-                groups = list(_groups(file.metadata, split))
-                for batch in file.iter_batches(BATCH_ROWS, groups, columns=list(self.columns)):
-                    arrays = [batch.column(name) for name in self.columns]
-                    yield pa.RecordBatch.from_arrays(
-                        [_cast(a, f.type) for a, f in zip(arrays, self.schema, strict=True)],
-                        schema=self.schema,
-                    )
 
 
 def parquet_scan(rows: DataFrame) -> ParquetScan | None:
@@ -83,9 +55,16 @@ def parquet_scan(rows: DataFrame) -> ParquetScan | None:
         return None
     partitions = _partitions(_input(execution.sparkPlan()).partitions())
     schema = pa.schema(zip(rows.columns, types, strict=True))
-    if partitions is None or not _is_alike(partitions, columns, schema):
+    files = None if partitions is None else _footers(partitions)
+    if files is None or not all(_is_alike(file, columns, schema) for file in files.values()):
         return None
-    return ParquetScan(partitions, columns, schema)
+    sizes = (_column_bytes(file, columns) for file in files.values())
+    return ParquetScan(
+        tuple(_row_groups(splits, files) for splits in partitions or ()),
+        columns,
+        schema,
+        tuple(map(sum, zip(*sizes, strict=True))) or (0,) * len(columns),
+    )
 
 
 def _columns(plan: Any) -> tuple[str, ...] | None:
@@ -125,7 +104,7 @@ def _input(plan: Any) -> Any:
     return _input(plan.child()) if _class(plan) == _PROJECTING else plan.inputRDD()
 
 
-def _partitions(partitions: Any) -> tuple[tuple[Split, ...], ...] | None:
+def _partitions(partitions: Any) -> tuple[tuple[_Split, ...], ...] | None:
     found = []
     for partition in partitions:
         if _class(partition) != _PARTITION:
@@ -135,48 +114,65 @@ def _partitions(partitions: Any) -> tuple[tuple[Split, ...], ...] | None:
             uri = file.toPath().toUri()
             if uri.getScheme() != "file":
                 return None
-            splits.append(Split(uri.getPath(), file.start(), file.length()))
+            splits.append(_Split(uri.getPath(), file.start(), file.length()))
         found.append(tuple(splits))
     return tuple(found)
 
 
-def _is_alike(
-    partitions: Sequence[Sequence[Split]], columns: Sequence[str], schema: pa.Schema
-) -> bool:
-    """Whether all files have the columns with the types that Spark gives them."""
-    paths = {split.path for splits in partitions for split in splits}
+def _footers(splits: Sequence[Sequence[_Split]]) -> dict[str, pq.FileMetaData] | None:
+    """The metadata of all files by their paths; None where there are many or one has none."""
+    paths = sorted({split.path for partition in splits for split in partition})
     if len(paths) > MOST_FILES:
-        return False
-
-    def is_alike(path: str) -> bool:
-        try:
-            found = pq.read_schema(path)
-        except (OSError, pa.ArrowException):
-            # Spark says best what is wrong with a file.
-            return False
-        return all(
-            found.get_all_field_indices(name) != []
-            and len(found.get_all_field_indices(name)) == 1
-            and _plain(found.field(name).type) == field.type
-            for name, field in zip(columns, schema, strict=True)
-        )
-
-    with ThreadPoolExecutor(8) as pool:
-        return all(pool.map(is_alike, paths))
+        return None
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            return dict(zip(paths, pool.map(pq.read_metadata, paths), strict=True))
+    except (OSError, pa.ArrowException):
+        # Spark says best what is wrong with a file.
+        return None
 
 
-def _groups(metadata: pq.FileMetaData, split: Split) -> Iterator[int]:
+def _is_alike(file: pq.FileMetaData, columns: Sequence[str], schema: pa.Schema) -> bool:
+    """Whether a file has the columns with the types that Spark gives them."""
+    found = file.schema.to_arrow_schema()
+    return all(
+        len(found.get_all_field_indices(name)) == 1 and _plain(found.field(name).type) == field.type
+        for name, field in zip(columns, schema, strict=True)
+    )
+
+
+def _column_bytes(file: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
+    """Compressed sizes of columns; those of lists are called by what is inside, too."""
+    sizes: Counter[str] = Counter()
+    for number in range(file.num_row_groups):
+        group = file.row_group(number)
+        for place in range(group.num_columns):
+            chunk = group.column(place)
+            sizes[chunk.path_in_schema.split(".")[0]] += chunk.total_compressed_size
+    return [sizes[name] for name in columns]
+
+
+def _row_groups(
+    splits: Sequence[_Split], files: Mapping[str, pq.FileMetaData]
+) -> tuple[RowGroup, ...]:
     """As `ParquetMetadataConverter.filterFileMetaDataByMidpoint` of parquet-java."""
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        chunks = [group.column(place) for place in range(group.num_columns)]
-        first = chunks[0]
-        start = first.data_page_offset
-        if first.has_dictionary_page and first.dictionary_page_offset < start:
-            start = first.dictionary_page_offset
-        middle = start + sum(chunk.total_compressed_size for chunk in chunks) // 2
-        if split.start <= middle < split.start + split.length:
-            yield number
+    found = []
+    for split in splits:
+        file = files[split.path]
+        for number in range(file.num_row_groups):
+            group = file.row_group(number)
+            if split.start <= _middle(group) < split.start + split.length:
+                found.append(RowGroup(split.path, number, group.num_rows))
+    return tuple(found)
+
+
+def _middle(group: pq.RowGroupMetaData) -> int:
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    first = chunks[0]
+    start = first.data_page_offset
+    if first.has_dictionary_page and first.dictionary_page_offset < start:
+        start = first.dictionary_page_offset
+    return int(start + sum(chunk.total_compressed_size for chunk in chunks) // 2)
 
 
 def _arrow_type(type: DataType) -> pa.DataType | None:
@@ -219,10 +215,6 @@ def _is_list(type: pa.DataType) -> bool:
     return bool(
         pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type)
     )
-
-
-def _cast(array: pa.Array, type: pa.DataType) -> pa.Array:
-    return array if array.type == type else array.cast(type)
 
 
 def _class(of: Any) -> str:

@@ -15,6 +15,10 @@ from lancestat.knn.vectors import Vectors, vectors
 from lancestat.lake.open import readable
 from lancestat.read.part import Piece
 from lancestat.spark.fragment_reader import open_pinned, read_piece
+from lancestat.spark.knn.parquet_side import ParquetSide
+
+# What a search reads: a Lance dataset, or Parquet files that it goes through once.
+Side = VectorSide | ParquetSide
 
 # Vectors that a task holds at once.
 BLOCK_BYTES = 64 << 20
@@ -33,24 +37,44 @@ class Block:
 class VectorReader:
     """Reads vectors of one length from a side, called `name` in errors."""
 
-    side: VectorSide
+    side: Side
     dimension: int
     metric: Metric
     name: str
 
     def read(self, rows: Rows) -> Vectors:
         """Those of consecutive rows."""
-        return read_vectors(self.side, rows, self.dimension, self.metric, self.name)
+        held = [batch.column(0) for batch in read_columns(self.side, rows, (self.side.vector,))]
+        empty = pa.list_(pa.float32(), self.dimension)
+        columns = pa.chunked_array(held) if held else pa.chunked_array([], empty)
+        return self._vectors(columns, rows.start)
 
     def blocks(self, rows: Rows, size_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
         """Those of consecutive rows that can match, so many bytes at a time."""
         step = max(1, size_bytes // (4 * self.dimension))
-        for start in range(rows.start, rows.stop, step):
-            stop = min(rows.stop, start + step)
-            found, places = self.read(Rows(start, stop)), np.arange(start, stop)
-            usable = places[found.valid]
-            excluded = stop - start - len(usable)
-            yield Block(usable, found.values[found.valid] if excluded else found.values, excluded)
+        held: list[pa.Array] = []
+        start = rows.start
+        for batch in read_columns(self.side, rows, (self.side.vector,)):
+            column = batch.column(0)
+            while len(column):
+                room = step - sum(map(len, held))
+                held.append(column[:room])
+                column = column[room:]
+                if len(held[-1]) == room:
+                    yield self._block(held, start)
+                    start, held = start + step, []
+        if held:
+            yield self._block(held, start)
+
+    def _block(self, held: list[pa.Array], start: int) -> Block:
+        found = self._vectors(pa.chunked_array(held), start)
+        places = np.arange(start, start + len(found.valid))[found.valid]
+        excluded = len(found.valid) - len(places)
+        return Block(places, found.values[found.valid] if excluded else found.values, excluded)
+
+    def _vectors(self, columns: pa.ChunkedArray, first_row: int) -> Vectors:
+        place = f"the {self.name} side"
+        return vectors(columns, self.dimension, self.metric, first_row=first_row, place=place)
 
     def take(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Those of rows at ascending places that can match."""
@@ -69,29 +93,28 @@ class VectorReader:
         return int(np.count_nonzero(self.read(rows).valid))
 
 
-def read_vectors(
-    side: VectorSide, rows: Rows, dimension: int | None, metric: Metric, name: str
-) -> Vectors:
-    """The vectors of consecutive rows; of the length of the first when none is given."""
-    batches = list(read_columns(side, rows, (side.vector,)))
-    columns = pa.chunked_array([batch.column(0) for batch in batches]) if batches else None
-    if columns is None:
-        columns = pa.chunked_array([], pa.list_(pa.float32(), dimension or -1))
-    return vectors(columns, dimension, metric, first_row=rows.start, place=f"the {name} side")
-
-
-def read_columns(
-    side: VectorSide, rows: Rows, columns: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
+def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Columns of consecutive rows of a side, in order."""
+    if isinstance(side, ParquetSide):
+        yield from side.read(rows, columns)
+        return
     dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
     for each in side.ranges(rows):
         piece = Piece(each.fragment_id, each.offset, each.count)
         yield from read_piece(dataset, piece, columns, side.storage_options)
 
 
-def take(side: VectorSide, places: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:
+def take(side: Side, places: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:
     """Columns of the rows at ascending places."""
+    if isinstance(side, ParquetSide):
+        return side.take(places, columns)
     dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
     with readable(side.uri, version=side.version, storage_options=side.storage_options):
         return dataset.take(places, columns=list(columns))
+
+
+def read_schema(side: Side) -> pa.Schema:
+    """Of the columns that the output shows, and others."""
+    if isinstance(side, ParquetSide):
+        return side.schema
+    return open_pinned(side.uri, side.version, side.storage_options, side.committed_at).schema

@@ -21,7 +21,7 @@ from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure, readable, store_options
 from lancestat.spark.failure import job_error
 from lancestat.spark.knn.opened_side import OpenedSide
-from lancestat.spark.knn.parquet_scan import ParquetScan, parquet_scan
+from lancestat.spark.knn.parquet_side import ParquetScan
 from lancestat.spark.knn.worker import working
 from lancestat.spark.map_in_arrow import map_in_arrow
 
@@ -50,31 +50,26 @@ class Writing:
     dimension: int | None = None
 
 
-def write_side(rows: DataFrame, vector: str, select: Sequence[str], writing: Writing) -> OpenedSide:
-    """Run a DataFrame once and write what the join needs of it, in its row order.
-
-    Only the vectors and the selected columns are computed. In the dataset columns are called `c0`,
-    `c1` and so on, in the order of `select`; vectors are fixed-size lists of float32.
+def write_side(rows: DataFrame, scan: ParquetScan | None, writing: Writing) -> OpenedSide:
+    """Run a DataFrame once and write it in its row order, vectors as fixed-size lists of float32.
 
     Args:
-        rows: Any DataFrame; of columns with one name the first is meant.
-        vector: The column of vectors.
-        select: The columns that the output shows.
+        rows: The columns that the output shows, then the vectors, as `numbered` has them.
+        scan: What the DataFrame is, if it is a plain scan.
         writing: Where to, and how.
 
     Raises:
-        RunError: LS554 a column is missing, LS550 vectors of different lengths, LS551 the column
-            holds no vectors, LS552 Lance cannot hold a column, LS553 the job failed.
+        RunError: LS550 vectors of different lengths, LS551 the column holds no vectors, LS552 Lance
+            cannot hold a column, LS553 the job failed.
     """
-    projected = _numbered(rows, vector, select, writing.side)
-    reports = _run(projected, writing)
+    reports = _run(rows, scan, writing)
     dimension = _dimension(reports, writing.side)
     if dimension is not None and any(each.dimension is None for each in reports if each.rows):
         # A partition without any vector could not know the type of its column.
         writing = replace(writing, dimension=dimension)
-        reports = _run(projected, writing)
+        reports = _run(rows, scan, writing)
     return OpenedSide(
-        _committed(reports, writing, projected),
+        _committed(reports, writing, rows),
         dimension,
         sum(each.excluded for each in reports),
     )
@@ -92,8 +87,14 @@ class _Report:
     schema: str | None
 
 
-def _numbered(rows: DataFrame, vector: str, select: Sequence[str], side: str) -> DataFrame:
-    """The selected columns as `c0`, `c1` and so on, and the vectors as `vector`."""
+def numbered(rows: DataFrame, vector: str, select: Sequence[str], side: str) -> DataFrame:
+    """The selected columns as `c0`, `c1` and so on, and the vectors as `vector`.
+
+    Nothing else will be computed. Of columns with one name the first is meant.
+
+    Raises:
+        RunError: LS554 a column is missing.
+    """
     from pyspark.sql.functions import col
 
     renamed = rows.toDF(*(f"p{place}" for place in range(len(rows.columns))))
@@ -121,11 +122,10 @@ def column_place(columns: Sequence[str], column: str, side: str) -> int:
     raise RunError("LS554", f"the {side} side has no column '{column}'", hint=hint)
 
 
-def _run(rows: DataFrame, writing: Writing) -> list[_Report]:
+def _run(rows: DataFrame, scan: ParquetScan | None, writing: Writing) -> list[_Report]:
     """Write every partition."""
     options = writing.storage_options
     doing = f"computing the {writing.side} side"
-    scan = parquet_scan(rows)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with working(1, options, doing):
@@ -148,7 +148,7 @@ def _run_files(rows: DataFrame, scan: ParquetScan, writing: Writing, doing: str)
                 yield _Writer(writing, partition).write(scan.read(partition))
 
     count = len(scan.partitions)
-    if scan.size_bytes <= SMALLEST_JOB:
+    if sum(scan.column_bytes) <= SMALLEST_JOB:
         return [_Writer(writing, number).write(scan.read(number)) for number in range(count)]
     job = rows.sparkSession.sparkContext.parallelize(range(count), count)
     return list(job.mapPartitions(write).collect())

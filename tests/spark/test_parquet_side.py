@@ -1,0 +1,81 @@
+"""Parquet files as a side of a join: places are positions in the order of the scan."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.knn.metric import Metric
+from lancestat.knn.side import Rows
+from lancestat.spark.knn.parquet_side import ParquetScan, ParquetSide, RowGroup
+from lancestat.spark.knn.reader import VectorReader
+
+COUNTS = (7, 0, 120, 1, 33)
+ROWS = sum(COUNTS)
+SCHEMA = pa.schema([("c0", pa.int64()), ("vector", pa.list_(pa.float32()))])
+
+
+@pytest.fixture(scope="module")
+def side(tmp_path_factory: pytest.TempPathFactory) -> ParquetSide:
+    """Files of several row groups, in another order than their names'."""
+    folder = tmp_path_factory.mktemp("files")
+    groups, row = [], 0
+    for number, count in enumerate(COUNTS):
+        ids = np.arange(row, row + count)
+        vectors = [None if id % 5 == 3 else [float(id), -float(id)] for id in ids]
+        column = pa.array(vectors, pa.list_(pa.float32()))
+        path = str(folder / f"{9 - number}.parquet")
+        pq.write_table(pa.table({"key": ids, "emb": column}), path, row_group_size=10)
+        metadata = pq.read_metadata(path)
+        groups.append(
+            tuple(
+                RowGroup(path, each, metadata.row_group(each).num_rows)
+                for each in range(metadata.num_row_groups)
+            )
+        )
+        row += count
+    scan = ParquetScan(tuple(groups), ("key", "emb"), SCHEMA, (1, 1))
+    return ParquetSide(scan, "vector", ("c0",))
+
+
+def test_all_rows_are_those_of_all_row_groups(side: ParquetSide) -> None:
+    assert side.all_rows == Rows(0, ROWS)
+
+
+@given(st.integers(0, ROWS), st.integers(0, ROWS))
+def test_consecutive_rows_are_read_by_their_places(side: ParquetSide, one: int, other: int) -> None:
+    rows = Rows(min(one, other), max(one, other))
+
+    found = pa.Table.from_batches(side.read(rows, ("c0",)), pa.schema([SCHEMA.field("c0")]))
+
+    assert found.column("c0").to_pylist() == list(range(rows.start, rows.stop))
+
+
+@given(st.sets(st.integers(0, ROWS - 1)))
+def test_rows_are_taken_by_their_places(side: ParquetSide, places: set[int]) -> None:
+    wanted = np.array(sorted(places), np.int64)
+
+    found = side.take(wanted, ("vector", "c0"))
+
+    assert found.column_names == ["vector", "c0"]
+    assert found.column("c0").to_pylist() == sorted(places)
+
+
+@given(st.integers(0, ROWS), st.integers(0, ROWS), st.integers(1, 50))
+def test_blocks_hold_what_can_match_and_no_more_rows_than_fit(
+    side: ParquetSide, one: int, other: int, size: int
+) -> None:
+    rows = Rows(min(one, other), max(one, other))
+    reader = VectorReader(side, 2, Metric.L2, "right")
+
+    blocks = list(reader.blocks(rows, size_bytes=size * 8))
+
+    places = [place for block in blocks for place in block.places.tolist()]
+    assert places == [place for place in range(rows.start, rows.stop) if place % 5 != 3]
+    assert sum(block.excluded for block in blocks) == len(rows) - len(places)
+    assert all(len(block.places) + block.excluded <= size for block in blocks)
+    assert all((block.rows[:, 0] == block.places).all() for block in blocks)
