@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lancestat.cli.output import Printed
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
+    from lancestat.review.comment import Kept
     from lancestat.run.result import RunResult
     from lancestat.spark.plan_explanation import PlanExplanation
     from lancestat.spark.query_result import QueryResult
@@ -64,7 +65,7 @@ class JsonOutput:
     def ran(self, result: RunResult) -> None:
         """What a run did."""
         _print(
-            "run",
+            result.command,
             project=result.project,
             target=result.target,
             status=result.status.value,
@@ -105,6 +106,10 @@ class JsonOutput:
         """What was dropped, or would be."""
         counts = asdict(report)
         _print("gc", project=spec.name, target=spec.target.name, dry_run=dry_run, **counts)
+
+    def commented(self, kept: Kept) -> None:
+        """What became of a pull request's comment; without one, `url` is null."""
+        _print("comment", outcome=kept.outcome.value, url=kept.url)
 
     def checked(self, checks: Sequence[Check]) -> None:
         """Whether the surroundings are as they should be."""

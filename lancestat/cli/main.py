@@ -22,8 +22,12 @@ COMMANDS = {
     "list": Entry("lancestat.cli.commands.list:list_nodes", "List what the project declares."),
     "plan": Entry("lancestat.cli.commands.plan:plan", "Show what a run would do, and why."),
     "run": Entry("lancestat.cli.commands.run:run", "Bring statistics and joins up to date."),
+    "retry": Entry("lancestat.cli.commands.retry:retry", "Run again what failed last time."),
     "show": Entry("lancestat.cli.commands.show:show", "Show a table's published statistics."),
     "sql": Entry("lancestat.cli.commands.sql:sql", "Run a query with the tables' statistics."),
+    "comment": Entry(
+        "lancestat.cli.commands.comment:comment", "Keep a pull request's comment up to date."
+    ),
     "gc": Entry("lancestat.cli.commands.gc:gc", "Sweep scratch and old state."),
     "debug": Entry("lancestat.cli.commands.debug:debug", "Check Java, Spark, libraries, storage."),
 }

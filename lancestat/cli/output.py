@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lancestat.cli.check import Check
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
+    from lancestat.review.comment import Kept
     from lancestat.run.result import RunResult
     from lancestat.spark.plan_explanation import PlanExplanation
     from lancestat.spark.query_result import QueryResult
@@ -70,6 +71,10 @@ class Output(Protocol):
 
     def swept(self, spec: ProjectSpec, report: SweepReport, *, dry_run: bool) -> None:
         """What was dropped, or would be."""
+        ...
+
+    def commented(self, kept: Kept) -> None:
+        """What became of a pull request's comment."""
         ...
 
     def checked(self, checks: Sequence[Check]) -> None:

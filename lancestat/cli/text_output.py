@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lancestat.cli.output import Printed
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
+    from lancestat.review.comment import Kept
     from lancestat.run.result import RunResult
     from lancestat.spark.plan_explanation import PlanExplanation
     from lancestat.spark.query_result import QueryResult
@@ -117,6 +118,11 @@ class TextOutput:
         if report.scratch_left:
             left = count(report.scratch_left, "scratch folder")
             _print(paint(f"left {left} that cannot be swept, see above", "note"))
+
+    def commented(self, kept: Kept) -> None:
+        """What became of a pull request's comment."""
+        told = kept.outcome.value.replace("_", " ")
+        _print(f"{paint(told, 'success')}  {kept.url}" if kept.url else paint(told, "success"))
 
     def checked(self, checks: Sequence[Check]) -> None:
         """Whether the surroundings are as they should be."""

@@ -1,0 +1,91 @@
+"""`lancestat comment`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from lancestat.cli.command import Invocation, command
+
+_HELP = """Keep a pull request's comment up to date, in a job of GitHub Actions.
+
+The comment is the project's own, found again by a hidden line at its start. Its text comes from a
+file or from standard input: what 'lancestat diff --output markdown' printed. Where nothing changes,
+no comment is made, and one that is there says so.
+
+The token is read from GITHUB_TOKEN; GITHUB_REPOSITORY, GITHUB_API_URL and GITHUB_EVENT_PATH are
+those of the job. A token that may only read, as that of a pull request from a fork, gives a
+warning, and the text goes to the job's summary instead."""
+
+
+@command("comment", help=_HELP)
+@click.option(
+    "--body-file",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    required=True,
+    metavar="FILE",
+    help="Markdown to show; '-' is standard input.",
+)
+@click.option(
+    "--number",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The pull request's number (default: that of the job's event).",
+)
+@click.option("--strict", is_flag=True, help="Fail when the token may only read.")
+def comment(
+    invocation: Invocation,
+    body_file: Path,
+    number: int | None,
+    strict: bool,
+) -> None:
+    """Find the comment, then update it or make it."""
+    from lancestat.review.comment import keep_comment
+    from lancestat.review.github import GitHub, ReadOnlyToken
+    from lancestat.review.pull_request import pull_request
+
+    markdown = _read(body_file)
+    name = invocation.project().spec.name
+    pull = pull_request(os.environ, number)
+    root = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
+    github = GitHub(root, os.environ.get("GITHUB_TOKEN", ""))
+    try:
+        kept = keep_comment(github, pull, name, markdown)
+    except ReadOnlyToken as error:
+        if strict:
+            raise
+        _warn(f"no comment was made, since the token may only read: {error.message}")
+        _summarize(markdown)
+        return
+    invocation.printer().commented(kept)
+
+
+def _read(path: Path) -> str:
+    try:
+        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        from lancestat.errors import UsageError
+
+        reason = error.strerror or str(error)
+        raise UsageError("LS616", f"cannot read {path}: {reason}") from None
+    return content.decode("utf-8", "replace")
+
+
+def _warn(text: str) -> None:
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        logging.getLogger("lancestat.review").warning(text)
+        return
+    # GitHub shows such a line on the job's page. See its "Workflow commands".
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    click.echo(f"::warning title=lancestat::{escaped}", err=True)
+
+
+def _summarize(markdown: str) -> None:
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path:
+        with Path(path).open("a", encoding="utf-8") as summary:
+            summary.write(f"{markdown.strip()}\n")

@@ -1,0 +1,163 @@
+"""One comment on a pull request, kept up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from lancestat.review.github import ATTEMPTS, NOT_UNDERSTOOD, CommentError, InDoubt
+
+if TYPE_CHECKING:
+    from lancestat.review.github import GitHub
+    from lancestat.review.pull_request import PullRequest
+
+NO_CHANGES = "<!-- lancestat:no-changes -->"
+"""A line of the Markdown of a diff in which nothing changes."""
+
+MAX_CHARACTERS = 65_536
+"""What GitHub takes in one comment."""
+
+_MAX_PAGES = 100
+
+
+class Outcome(str, Enum):
+    """What became of the comment."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    NOT_NEEDED = "not_needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What became of the comment, and its page where there is one."""
+
+    outcome: Outcome
+    url: str | None = None
+
+
+def marker(project: str) -> str:
+    """The hidden line at the start of the comment of a project, one for each in a repository."""
+    # Two hyphens would end an HTML comment.
+    return f"<!-- lancestat:diff:{quote(project).replace('--', '-%2D')} -->"
+
+
+def keep_comment(github: GitHub, pull: PullRequest, project: str, markdown: str) -> Kept:
+    """Make the comment of a project say `markdown`: the one that is there, or a new one.
+
+    Where nothing changes, a comment that is there says so, and none is made. A comment is ours
+    when it starts with the project's marker and was written by a bot, as all are that a job's
+    token or an app writes, or by the owner of the token. So neither an answer that quotes ours
+    nor one whose author pasted the marker is written over.
+
+    Raises:
+        CommentError: GitHub refuses or cannot be reached.
+    """
+    start = marker(project)
+    body = fitted(f"{start}\n{markdown.strip() or 'Nothing changes.'}\n")
+    for attempt in range(ATTEMPTS):
+        ours = _find(github, pull, start)
+        if ours is not None:
+            return _update(github, pull, ours, body)
+        if says_nothing(markdown):
+            return Kept(Outcome.NOT_NEEDED)
+        try:
+            made = github.post(pull.comments, {"body": body}).value
+            return Kept(Outcome.CREATED, _page(made))
+        except InDoubt:
+            # It may be there all the same: look again before another is made.
+            if attempt == ATTEMPTS - 1:
+                raise
+            github.pause(attempt)
+    raise AssertionError("unreachable")
+
+
+def says_nothing(markdown: str) -> bool:
+    """Whether a diff's Markdown tells of no change."""
+    return not markdown.strip() or NO_CHANGES in markdown.splitlines()
+
+
+def fitted(body: str) -> str:
+    """A body that GitHub takes: cut at the end of a line where it is too long."""
+    if len(body) <= MAX_CHARACTERS:
+        return body
+    note = "\n\n(cut: GitHub takes no more)\n"
+    whole, _, _ = body[: MAX_CHARACTERS - len(note)].rpartition("\n")
+    return whole + note
+
+
+def _find(github: GitHub, pull: PullRequest, start: str) -> dict[str, Any] | None:
+    """The first comment of ours; the first, so that two that were made at once end as one."""
+    owner = _Owner(github)
+    for comment in _comments(github, pull):
+        body, user = comment.get("body"), comment.get("user")
+        if isinstance(body, str) and _starts_with(body, start) and owner.wrote(user):
+            return comment
+    return None
+
+
+def _starts_with(body: str, start: str) -> bool:
+    return body.startswith(start) and body[len(start) :][:1] in ("", "\n", "\r")
+
+
+def _comments(github: GitHub, pull: PullRequest) -> Iterator[dict[str, Any]]:
+    next_url: str | None = f"{pull.comments}?per_page=100&page=1"
+    for _ in range(_MAX_PAGES):
+        if next_url is None:
+            return
+        answer = github.get(next_url)
+        if not isinstance(answer.value, list):
+            raise CommentError(NOT_UNDERSTOOD, "GitHub's list of comments is no list")
+        yield from (each for each in answer.value if isinstance(each, dict))
+        next_url = answer.next_url
+
+
+@dataclass(slots=True)
+class _Owner:
+    """Who the token speaks for; asked only when a person's comment has the marker."""
+
+    github: GitHub
+    login: str | None = None
+    is_known: bool = False
+
+    def wrote(self, user: object) -> bool:
+        """Whether a comment by `user` is ours."""
+        if not isinstance(user, dict):
+            return False
+        if user.get("type") == "Bot":
+            return True
+        if not self.is_known:
+            self.is_known, self.login = True, self._ask()
+        return self.login is not None and user.get("login") == self.login
+
+    def _ask(self) -> str | None:
+        try:
+            value = self.github.get("/user").value
+        except CommentError:
+            # Tokens of jobs and apps belong to nobody, and theirs are a bot's comments.
+            return None
+        login = value.get("login") if isinstance(value, dict) else None
+        return login if isinstance(login, str) else None
+
+
+def _update(github: GitHub, pull: PullRequest, ours: dict[str, Any], body: str) -> Kept:
+    if _lines(ours["body"]) == _lines(body):
+        return Kept(Outcome.UNCHANGED, _page(ours))
+    number = ours.get("id")
+    if not isinstance(number, int):
+        raise CommentError(NOT_UNDERSTOOD, "a comment in GitHub's list has no number")
+    path = f"/repos/{pull.repository}/issues/comments/{number}"
+    return Kept(Outcome.UPDATED, _page(github.patch(path, {"body": body}).value))
+
+
+def _lines(body: str) -> list[str]:
+    return body.rstrip().splitlines()
+
+
+def _page(comment: object) -> str | None:
+    url = comment.get("html_url") if isinstance(comment, dict) else None
+    return url if isinstance(url, str) and url.startswith("https://") else None
