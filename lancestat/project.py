@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from lancestat.plan.actions import Action, Plan
     from lancestat.plan.join_actions import Await
     from lancestat.plan.observe import Observer
+    from lancestat.plan.saved import Options, SavedPlan
     from lancestat.plan.shown import Shown
     from lancestat.run.node_run import NodeRunner
     from lancestat.run.progress import Progress
     from lancestat.run.result import RunResult
+    from lancestat.run.unfinished import Unfinished
     from lancestat.spark.reading import Attachment
     from lancestat.spark.scanner import SparkScanner
     from lancestat.state.store import LanceState
@@ -100,6 +102,55 @@ class Project:
         """
         return self._observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
 
+    def save_plan(
+        self,
+        path: str | Path,
+        select: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+        *,
+        full_refresh: bool = False,
+    ) -> Plan:
+        """Plan, and write the plan to a file for `load_plan`; an older plan there is replaced.
+
+        Raises:
+            PlanFileError: LS621 something else is at `path`, or it cannot be written.
+            UsageError, StateError: as for `plan`.
+        """
+        from lancestat.plan.plan_file import check_writable, write_plan_file
+        from lancestat.plan.saved import Options
+
+        check_writable(Path(path))
+        plan, saved = self._saved(Options.of(select, exclude, full_refresh))
+        write_plan_file(Path(path), saved)
+        return plan
+
+    def load_plan(self, path: str | Path) -> Plan:
+        """The plan of a file, provided that the project, the datasets and the state are as it says.
+
+        It is made again, under the options that it was made with, and has to come out the same.
+
+        Raises:
+            PlanMoved: LS620 something has moved on; the message names every node and how it moved.
+            PlanFileError: LS622 to LS624 the file is no such plan, or that of another project,
+                target or release.
+        """
+        from lancestat import __version__
+        from lancestat.errors import UsageError
+        from lancestat.plan.moves import moves
+        from lancestat.plan.plan_file import check_made_for, moved, read_plan_file
+
+        place, spec = Path(path), self.spec
+        then = read_plan_file(place)
+        check_made_for(place, then, project=spec.name, target=spec.target.name, version=__version__)
+        try:
+            plan, now = self._saved(then.options)
+        except UsageError as error:
+            raise moved(place, [f"its selection: {error.message}"]) from None
+        found = moves(then, now)
+        if found:
+            raise moved(place, found)
+        return plan
+
     def run(
         self,
         plan: Plan | None = None,
@@ -118,12 +169,54 @@ class Project:
             full_refresh: Where no plan is given: read everything again.
             progress: Told of fragments and bytes read, of stages of joins, and of nodes that ended.
         """
+        plan = plan or self.plan(full_refresh=full_refresh)
+        return self._execute(plan, "run", threads, fail_fast, progress)
+
+    def unfinished(self) -> Unfinished:
+        """What failed, or was not run for that, in the newest run that is recorded of the target.
+
+        Raises:
+            StateError: the state cannot be reached.
+        """
+        from lancestat.run.unfinished import unfinished
+
+        names = frozenset(node.name for node in self.spec.nodes)
+        return unfinished(self.state, self.spec.target.name, names)
+
+    def retry(
+        self,
+        unfinished: Unfinished | None = None,
+        *,
+        threads: int | None = None,
+        fail_fast: bool = False,
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Plan and run again what the last run did not finish; in full where it was to be in full.
+
+        Args:
+            unfinished: From `unfinished`; looked up when None.
+            threads: See `run`.
+            fail_fast: See `run`.
+            progress: See `run`.
+        """
+        found = unfinished or self.unfinished()
+        nodes = tuple(node for node in self.spec.nodes if node.name in found.nodes)
+        plan = self._observer.plan(nodes, full_refresh=found.full_refresh)
+        return self._execute(plan, "retry", threads, fail_fast, progress)
+
+    def _execute(
+        self,
+        plan: Plan,
+        command: str,
+        threads: int | None,
+        fail_fast: bool,
+        progress: Progress | None,
+    ) -> RunResult:
         from lancestat.plan.summary import totals
         from lancestat.run.executor import THREADS, Executor
         from lancestat.run.progress import Silent
         from lancestat.spark.scanner import SparkScanner
 
-        plan = plan or self.plan(full_refresh=full_refresh)
         shown = progress or Silent()
         has_joins = totals(plan.actions).joins > 0
         with SparkScanner(self.spec.target, shown.advanced, has_joins=has_joins) as scanner:
@@ -136,6 +229,7 @@ class Project:
                 scanner.cancel,
                 threads or THREADS,
                 fail_fast,
+                command,
             )
             return executor.execute(plan)
 
@@ -256,6 +350,14 @@ class Project:
         from lancestat.spec.digest import node_digest
 
         return {node.name: node_digest(node) for node in self.spec.nodes}
+
+    def _saved(self, options: Options) -> tuple[Plan, SavedPlan]:
+        from lancestat import __version__
+        from lancestat.plan.saved import Saver
+
+        nodes = self.nodes(options.select, options.exclude)
+        survey = self._observer.survey(nodes, full_refresh=options.full_refresh)
+        return survey.plan, Saver(self.spec, __version__, self._clock).save(survey, options)
 
     def _node_states(self) -> dict[str, str]:
         known = self.state.digests()

@@ -203,6 +203,19 @@ def selection_options(function: F) -> F:
     )(function)
 
 
+def execution_options(function: F) -> F:
+    """Add `--fail-fast` and `--threads`."""
+    function = click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="How many nodes are worked on at once.",
+    )(function)
+    return click.option(
+        "--fail-fast", is_flag=True, help="Start nothing new once a node has failed."
+    )(function)
+
+
 def any_of(selectors: tuple[str, ...]) -> list[str] | None:
     """Several `--select` are one union; none at all select everything."""
     return list(selectors) or None

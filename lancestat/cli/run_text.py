@@ -15,12 +15,14 @@ from lancestat.run.result import NodeResult, RunResult, Status
 
 def render_run(result: RunResult, *, verbose: bool, width: int) -> list[str]:
     """A line per node; failures with their cause; a summary."""
+    is_retry = result.command == "retry"
     if not result.nodes:
-        return ["No nodes selected."]
+        return ["Nothing to retry." if is_retry else "No nodes selected."]
     idle = sum(node.action == "skip" for node in result.nodes)
     fold = idle > SKIPS_LISTED and not verbose
     shown = [node for node in result.nodes if not (fold and node.action == "skip")]
-    lines = [paint(f"Run of {result.project}, target {result.target}", "title"), ""]
+    what = "Retry" if is_retry else "Run"
+    lines = [paint(f"{what} of {result.project}, target {result.target}", "title"), ""]
     cells = [_cells(node) for node in shown]
     widths = [max((len(row[i]) for row in cells), default=0) for i in range(5)]
     for node, row in zip(shown, cells, strict=True):

@@ -152,8 +152,12 @@ Action = TableAction | Join | Await | Skip | Blocked
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ordered, frozen actions; what `lancestat plan` prints is what `lancestat run` does."""
+    """Ordered, frozen actions; what `lancestat plan` prints is what `lancestat run` does.
+
+    `full_refresh` tells that everything was asked to be made again.
+    """
 
     project: str
     target: str
     actions: tuple[Action, ...]
+    full_refresh: bool = False

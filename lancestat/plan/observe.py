@@ -15,17 +15,30 @@ from lancestat.lake.observe import observe_snapshots, snapshot
 from lancestat.lake.open import open_dataset
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.plan.actions import Action, Blocked, Plan
-from lancestat.plan.appraise import appraise
+from lancestat.plan.appraise import appraise, told
 from lancestat.plan.coverage import Rewritten
 from lancestat.plan.join_actions import Await, Join, await_joins
 from lancestat.plan.join_observe import JoinObserver
 from lancestat.plan.join_reads import awaited_joins, in_order, lance_uris
 from lancestat.plan.observation import Appraisal, Background
 from lancestat.plan.planner import NOTHING_STORED, decide, settle, table_digest
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, StaleBounds, Table
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, StaleBounds, Table
 from lancestat.state.identity import table_identity
 from lancestat.state.keys import quantile_key
-from lancestat.state.values import StateReader, TableRecord
+from lancestat.state.values import JoinRecord, StateReader, TableRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A plan, and what it was made from: datasets by URI, records by dataset and by join.
+
+    `records` and `joins` are empty where the plan has no node of that kind.
+    """
+
+    plan: Plan
+    snapshots: Mapping[str, Snapshot | LakeError]
+    records: Mapping[str, TableRecord]
+    joins: Mapping[str, JoinRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +55,20 @@ class Observer:
 
         A node that reads what a join of the plan is about to write awaits that join.
         """
+        return self.survey(nodes, full_refresh=full_refresh).plan
+
+    def survey(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Survey:
+        """`plan`, together with what was looked at for it."""
         joins = [node for node in nodes if isinstance(node, KnnJoin)]
         uris = {uri: uri for node in nodes for uri in lance_uris(self.spec, node)}
         options = self.spec.target.storage_options
         snapshots = observe_snapshots(uris.items(), options, self.threads)
         records = self.state.records() if nodes else {}
+        made = self.state.joins() if joins else {}
         awaited = awaited_joins(self.spec, nodes) if joins else {}
-        planned = self._plan_joins(joins, awaited, snapshots, full_refresh)
+        planned = self._plan_joins(
+            joins, awaited, JoinObserver(self.spec, snapshots, made), full_refresh
+        )
         busy = {name for name, action in planned.items() if isinstance(action, Join | Await)}
 
         def look(node: Node) -> Action:
@@ -62,17 +82,16 @@ class Observer:
 
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
             actions = tuple(pool.map(look, nodes))
-        return Plan(self.spec.name, self.spec.target.name, actions)
+        plan = Plan(self.spec.name, self.spec.target.name, actions, full_refresh)
+        return Survey(plan, snapshots, records, made)
 
     def _plan_joins(
         self,
         joins: Sequence[KnnJoin],
         awaited: Mapping[str, tuple[str, ...]],
-        snapshots: Mapping[str, Snapshot | LakeError],
+        observer: JoinObserver,
         full_refresh: bool,
     ) -> dict[str, Action]:
-        records = self.state.joins() if joins else {}
-        observer = JoinObserver(self.spec, snapshots, records)
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
             alone = pool.map(lambda join: observer.plan(join, full_refresh=full_refresh), joins)
             planned = {action.node: action for action in alone}
@@ -81,7 +100,7 @@ class Observer:
                 name for name in awaited[join.name] if isinstance(planned[name], Join | Await)
             )
             if pending:
-                is_known = join.name in records
+                is_known = join.name in observer.records
                 planned[join.name] = await_joins(
                     join, pending, is_known=is_known, full_refresh=full_refresh
                 )
@@ -110,6 +129,25 @@ class Observer:
         record = self.state.records().get(identity)
         appraisal = appraise(table, identity, found, record, self.clock())
         return appraisal, self.background(appraisal, use_partials=True)
+
+    def changed_rows(self, appraisal: Appraisal) -> float | None:
+        """The share of a table's rows that changed since the version that readers are told of.
+
+        Manifests alone are read, and none where that version is the current one. None where nothing
+        is told, or where it cannot be found out.
+        """
+        now, statistics = appraisal.snapshot, told(appraisal)
+        if statistics is None:
+            return None
+        tag = statistics.version_tag
+        if tag == now.version:
+            return 0.0
+        is_published = appraisal.spec.publish is Publish.MANIFEST
+        try:
+            base, history = self._base(now, tag - 1 if is_published else tag)
+        except LakeError:
+            return None
+        return rows_changed_between(base, now, history) if base else None
 
     def _plan_table(
         self,
@@ -142,7 +180,7 @@ class Observer:
         now, fields = appraisal.snapshot, appraisal.wanted
         base, history = self._base(now, described_version(appraisal))
         groups = tuple(column_groups(now, fields))
-        mark = _Marks(field_key(field) for field in fields if field.name in appraisal.histograms)
+        mark = _marks(appraisal)
         bounds = appraisal.spec.policy.allow_stale
         counts_rows = isinstance(bounds, StaleBounds) and bounds.max_changed_rows is not None
         return Background(
@@ -189,6 +227,16 @@ def _digest_of_same_names(base: Snapshot, fields: Sequence[Field]) -> str:
     names = {field.name for field in fields}
     then = tuple(field for field in base.fields if field.name in names)
     return table_digest(column_groups(base, then), then)
+
+
+def stored_groups(appraisal: Appraisal) -> tuple[ColumnGroup, ...]:
+    """The content of the wanted columns now, under the keys of the partials they need."""
+    return _marks(appraisal)(tuple(column_groups(appraisal.snapshot, appraisal.wanted)))
+
+
+def _marks(appraisal: Appraisal) -> _Marks:
+    names = appraisal.histograms
+    return _Marks(field_key(field) for field in appraisal.wanted if field.name in names)
 
 
 class _Marks:

@@ -30,6 +30,7 @@ class Executor:
     """Runs the actions of a plan, `threads` nodes at once.
 
     `digests` are those of the nodes' meanings, to be remembered; `cancel` stops all work on Spark.
+    `command` is what the run is remembered as.
     """
 
     runner: NodeRunner
@@ -40,6 +41,7 @@ class Executor:
     cancel: Callable[[], None]
     threads: int = THREADS
     fail_fast: bool = False
+    command: str = "run"
 
     def execute(self, plan: Plan) -> RunResult:
         """Run every action; one node's failure does not stop the others unless `fail_fast`.
@@ -51,9 +53,8 @@ class Executor:
         joins = [action.node for action in plan.actions if _is_join(action)]
         self.progress.started(tables, joins)
         ended = self._run_all(plan.actions)
-        result = RunResult(
-            plan.project, plan.target, tuple(ended[a.node].result for a in plan.actions)
-        )
+        results = tuple(ended[action.node].result for action in plan.actions)
+        result = RunResult(plan.project, plan.target, results, self.command)
         self._remember(plan, [ended[a.node] for a in plan.actions], started_at, result)
         return result
 
@@ -114,12 +115,12 @@ class Executor:
             return
         run = RunRecord(
             run_id=self.runner.run_id,
-            command="run",
+            command=self.command,
             target=plan.target,
             started_at=started_at,
             finished_at=self.clock(),
             status=result.status.value,
-            nodes=tuple(map(self._remembered, ended)),
+            nodes=tuple(self._remembered(each, plan.full_refresh) for each in ended),
         )
         live = {
             each.record.table: each.live for each in ended if isinstance(each.record, TableRecord)
@@ -131,7 +132,7 @@ class Executor:
             # The results are published: without its record the next run is slower, not wrong.
             _log.warning("the run is not recorded: %s", error)
 
-    def _remembered(self, ended: NodeEnded) -> NodeRun:
+    def _remembered(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
         result, record = ended.result, ended.record
         return NodeRun(
             node=result.name,
@@ -140,6 +141,7 @@ class Executor:
             table=record.table if isinstance(record, TableRecord) else None,
             result=result.to_json(),
             record=record,
+            full_refresh=full_refresh,
         )
 
     def _is_idle(self, actions: Sequence[Action]) -> bool:

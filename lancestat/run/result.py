@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from enum import Enum
 
 from lancestat.plan.join_actions import Join, JoinFigures
@@ -40,6 +41,27 @@ class NodeResult:
     message: str | None = None
     join: JoinFigures | None = None
 
+    @classmethod
+    def from_json(cls, stored: Mapping[str, object]) -> NodeResult:
+        """A node's object read back; what is not known here is passed by.
+
+        Raises:
+            ValueError: it is not such an object.
+        """
+        try:
+            known = {
+                field.name: stored[field.name] for field in fields(cls) if field.name in stored
+            }
+            figures = {each.name: stored.get(each.name) for each in fields(JoinFigures)}
+            join = JoinFigures(**figures) if stored["kind"] == Join.kind else None  # type: ignore[arg-type]
+            reasons = stored["reasons"]
+            if not isinstance(reasons, list):
+                raise TypeError("reasons are a list")
+            known |= {"join": join, "status": Status(stored["status"])}
+            return cls(**{**known, "reasons": tuple(map(str, reasons))})  # type: ignore[arg-type]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not the result of a node: {error}") from None
+
     def to_json(self) -> dict[str, object]:
         """The node's object in the JSON of `plan` and `run`."""
         shown = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
@@ -50,11 +72,12 @@ class NodeResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run that ended; `status` is error when any node's is."""
+    """A run that ended; `status` is error when any node's is. `command` is what started it."""
 
     project: str
     target: str
     nodes: tuple[NodeResult, ...]
+    command: str = "run"
 
     @property
     def status(self) -> Status:

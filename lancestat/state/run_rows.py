@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # The kind of the rows whose record is a join's.
 JOIN_KIND = "knn_join"
 
+# The key of a flag that is stored within a node's result, though it is no part of that.
+_FULL_REFRESH = "full_refresh"
+
 
 def run_schema() -> pa.Schema:
     """Columns of the runs dataset; `record` tells whether `record_json` is there."""
@@ -70,9 +73,14 @@ def _node_row(node: NodeRun) -> dict[str, object]:
         "digest": node.digest,
         "table": table,
         "record": record_json is not None,
-        "result_json": json.dumps(dict(node.result), default=str),
+        "result_json": json.dumps(_result(node), default=str),
         "record_json": record_json,
     }
+
+
+def _result(node: NodeRun) -> dict[str, object]:
+    # Rows of older releases have no column for it, and older releases look for no such key.
+    return {**node.result, **({_FULL_REFRESH: True} if node.full_refresh else {})}
 
 
 def _stored(node: NodeRun) -> tuple[str | None, str | None]:
@@ -130,6 +138,7 @@ def _node(row: Mapping[str, object]) -> NodeRun | None:
     result = json.loads(text(row["result_json"]))
     if not isinstance(result, dict):
         raise ValueError("a node's result is not an object")
+    full_refresh = result.pop(_FULL_REFRESH, False) is True
     kind, table, stored = text(row["kind"]), row["table"], row["record_json"]
     # What a join's record is filed under is no table.
     is_filed = table is not None and not (kind == JOIN_KIND and stored is not None)
@@ -141,6 +150,7 @@ def _node(row: Mapping[str, object]) -> NodeRun | None:
         table=text(table) if is_filed else None,
         result=result,
         record=None if stored is None else decode(text(stored)),
+        full_refresh=full_refresh,
     )
 
 

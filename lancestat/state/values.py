@@ -119,7 +119,7 @@ class NodeRun:
     """One node's outcome in one run.
 
     `digest` is that of the node's meaning (`spec.digest.node_digest`), `result` its object in the
-    JSON of `lancestat run`.
+    JSON of `lancestat run`. `full_refresh` tells that it was to be made again, whatever was known.
     """
 
     node: str
@@ -128,6 +128,7 @@ class NodeRun:
     table: str | None
     result: Mapping[str, object]
     record: TableRecord | JoinRecord | None
+    full_refresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,19 @@ class RunRecord:
     finished_at: datetime
     status: str
     nodes: tuple[NodeRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOutcome:
+    """One node's outcome in one run, without what the run remembered of it."""
+
+    run_id: str
+    command: str
+    target: str
+    finished_at: datetime
+    node: str
+    kind: str
+    result: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +212,10 @@ class StateReader(Protocol):
 
     def runs(self, limit: int) -> list[RunRecord]:
         """The newest runs, newest first."""
+        ...
+
+    def outcomes(self, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        """By node, its newest outcomes, newest first."""
         ...
 
     def summary(self, table: str) -> TableSummary | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
@@ -17,6 +19,12 @@ from lancestat.cli.failure import ExitCode
 @selection_options
 @click.option("--full-refresh", is_flag=True, help="As if nothing were known yet.")
 @click.option("--check", is_flag=True, help="Exit with 3 when there is anything to do.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the plan to a file, too, for 'run --plan-file FILE'.",
+)
 @click.pass_context
 def plan(
     context: click.Context,
@@ -25,14 +33,21 @@ def plan(
     exclude: tuple[str, ...],
     full_refresh: bool,
     check: bool,
+    out: Path | None,
 ) -> None:
     """Print the plan."""
     from lancestat.plan.summary import blocked, is_pending
 
     project = invocation.project()
-    made = project.plan(any_of(select), any_of(exclude), full_refresh=full_refresh)
+    chosen = any_of(select), any_of(exclude)
+    if out is None:
+        made = project.plan(*chosen, full_refresh=full_refresh)
+    else:
+        made = project.save_plan(out, *chosen, full_refresh=full_refresh)
     policies = {table.name: table.policy for table in project.spec.tables}
     invocation.printer().planned(made, policies)
+    if out is not None:
+        invocation.say(f"plan written to {out}: lancestat run --plan-file {out}")
     if blocked(made):
         context.exit(ExitCode.FAILURE)
     if check and any(is_pending(action) for action in made.actions):

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from lancestat.cli.command import Invocation, any_of, command, selection_options
+from lancestat.cli.command import (
+    Invocation,
+    any_of,
+    command,
+    execution_options,
+    selection_options,
+)
 from lancestat.cli.failure import ExitCode
 
 
 @command("run", help="Bring statistics and joins up to date.")
 @selection_options
 @click.option("--full-refresh", is_flag=True, help="Do everything again, whatever is known.")
-@click.option("--fail-fast", is_flag=True, help="Start nothing new once a node has failed.")
 @click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="How many nodes are worked on at once.",
+    "--plan-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Do what 'plan --out FILE' planned, with the options given there; refused when the "
+    "project, a dataset or the state has moved on since.",
 )
+@execution_options
 @click.pass_context
 def run(
     context: click.Context,
@@ -25,6 +34,7 @@ def run(
     select: tuple[str, ...],
     exclude: tuple[str, ...],
     full_refresh: bool,
+    plan_file: Path | None,
     fail_fast: bool,
     threads: int | None,
 ) -> None:
@@ -32,8 +42,17 @@ def run(
     from lancestat.cli.progress import progress_display
     from lancestat.run.result import Status
 
+    if plan_file is not None and (select or exclude or full_refresh):
+        raise click.UsageError(
+            "A plan file says what is run: it excludes --select, --exclude and --full-refresh, "
+            "which 'plan --out' takes.",
+            context,
+        )
     project = invocation.project()
-    plan = project.plan(any_of(select), any_of(exclude), full_refresh=full_refresh)
+    if plan_file is not None:
+        plan = project.load_plan(plan_file)
+    else:
+        plan = project.plan(any_of(select), any_of(exclude), full_refresh=full_refresh)
     with progress_display(quiet=invocation.quiet) as progress:
         result = project.run(plan, fail_fast=fail_fast, threads=threads, progress=progress)
     invocation.printer().ran(result)

@@ -1,0 +1,53 @@
+"""`lancestat retry`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lancestat.cli.command import Invocation, command, execution_options
+from lancestat.cli.failure import ExitCode
+
+if TYPE_CHECKING:
+    from lancestat.run.unfinished import Unfinished
+
+HELP = """Run again what failed last time.
+
+Takes up the nodes that failed in the newest run of this target, and those that were not run because
+of that; after 'run --full-refresh' in full again. When nothing failed, or no run is recorded, there
+is nothing to do, and that is a success.
+
+A run that was killed or interrupted leaves no record, so that this looks at the run before it.
+'lancestat run' goes on from there: it reads only what has not been read."""
+
+
+@command("retry", help=HELP, short_help="Run again what failed last time.")
+@execution_options
+@click.pass_context
+def retry(
+    context: click.Context, invocation: Invocation, fail_fast: bool, threads: int | None
+) -> None:
+    """Find what failed, plan that, do it, and print what was done."""
+    from lancestat.cli.progress import progress_display
+    from lancestat.run.result import Status
+
+    project = invocation.project()
+    left = project.unfinished()
+    for name in left.gone:
+        invocation.say(f"'{name}' failed last time, and is declared no more")
+    if not left.nodes:
+        invocation.say(_nothing(left, project.spec.target.name))
+    with progress_display(quiet=invocation.quiet) as progress:
+        result = project.retry(left, fail_fast=fail_fast, threads=threads, progress=progress)
+    invocation.printer().ran(result)
+    if result.status is Status.ERROR:
+        context.exit(ExitCode.FAILURE)
+
+
+def _nothing(left: Unfinished, target: str) -> str:
+    if left.run is None:
+        return f"no run of target {target} is recorded"
+    ended = f"{left.run.finished_at:%Y-%m-%d %H:%M:%S} UTC"
+    what = "nothing that is still declared failed" if left.gone else "nothing failed"
+    return f"{what} in the last run of target {target}, which ended at {ended}"

@@ -1,0 +1,120 @@
+"""What has moved on since a plan was saved, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lancestat.plan.format import count
+from lancestat.plan.saved import SavedNode, SavedPlan, SeenDataset
+
+# What a node's JSON tells of its action, and what stands in for a place of an error.
+_ACTION = ("action", "reasons")
+_NOT_COMPARED = frozenset({*_ACTION, "name", "message"})
+
+
+def moves(then: SavedPlan, now: SavedPlan) -> list[str]:
+    """A line for all that is not as it was: none when the plans are the same.
+
+    Args:
+        then: The saved plan; of the same project and target.
+        now: A plan of this moment, made under the same options.
+    """
+    lines = list(_settings(then, now))
+    after = {node.name: node for node in now.nodes}
+    before = {node.name for node in then.nodes}
+    for node in then.nodes:
+        found = after.get(node.name)
+        what = ["it is no longer among the planned nodes"] if found is None else _node(node, found)
+        if what:
+            lines.append(f"{node.name}: {'; '.join(what)}")
+    lines += [
+        f"{node.name}: it was not among the planned nodes"
+        for node in now.nodes
+        if node.name not in before
+    ]
+    if not lines and [node.name for node in then.nodes] != [node.name for node in now.nodes]:
+        lines.append("the nodes are in another order")
+    return [_printable(line) for line in lines]
+
+
+def _settings(then: SavedPlan, now: SavedPlan) -> Iterator[str]:
+    for name, was, found in (
+        ("state", then.state, now.state),
+        ("scratch", then.scratch, now.scratch),
+    ):
+        if was != found:
+            yield f"target {now.target}: its {name} is {found or 'unset'}, and was {was or 'unset'}"
+
+
+def _node(then: SavedNode, now: SavedNode) -> list[str]:
+    found = []
+    if then.meaning != now.meaning:
+        found.append("its declaration has changed")
+    found += _inputs(then, now)
+    if then.record != now.record:
+        found.append(_record(then.record, now.record))
+    if then.output != now.output:
+        found.append("its result has changed")
+    found += _action(then.shown, now.shown)
+    if not found and then.work != now.work:
+        found.append("what it reads, or what the state has stored of it, has changed")
+    return found
+
+
+def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
+    before = {seen.identity: seen for seen in then.inputs}
+    after = {seen.identity: seen for seen in now.inputs}
+    for identity in {**before, **after}:
+        was, found = before.get(identity), after.get(identity)
+        if found is None and was is not None:
+            yield f"it no longer reads {was.uri}"
+        elif was is None and found is not None:
+            yield f"it reads {found.uri}"
+        elif was is not None and found is not None:
+            yield from _dataset(was, found)
+
+
+def _dataset(then: SeenDataset, now: SeenDataset) -> Iterator[str]:
+    if then.error is None and now.error is not None:
+        yield f"{now.uri} cannot be opened any more ({now.error})"
+    elif then.error is not None and now.error is None:
+        yield f"{now.uri} can be opened now"
+    elif then.error != now.error:
+        yield f"{now.uri} fails with {now.error}, and failed with {then.error}"
+    elif then.version != now.version:
+        yield f"{now.uri} is at version {now.version}, and was at {then.version}"
+    elif (then.committed_at, then.content) != (now.committed_at, now.content):
+        yield f"{now.uri} was written anew, and is at version {now.version} again"
+
+
+def _record(then: str | None, now: str | None) -> str:
+    if now is None:
+        return "the state has forgotten its last run"
+    return "a run has recorded it" if then is None else "another run has recorded it"
+
+
+def _action(then: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
+    if any(then.get(key) != now.get(key) for key in _ACTION):
+        yield f"it would be {_verb(now)}, and was {_verb(then)}"
+        return
+    for key in {**then, **now}:
+        if key not in _NOT_COMPARED and then.get(key) != now.get(key):
+            words = key.replace("_", " ")
+            yield f"{words} would be {_figure(now.get(key))}, and was {_figure(then.get(key))}"
+
+
+def _verb(shown: Mapping[str, object]) -> str:
+    reasons = shown.get("reasons")
+    named = ", ".join(map(str, reasons)) if isinstance(reasons, list) else ""
+    return f"{shown.get('action')} ({named})" if named else str(shown.get("action"))
+
+
+def _figure(found: object) -> str:
+    if found is None:
+        return "unknown"
+    return count(found) if isinstance(found, int) and not isinstance(found, bool) else str(found)
+
+
+def _printable(line: str) -> str:
+    # Part of it was read from a file that anyone may have written.
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)

@@ -1,0 +1,194 @@
+"""A plan together with all that it rests on, so that it can be held to later.
+
+Nothing of what was saved is ever executed. To hold to a saved plan is to plan again, under the same
+options, and to compare: only when the new plan and what it rests on equal the saved ones is the new
+plan run, which then is the same plan. What is compared, node by node, and why that is enough:
+
+- `work`, a digest of the whole action (`plan.digest`): versions, fragments to scan, partials to
+  reuse or to carry over, entries to publish, sides and scope of a join. Equal digests are equal
+  work, so whatever changed without changing this digest does not change what a run does. Of files
+  and queries that a join reads it holds the digest of their content. Where nobody can tell
+  whether a side has changed (the plan says so in a note), neither can this.
+- `meaning`, the digest of the declaration (`spec.digest`), variables and templates filled in. It
+  tells of changes that the present work does not show, and of options of a side's reader.
+- `inputs`: each Lance dataset that the node reads, by identity, version, time of the commit and
+  content (`snapshot_digest`). A version number alone proves little: a dataset that was dropped and
+  written anew counts from 1 again; its files have other names.
+- `record`: what the state remembers of the node. It tells of runs in between also where they left
+  the work as it was, and of a state that was deleted. Partials that the work does not use are not
+  compared: they change nothing.
+- `output`: the result of a join that a run would go on from, or replace.
+- The target's state and scratch, as the same nodes could be planned from a copy of a state. Storage
+  options are neither saved nor compared, as they are secret: should they lead elsewhere, the
+  datasets found there differ.
+
+What happens after the comparison is for the run to deal with, as for any run: publishing is a
+commit with preconditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from lancestat.errors import LakeError, LancestatError
+from lancestat.knn import output
+from lancestat.knn.work import OutputFormat
+from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.snapshot import Snapshot
+from lancestat.plan.actions import Action, Blocked
+from lancestat.plan.digest import action_digest, snapshot_digest, value_digest
+from lancestat.plan.join_reads import lance_uris
+from lancestat.plan.observe import Survey
+from lancestat.plan.render_json import render_json
+from lancestat.spec.digest import node_digest
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
+from lancestat.state.identity import canonical_uri, table_identity
+
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `plan` was asked for."""
+
+    select: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    full_refresh: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        select: str | Sequence[str] | None,
+        exclude: str | Sequence[str] | None,
+        full_refresh: bool,
+    ) -> Options:
+        """Options as `Project.plan` takes them."""
+        return cls(_selectors(select), _selectors(exclude), full_refresh)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenDataset:
+    """A Lance dataset as the plan saw it; one that could not be opened has a code of an error only.
+
+    `identity` is the state's name for it (`state.identity`), `uri` is fit to be shown.
+    """
+
+    identity: str
+    uri: str
+    version: int | None = None
+    committed_at: datetime | None = None
+    content: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedNode:
+    """A node of a saved plan; `shown` is its object in the JSON of `lancestat plan`."""
+
+    shown: Mapping[str, object]
+    meaning: str
+    work: str
+    record: str | None
+    output: str | None
+    inputs: tuple[SeenDataset, ...]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return str(self.shown["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan and all that it rests on. `state` and `scratch` are those of the target."""
+
+    lancestat: str
+    made_at: datetime
+    project: str
+    target: str
+    state: str
+    scratch: str | None
+    options: Options
+    nodes: tuple[SavedNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Saver:
+    """Makes saved plans; `version` is lancestat's own."""
+
+    spec: ProjectSpec
+    version: str
+    clock: Callable[[], datetime]
+
+    def save(self, survey: Survey, options: Options) -> SavedPlan:
+        """A plan with all that it rests on; results of joins are looked at here."""
+        target, plan = self.spec.target, survey.plan
+        shown = render_json(plan)["nodes"]
+        assert isinstance(shown, list)
+        with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+            made = pool.map(lambda action: self._node(action, survey), plan.actions)
+            nodes = tuple(
+                replace(node, shown=found) for node, found in zip(made, shown, strict=True)
+            )
+        return SavedPlan(
+            lancestat=self.version,
+            made_at=self.clock(),
+            project=plan.project,
+            target=plan.target,
+            state=canonical_uri(target.state),
+            scratch=None if target.scratch is None else canonical_uri(target.scratch),
+            options=options,
+            nodes=nodes,
+        )
+
+    def _node(self, action: Action, survey: Survey) -> SavedNode:
+        node = self.spec.node(action.node)
+        assert node is not None
+        return SavedNode(
+            shown={},
+            meaning=node_digest(node),
+            work=action_digest(action),
+            record=_record(node, survey),
+            output=None if isinstance(action, Blocked) else _output(node, self.spec.target),
+            inputs=tuple(
+                _seen(uri, survey.snapshots[uri], self.spec.target)
+                for uri in dict.fromkeys(lance_uris(self.spec, node))
+            ),
+        )
+
+
+def _record(node: Node, survey: Survey) -> str | None:
+    if isinstance(node, Table):
+        found = survey.records.get(table_identity(node.uri))
+        return None if found is None else value_digest(found)
+    made = survey.joins.get(node.name)
+    return None if made is None else value_digest(made)
+
+
+def _output(node: Node, target: Target) -> str | None:
+    if not isinstance(node, KnnJoin):
+        return None
+    format = OutputFormat(node.output_format)
+    try:
+        found = output.current(format, node.output_uri, target.storage_options)
+    except LancestatError as error:
+        return error.code
+    return None if found is None else value_digest((found.rows, found.digest, found.generation))
+
+
+def _seen(uri: str, found: Snapshot | LakeError, target: Target) -> SeenDataset:
+    identity = table_identity(uri)
+    shown = clean(uri, secret_values(target.storage_options))
+    if isinstance(found, LakeError):
+        return SeenDataset(identity, shown, error=found.code)
+    content = snapshot_digest(found)
+    return SeenDataset(identity, shown, found.version, found.committed_at, content)
+
+
+def _selectors(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    return (given,) if isinstance(given, str) else tuple(given)
