@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lancestat.plan.observe import Observer
     from lancestat.plan.saved import Options, SavedPlan
     from lancestat.plan.shown import Shown
+    from lancestat.report.values import ProjectReport
     from lancestat.run.node_run import NodeRunner
     from lancestat.run.progress import Progress
     from lancestat.run.result import RunResult
@@ -330,9 +331,46 @@ class Project:
             LancestatError: the dataset cannot be opened.
         """
         from lancestat.plan.shown import show
+        from lancestat.report.fragments import fragment_coverage
 
         appraisal, background = self._observer.appraise(self._table(table))
-        return show(appraisal, background, self._clock())
+        covered = fragment_coverage(appraisal, background.index).columns
+        changed_rows = self._observer.changed_rows(appraisal)
+        return show(appraisal, changed_rows, self._clock(), covered)
+
+    def report(
+        self,
+        select: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+        *,
+        with_fragments: bool = False,
+        with_histograms: bool = False,
+        runs: int | None = None,
+    ) -> ProjectReport:
+        """What is known of nodes at this moment: health, statistics, freshness, last runs.
+
+        Args:
+            select: Which nodes, all when None.
+            exclude: Which to leave out.
+            with_fragments: Also every fragment of every table.
+            with_histograms: Also the histograms of tables that ask for them.
+            runs: How many runs of each node are looked at; a few when None.
+
+        Raises:
+            UsageError: a selector is wrong or matches nothing.
+            StateError: the state cannot be reached.
+        """
+        from lancestat.report.gather import RUNS, gather
+
+        return gather(
+            self.spec,
+            self.state,
+            self._clock,
+            self.nodes(select, exclude),
+            with_fragments=with_fragments,
+            with_histograms=with_histograms,
+            runs=RUNS if runs is None else runs,
+        )
 
     def sweep(self, *, dry_run: bool = False) -> SweepReport:
         """Drop state of tables that are declared no more, and what killed joins left in scratch.

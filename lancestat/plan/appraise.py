@@ -57,6 +57,13 @@ def entries_of(spec: Table, snapshot: Snapshot, record: TableRecord | None) -> M
     return record.values if record else {}
 
 
+def told(appraisal: Appraisal) -> PublishedStatistics | None:
+    """What readers of the table are told: the manifest's statistics, or those kept in the state."""
+    entries = entries_of(appraisal.spec, appraisal.snapshot, appraisal.record)
+    found = decode_statistics(entries, appraisal.types)
+    return found if isinstance(found, PublishedStatistics) else None
+
+
 def _histograms(
     spec: Table, wanted: tuple[Field, ...], types: dict[str, ColumnType]
 ) -> frozenset[str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from lancestat.plan.appraise import entries_of
-from lancestat.plan.observation import Appraisal, Background
-from lancestat.plan.planner import distance
-from lancestat.stats.guard import Verdict, judge
+from lancestat.plan.appraise import entries_of, told
+from lancestat.plan.observation import Appraisal
+from lancestat.stats.guard import Distance, Verdict, judge
 from lancestat.stats.size import decoded_size
-from lancestat.stats.wire import PublishedColumn, PublishedStatistics, decode_statistics
+from lancestat.stats.wire import PublishedColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,8 @@ class Shown:
     `size_bytes` estimates the decoded size of all columns, `disk_bytes` that of the data files.
     `columns` is what is published, used or refused; `analyzable` counts the columns that could have
     statistics. `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is
-    published or it cannot be found out.
+    published or it cannot be found out. `covered` has, by wanted column, in how many fragments the
+    state knows it, None where nobody looked.
     """
 
     table: str
@@ -44,14 +44,23 @@ class Shown:
     versions_behind: int | None
     age: timedelta | None
     changed_rows: float | None
+    covered: Mapping[str, int] | None = None
 
 
-def show(appraisal: Appraisal, background: Background, now: datetime) -> Shown:
-    """Judge a table's statistics under its policy, those kept in the state only like others."""
-    entries = entries_of(appraisal.spec, appraisal.snapshot, appraisal.record)
-    read = decode_statistics(entries, appraisal.types)
-    statistics = read if isinstance(read, PublishedStatistics) else None
-    verdict = _verdict(replace(appraisal, published=statistics), background, entries, now)
+def show(
+    appraisal: Appraisal,
+    changed_rows: float | None,
+    now: datetime,
+    covered: Mapping[str, int] | None = None,
+) -> Shown:
+    """Judge a table's statistics under its policy, those kept in the state only like others.
+
+    `changed_rows` is the share of the rows that changed since (`Observer.changed_rows`).
+    """
+    statistics = told(appraisal)
+    behind = appraisal.snapshot.version - statistics.version_tag if statistics else None
+    distance = None if behind is None else Distance(behind, changed_rows=changed_rows)
+    verdict = _verdict(appraisal, distance, now)
     found = statistics.columns if statistics else {}
     columns = {f.name: found[f.name] for f in appraisal.snapshot.fields if f.name in found}
     lengths = {name: column.average_length for name, column in columns.items()}
@@ -76,21 +85,20 @@ def show(appraisal: Appraisal, background: Background, now: datetime) -> Shown:
         analyzable=len(appraisal.types),
         missing=tuple(f.name for f in appraisal.wanted if f.name not in columns),
         skipped=appraisal.skipped,
-        versions_behind=snapshot.version - statistics.version_tag if statistics else None,
+        versions_behind=behind,
         age=now - computed_at if computed_at else None,
-        changed_rows=background.changed_rows,
+        changed_rows=changed_rows,
+        covered=covered,
     )
 
 
-def _verdict(
-    appraisal: Appraisal, background: Background, entries: Mapping[str, str], now: datetime
-) -> Verdict:
+def _verdict(appraisal: Appraisal, distance: Distance | None, now: datetime) -> Verdict:
     return judge(
-        entries,
+        entries_of(appraisal.spec, appraisal.snapshot, appraisal.record),
         version=appraisal.snapshot.version,
         schema_hash=appraisal.schema_hash,
         now=now,
         allow_stale=appraisal.spec.policy.allow_stale,
-        distance=distance(appraisal, background),
+        distance=distance,
         types=appraisal.types,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
+from typing import Any
 
 from lancestat.plan.join_actions import Join, JoinFigures
 
@@ -49,16 +50,13 @@ class NodeResult:
             ValueError: it is not such an object.
         """
         try:
-            known = {
-                field.name: stored[field.name] for field in fields(cls) if field.name in stored
-            }
-            figures = {each.name: stored.get(each.name) for each in fields(JoinFigures)}
-            join = JoinFigures(**figures) if stored["kind"] == Join.kind else None  # type: ignore[arg-type]
-            reasons = stored["reasons"]
-            if not isinstance(reasons, list):
-                raise TypeError("reasons are a list")
-            known |= {"join": join, "status": Status(stored["status"])}
-            return cls(**{**known, "reasons": tuple(map(str, reasons))})  # type: ignore[arg-type]
+            is_join = stored["kind"] == Join.kind
+            return cls(
+                **_known(stored, cls, frozenset({"reasons", "status", "join"})),
+                reasons=tuple(map(_text, stored["reasons"])),  # type: ignore[call-overload]
+                status=Status(stored["status"]),
+                join=JoinFigures(**_known(stored, JoinFigures)) if is_join else None,
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not the result of a node: {error}") from None
 
@@ -68,6 +66,28 @@ class NodeResult:
         del shown["join"]
         is_join = self.kind == Join.kind
         return {**shown, **asdict(self.join or JoinFigures())} if is_join else shown
+
+
+_TEXTS = frozenset({"name", "kind", "action", "message", "strategy", "scope"})
+
+
+def _known(
+    stored: Mapping[str, object], form: type, others: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """The fields of a dataclass that are stored: texts and numbers, each of which may be null."""
+    names = (field.name for field in fields(form) if field.name not in others)
+    found = {name: stored[name] for name in names if name in stored}
+    for name, value in found.items():
+        expected = str if name in _TEXTS else (int, float)
+        if value is not None and not isinstance(value, expected):
+            raise TypeError(f"{name} is {type(value).__name__}")
+    return found
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, found {type(value).__name__}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from lancestat.errors import LancestatError
 from lancestat.spec import codes
+from lancestat.spec.freshness import build_freshness
 from lancestat.spec.item import Item
 from lancestat.spec.model import (
     ColumnPattern,
@@ -58,6 +59,7 @@ def build_table(
         policy=_policy(item, policies, errors),
         publish=Publish(value.get("publish", Publish.MANIFEST)),
         histogram=value.get("histogram", False),
+        freshness=build_freshness(item, errors),
     )
 
 

@@ -12,6 +12,7 @@ from lancestat.state.surplus import StoredRow, surplus
 from lancestat.state.values import (
     BlockKey,
     JoinRecord,
+    NodeOutcome,
     PartialIndex,
     PartialKey,
     RunRecord,
@@ -56,6 +57,16 @@ class MemoryState:
     def runs(self, limit: int) -> list[RunRecord]:
         """The newest runs, newest first."""
         return self._newest()[:limit]
+
+    def outcomes(self, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        """By node, its newest outcomes, newest first."""
+        found: dict[str, list[NodeOutcome]] = {}
+        for run in self._newest():
+            head = (run.run_id, run.command, run.target, run.finished_at)
+            for each in run.nodes:
+                outcome = NodeOutcome(*head, each.node, each.kind, each.result)
+                found.setdefault(each.node, []).append(outcome)
+        return {node: tuple(outcomes[:limit]) for node, outcomes in found.items()}
 
     def partial_index(self, table: str) -> PartialIndex:
         """Which partials of one table are stored."""

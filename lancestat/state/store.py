@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.layout import LAYOUT, Kind, StateFolder
+from lancestat.state.outcomes import read_outcomes
 from lancestat.state.partial_index import read_index
 from lancestat.state.partial_rows import partial_batches, partial_schema
 from lancestat.state.partial_stream import stream_partials
@@ -21,6 +22,7 @@ from lancestat.state.tidy import tidy_partials, tidy_runs, tidy_summaries
 from lancestat.state.values import (
     BlockKey,
     JoinRecord,
+    NodeOutcome,
     PartialIndex,
     RunRecord,
     StoredPartials,
@@ -106,6 +108,16 @@ class LanceState:
 
         self.run_table.dataset(latest=True)
         return self.run_table.read(read, [])
+
+    def outcomes(self, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        """By node, its newest outcomes, newest first."""
+
+        def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
+            return read_outcomes(dataset, limit)
+
+        nothing: dict[str, tuple[NodeOutcome, ...]] = {}
+        self.run_table.dataset(latest=True)
+        return self.run_table.read(read, nothing)
 
     def partial_index(self, table: str) -> PartialIndex:
         """Which partials of one table are stored, as of the last `records` or write."""

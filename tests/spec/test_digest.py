@@ -22,6 +22,7 @@ from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
     ColumnSelection,
+    Freshness,
     KnnJoin,
     KnnSide,
     Node,
@@ -50,6 +51,7 @@ def test_the_digest_is_stable_across_releases() -> None:
         replace(TABLE, name="other"),
         replace(TABLE, location=Location("b.yml", 9, 9)),
         replace(TABLE, description="d", tags=("x",), owner="o"),
+        replace(TABLE, freshness=Freshness(timedelta(1))),
         replace(TABLE, policy=Policy("strict", "None.", False, Refresh.ALWAYS)),
     ],
 )
@@ -113,7 +115,7 @@ def test_every_change_of_meaning_changes_it() -> None:
 
 
 def test_no_field_of_the_model_was_forgotten() -> None:
-    remarks = {"name", "location", "description", "tags", "owner"}
+    remarks = {"name", "location", "description", "tags", "owner", "freshness"}
     for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):
         for field in fields(kinds):
             values = {repr(getattr(node, field.name)) for node in varied}

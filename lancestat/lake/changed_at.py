@@ -1,0 +1,54 @@
+"""When the rows of a table last changed."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from lancestat.lake.history import ROW_PRESERVING, commits_since
+from lancestat.lake.open import is_failure
+
+if TYPE_CHECKING:
+    import lance
+
+# Mostly the newest commit published statistics, and the one before it wrote rows.
+_FIRST_STEP = 2
+
+
+def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetime:
+    """When the newest commit that changed rows was made, by the clock of who made it.
+
+    Commits that only moved rows or changed settings are passed by. A commit of which nothing is
+    known counts as a change; where it is gone, the time of the one after it stands for it. Where
+    none of the `limit` newest commits changed rows, the time is that of the oldest of them.
+
+    Args:
+        dataset: Open, at the version that is of interest.
+        limit: How many commits are looked at.
+    """
+    newest, step = dataset.version, _FIRST_STEP
+    oldest = max(1, newest - limit + 1)
+    while newest >= oldest:
+        since = max(oldest - 1, newest - step)
+        for commit in reversed(commits_since(dataset, since, newest).commits):
+            if commit.effect not in ROW_PRESERVING:
+                return _committed_at(dataset, commit.version)
+        newest, step = since, 2 * step
+    return _committed_at(dataset, oldest)
+
+
+def _committed_at(dataset: lance.LanceDataset, version: int) -> datetime:
+    """The time of the first version from `version` on that is still there."""
+    for each in range(version, dataset.version):
+        try:
+            return _time(dataset.checkout_version(each))
+        except BaseException as error:
+            # Cleaned up, or damaged: that is for whoever opens it to tell.
+            if not is_failure(error):
+                raise
+    return _time(dataset)
+
+
+def _time(dataset: lance.LanceDataset) -> datetime:
+    at: datetime = dataset.get_version()["timestamp"]
+    return at.astimezone(timezone.utc)

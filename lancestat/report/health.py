@@ -1,0 +1,102 @@
+"""Whether nodes are within their policies, and in sentences what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lancestat.errors import LancestatError
+from lancestat.plan.format import age, count
+from lancestat.plan.shown import Shown
+from lancestat.report.values import Health, NodeRunReport
+from lancestat.run.result import Status
+from lancestat.spec.model import Freshness
+
+_NAMES_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is wrong, in a sentence, and how bad it is."""
+
+    health: Health
+    sentence: str
+
+
+def problem(health: Health, text: str) -> Problem:
+    """A problem told on one line that begins and ends like a sentence."""
+    line = " ".join(text.split())
+    end = "" if line.endswith((".", "!", "?")) else "."
+    return Problem(health, f"{line[:1].upper()}{line[1:]}{end}")
+
+
+def worst(problems: Iterable[Problem]) -> Health:
+    """The health of a node with these problems."""
+    order = list(Health)
+    return max((each.health for each in problems), key=order.index, default=Health.OK)
+
+
+def unreadable(error: LancestatError) -> Problem:
+    """What keeps a node from being looked at."""
+    hint = f" ({error.hint})" if error.hint else ""
+    return problem(Health.ERROR, f"{error.code}: {error.message}{hint}")
+
+
+def refused(shown: Shown) -> list[Problem]:
+    """What the guard says against statistics under the declared policy."""
+    if shown.use:
+        return []
+    if shown.reason == "absent":
+        return [problem(Health.ERROR, "it has no statistics yet")]
+    return [problem(Health.ERROR, f"readers refuse its statistics: {shown.detail}")]
+
+
+def uncovered(shown: Shown) -> list[Problem]:
+    """Wanted columns without statistics, where others have them."""
+    if not shown.missing or not shown.columns:
+        return []
+    names, more = ", ".join(shown.missing[:_NAMES_LISTED]), len(shown.missing) - _NAMES_LISTED
+    listed = f"{names} and {count(more)} more" if more > 0 else names
+    text = count(len(shown.missing), "wanted column has", "wanted columns have")
+    return [problem(Health.WARN, f"{text} no statistics: {listed}")]
+
+
+def freshness_of(
+    bounds: Freshness | None, changed_at: datetime | None, now: datetime
+) -> Health | None:
+    """How the age of the newest rows is by the declared bounds, None where there are none.
+
+    Source: dbt's `freshness`: older than `error_after` is an error, else older than `warn_after` a
+    warning. Rows whose age is not known are a warning.
+    """
+    if bounds is None:
+        return None
+    if changed_at is None:
+        return Health.WARN
+    old = now - changed_at
+    if bounds.error_after is not None and old > bounds.error_after:
+        return Health.ERROR
+    return Health.WARN if bounds.warn_after is not None and old > bounds.warn_after else Health.OK
+
+
+def outdated(bounds: Freshness | None, changed_at: datetime | None, now: datetime) -> list[Problem]:
+    """Rows that are older than they may be."""
+    health = freshness_of(bounds, changed_at, now)
+    if bounds is None or health is None or health is Health.OK:
+        return []
+    if changed_at is None:
+        return [problem(health, "how old its newest rows are is not known")]
+    key = "error_after" if health is Health.ERROR else "warn_after"
+    bound = bounds.error_after if health is Health.ERROR else bounds.warn_after
+    limit = age(bound or timedelta())
+    return [problem(health, f"its rows last changed {age(now - changed_at)} ago, {key} is {limit}")]
+
+
+def failed(runs: Sequence[NodeRunReport], now: datetime) -> list[Problem]:
+    """A last run that failed."""
+    if not runs or runs[0].result.status is not Status.ERROR:
+        return []
+    ago = age(max(now - runs[0].finished_at, timedelta()))
+    lines = (runs[0].result.message or "").splitlines() or ["it did not say why"]
+    return [problem(Health.ERROR, f"its last run failed {ago} ago: {lines[0]}")]

@@ -1,0 +1,72 @@
+"""What runs did to each node, read back without what they remembered."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lancestat.state.stored_json import instant, text
+from lancestat.state.values import NodeOutcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+_log = logging.getLogger("lancestat.state")
+
+_COLUMNS = ["run_id", "command", "target", "finished_at", "node", "kind", "result_json"]
+
+
+def read_outcomes(dataset: LanceDataset, limit: int) -> dict[str, tuple[NodeOutcome, ...]]:
+    """By node, its `limit` newest outcomes, newest first; only those are read and decoded."""
+    positions = _newest(dataset.to_table(columns=["node", "finished_at"]), limit)
+    if not positions:
+        return {}
+    found: dict[str, list[NodeOutcome]] = {}
+    undecodable = 0
+    for row in dataset.take(positions, columns=_COLUMNS).to_pylist():
+        try:
+            outcome = _outcome(row)
+        except (ValueError, KeyError, TypeError):
+            undecodable += 1
+        else:
+            found.setdefault(outcome.node, []).append(outcome)
+    if undecodable:
+        _log.warning("%d outcomes of runs do not decode and are left out", undecodable)
+    return {node: tuple(outcomes) for node, outcomes in found.items()}
+
+
+def _newest(rows: pa.Table, limit: int) -> list[int]:
+    """Positions of the newest rows of every node, the newest first."""
+    import numpy as np
+
+    encoded = rows.column("node").combine_chunks().dictionary_encode()
+    nodes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    finished = rows.column("finished_at").cast("int64").to_numpy()
+    # Of rows of one time, those that were stored later are newer.
+    order = np.lexsort((-np.arange(len(nodes)), -finished, nodes))
+    order = order[nodes[order] >= 0]
+    if not len(order):
+        return []
+    ordered = nodes[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    ranks = np.arange(len(ordered)) - np.repeat(starts, np.diff(starts, append=len(ordered)))
+    found: list[int] = order[ranks < limit].tolist()
+    return found
+
+
+def _outcome(row: Mapping[str, object]) -> NodeOutcome:
+    result = json.loads(text(row["result_json"]))
+    if not isinstance(result, dict):
+        raise ValueError("a node's result is not an object")
+    return NodeOutcome(
+        run_id=text(row["run_id"]),
+        command=text(row["command"]),
+        target=text(row["target"]),
+        finished_at=instant(row["finished_at"]),
+        node=text(row["node"]),
+        kind=text(row["kind"]),
+        result=result,
+    )
