@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from lancestat.cli.completion import complete_selector, complete_target
 from lancestat.cli.failure import remember_secrets
 from lancestat.cli.talk import listen
 from lancestat.errors import InvalidProject
@@ -95,6 +96,7 @@ _SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
     },
     ("--target", "-t"): {
         "metavar": "NAME",
+        "shell_complete": complete_target,
         "help": "Target to use (default: the project's).",
     },
     ("--vars",): {
@@ -191,6 +193,7 @@ def selection_options(function: F) -> F:
         "--exclude",
         multiple=True,
         metavar="SELECTOR",
+        shell_complete=complete_selector,
         help="Leave these nodes out; written like --select.",
     )(function)
     return click.option(
@@ -198,6 +201,7 @@ def selection_options(function: F) -> F:
         "-s",
         multiple=True,
         metavar="SELECTOR",
+        shell_complete=complete_selector,
         help="Only these nodes: a name or glob, tag:x, path:x.yml, kind:table, state:new, "
         "state:modified, +name, name+; a space is union, a comma is intersection.",
     )(function)

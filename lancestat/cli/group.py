@@ -8,11 +8,15 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from lancestat.cli.failure import ExitCode, report
 from lancestat.cli.termination import termination_raised
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,19 @@ class RootGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the subcommand, or say which one is near."""
         name = args[0]
-        if name in self.entries or name.startswith("-"):
+        if name in self.entries or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         near = difflib.get_close_matches(name, self.entries, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else f" There are {', '.join(self.entries)}."
         raise click.UsageError(f"No such command '{name}'.{hint}", ctx)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the subcommands without importing them, and the options."""
+        from click.shell_completion import CompletionItem
+
+        begun = {name: each for name, each in self.entries.items() if name.startswith(incomplete)}
+        commands = [CompletionItem(name, help=each.summary) for name, each in begun.items()]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""

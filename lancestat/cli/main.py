@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 
@@ -29,6 +30,10 @@ COMMANDS = {
         "lancestat.cli.commands.comment:comment", "Keep a pull request's comment up to date."
     ),
     "gc": Entry("lancestat.cli.commands.gc:gc", "Sweep scratch and old state."),
+    "completion": Entry(
+        "lancestat.cli.commands.completion:completion",
+        "Print the script that completes commands and names.",
+    ),
     "debug": Entry("lancestat.cli.commands.debug:debug", "Check Java, Spark, libraries, storage."),
 }
 
@@ -83,6 +88,11 @@ def main() -> None:
     if not sys.warnoptions:
         # Warnings of libraries are for developers, who ask for them with -W or PYTHONWARNINGS.
         warnings.simplefilter("ignore")
+    if "_LANCESTAT_COMPLETE" in os.environ:
+        # A shell asks.
+        from lancestat.cli.completion_script import register
+
+        register()
     try:
         cli(prog_name="lancestat")
     except KeyboardInterrupt:

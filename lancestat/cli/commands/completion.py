@@ -1,0 +1,27 @@
+"""`lancestat completion`."""
+
+from __future__ import annotations
+
+import click
+
+from lancestat.cli.command import Invocation, command
+
+_HELP = """Print the script that completes commands and names in a SHELL.
+
+Names of nodes, tags, files, tables and targets are those of the project that --project-dir or the
+current folder holds. To install it:
+
+\b
+  bash  lancestat completion bash > ~/.local/share/bash-completion/completions/lancestat
+        or, without bash-completion, in ~/.bashrc: source <(lancestat completion bash)
+  zsh   in ~/.zshrc, after compinit: source <(lancestat completion zsh)
+  fish  lancestat completion fish > ~/.config/fish/completions/lancestat.fish"""
+
+
+@command("completion", help=_HELP, formats=("text",))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(invocation: Invocation, shell: str) -> None:
+    """Print it."""
+    from lancestat.cli.completion_script import script
+
+    click.echo(script(shell), nl=False)
