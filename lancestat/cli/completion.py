@@ -59,6 +59,15 @@ def complete_target(
     ]
 
 
+def complete_schema(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Kinds of YAML that have a schema."""
+    from lancestat.spec.editor import KINDS
+
+    return [_item(kind, about) for kind, about in KINDS.items() if kind.startswith(incomplete)]
+
+
 def _outline(ctx: click.Context) -> Outline:
     from lancestat.spec.outline import Outline, outline
 

@@ -35,6 +35,14 @@ class JsonOutput:
         """Files of a new project."""
         _print("init", folder=str(folder), files=list(files))
 
+    def listed_schemas(self, kinds: Mapping[str, str]) -> None:
+        """What there are schemas of."""
+        _print("schema", kinds=[{"name": name, "of": about} for name, about in kinds.items()])
+
+    def written_schemas(self, folder: Path, files: Sequence[str]) -> None:
+        """Schemas that were written into a folder."""
+        _print("schema", folder=str(folder), files=list(files))
+
     def validated(self, spec: ProjectSpec) -> None:
         """A project without errors."""
         _print(

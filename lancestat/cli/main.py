@@ -30,6 +30,10 @@ COMMANDS = {
         "lancestat.cli.commands.comment:comment", "Keep a pull request's comment up to date."
     ),
     "gc": Entry("lancestat.cli.commands.gc:gc", "Sweep scratch and old state."),
+    "schema": Entry(
+        "lancestat.cli.commands.schema:schema",
+        "Print the JSON Schema of a KIND of YAML, or list the kinds.",
+    ),
     "completion": Entry(
         "lancestat.cli.commands.completion:completion",
         "Print the script that completes commands and names.",

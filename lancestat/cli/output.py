@@ -37,6 +37,14 @@ class Output(Protocol):
         """Files of a new project."""
         ...
 
+    def listed_schemas(self, kinds: Mapping[str, str]) -> None:
+        """What there are schemas of."""
+        ...
+
+    def written_schemas(self, folder: Path, files: Sequence[str]) -> None:
+        """Schemas that were written into a folder."""
+        ...
+
     def validated(self, spec: ProjectSpec) -> None:
         """A project without errors."""
         ...

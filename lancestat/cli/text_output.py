@@ -39,6 +39,14 @@ class TextOutput:
         steps = f"Next: {there}lancestat validate; let specs/tables.yml name your own tables."
         _print("", steps)
 
+    def listed_schemas(self, kinds: Mapping[str, str]) -> None:
+        """What there are schemas of."""
+        _print(*grid(["kind", "schema of"], [[name, about] for name, about in kinds.items()]))
+
+    def written_schemas(self, folder: Path, files: Sequence[str]) -> None:
+        """Schemas that were written into a folder."""
+        _print(*(str(folder / file) for file in files))
+
     def validated(self, spec: ProjectSpec) -> None:
         """A project without errors."""
         from lancestat.plan.format import count

@@ -27,23 +27,10 @@ def schema(name: str) -> Mapping[str, Any]:
     return loaded
 
 
-def project_template() -> Mapping[str, str]:
-    """A new project: the text of every file, by path relative to the project's folder.
-
-    Schemas are part of it, so that editors complete YAML without a network.
-    """
-    files: dict[str, str] = {}
-    for path in sorted(_folder("templates").glob("*.yml")):
-        text = path.read_text("utf-8")
-        if path.name == PROJECT_FILE:
-            files[path.name] = text.replace("$schema=../schemas/", "$schema=schemas/")
-        else:
-            files[f"specs/{path.name}"] = text
-    for path in sorted(_folder("schemas").glob("*.schema.json")):
-        files[f"schemas/{path.name}"] = path.read_text("utf-8")
-    # It ignores its own folder, so that a repository's own .gitignore stays as it is.
-    files[".lancestat/.gitignore"] = "*\n"
-    return files
+def template_texts() -> Mapping[str, str]:
+    """The annotated example of every kind of file, by file name."""
+    paths = sorted(_folder("templates").glob("*.yml"))
+    return {path.name: path.read_text("utf-8") for path in paths}
 
 
 def _folder(kind: str) -> Path:

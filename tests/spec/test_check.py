@@ -17,7 +17,8 @@ from lancestat.errors import SpecError
 from lancestat.spec.check import check
 from lancestat.spec.document import KeyPath, read_document
 from lancestat.spec.rendering import Rendering
-from lancestat.spec.resources import PROJECT_SCHEMA, SPECS_SCHEMA, project_template, schema
+from lancestat.spec.resources import PROJECT_SCHEMA, SPECS_SCHEMA, schema
+from lancestat.spec.starter import project_template
 
 SCHEMAS = (PROJECT_SCHEMA, SPECS_SCHEMA)
 

@@ -15,7 +15,7 @@ from lancestat.errors import UsageError
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 def init(invocation: Invocation, folder: Path | None) -> None:
     """Write the templates; never over what is there."""
-    from lancestat.spec.resources import project_template
+    from lancestat.spec.starter import editor_files, project_template
 
     root = folder or invocation.project_dir
     files = project_template()
@@ -26,12 +26,17 @@ def init(invocation: Invocation, folder: Path | None) -> None:
             f"nothing was written, since {root} already holds {', '.join(in_the_way)}",
             hint="name an empty folder: lancestat init DIR",
         )
+    kept = [name for name in editor_files() if _exists(root / name)]
+    files = {**files, **{name: text for name, text in editor_files().items() if name not in kept}}
     try:
         _write(root, files)
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError("LS403", f"cannot write to {error.filename or root}: {reason}") from error
     invocation.printer().created(root, list(files))
+    if kept:
+        there = " and ".join(kept)
+        invocation.say(f'{there} stay as they are: schemas/ is for their "yaml.schemas".')
 
 
 def _exists(path: Path) -> bool:
