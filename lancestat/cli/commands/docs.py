@@ -1,0 +1,35 @@
+"""`lancestat docs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lancestat.cli.command import Invocation, any_of, command, selection_options
+
+# Beside the state, in a folder that a new project's git ignores.
+FOLDER = Path(".lancestat", "docs")
+
+
+@command("docs", help="Write pages about all tables and joins, to be opened in a browser.")
+@selection_options
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help=f"Where to write them (default: {FOLDER.as_posix()} of the project).",
+)
+def docs(
+    invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], out: Path | None
+) -> None:
+    """Write the pages in place of those that are there, and name the one to open."""
+    from lancestat.report.site.build import build_site, check_folder
+
+    project = invocation.project()
+    folder = out or project.spec.root / FOLDER
+    check_folder(folder)
+    report = project.report(
+        any_of(select), any_of(exclude), with_fragments=True, with_histograms=True
+    )
+    invocation.printer().documented(build_site(report, project.spec, folder))

@@ -1,0 +1,187 @@
+"""Histograms drawn to scale: intervals of equal width, whose bars are rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from itertools import accumulate, pairwise
+
+from lancestat.plan.format import count, large
+from lancestat.stats.histogram import Histogram
+
+INTERVALS = 48
+_MOST_VALUES = 60
+_PARTS = 10
+_WIDTH, _HEIGHT = 240, 56
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How the numbers of a histogram read: `kind` is `number`, `date` or `timestamp`."""
+
+    kind: str
+
+    def text(self, value: float) -> str:
+        """A value as people write it."""
+        if self.kind == "number":
+            return _number(value)
+        try:
+            if self.kind == "date":
+                return (_EPOCH + timedelta(days=round(value))).strftime("%Y-%m-%d")
+            return (_EPOCH + timedelta(microseconds=value)).strftime("%Y-%m-%d %H:%M:%S")
+        except (OverflowError, ValueError):
+            return _number(value)
+
+    def drawn(self, value: float) -> float:
+        """A value on the axis of the chart: seconds where it is a time."""
+        factor = {"date": 86_400.0, "timestamp": 1e-6}.get(self.kind, 1.0)
+        return value * factor
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Values between two ends, which about `rows` rows hold."""
+
+    low: str
+    high: str
+    rows: str
+    distinct: str
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How the rows of a column lie between its bounds.
+
+    `edges` and `rows` are of intervals of equal width; `path` draws them in a box of `width` by
+    `height`. `parts` have about equally many rows each.
+    """
+
+    edges: tuple[float, ...]
+    rows: tuple[float, ...]
+    path: str
+    kind: str
+    low: str
+    high: str
+    bins: int
+    parts: tuple[Part, ...]
+    width: int = _WIDTH
+    height: int = _HEIGHT
+
+    @property
+    def chart(self) -> dict[str, object]:
+        """What the chart on the page is drawn from."""
+        return {
+            "kind": self.kind,
+            "edges": [_short(edge) for edge in self.edges],
+            "rows": [round(rows) for rows in self.rows],
+        }
+
+
+def distribution(histogram: Histogram, kind: str) -> Distribution | None:
+    """Share the rows of an equi-height histogram out to intervals of equal width.
+
+    Rows are taken to lie evenly within a bin; those of a bin whose ends are equal lie at that
+    value. None where the bounds are too far apart, or no numbers.
+    """
+    bins = histogram.bins
+    if not bins:
+        return None
+    low, high = bins[0].low, bins[-1].high
+    if not high - low < float("inf"):
+        return None
+    edges = _edges(low, high, (end for each in bins for end in (each.low, each.high)))
+    rows = _shared(histogram, edges)
+    scale = Scale(kind)
+    return Distribution(
+        edges=tuple(scale.drawn(edge) for edge in edges),
+        rows=tuple(rows),
+        path=_path(rows),
+        kind=kind,
+        low=scale.text(low),
+        high=scale.text(high),
+        bins=len(bins),
+        parts=_parts(histogram, scale),
+    )
+
+
+def _edges(low: float, high: float, ends: Iterable[float]) -> list[float]:
+    """Of an interval per value where all are whole and few, else of equally many everywhere."""
+    if high - low < _MOST_VALUES and all(end == int(end) for end in ends):
+        return [low - 0.5 + step for step in range(int(high - low) + 2)]
+    width = (high - low) / INTERVALS
+    if low + width == low or high - width == high:
+        return [low, high] if high > low else [low - 0.5, low + 0.5]
+    return [low + width * step for step in range(INTERVALS)] + [high]
+
+
+def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
+    rows = [0.0] * (len(edges) - 1)
+    width = (edges[-1] - edges[0]) / len(rows)
+
+    def place(value: float) -> int:
+        return min(max(int((value - edges[0]) / width), 0), len(rows) - 1)
+
+    for each in histogram.bins:
+        first, last = place(each.low), place(each.high)
+        if first == last:
+            rows[first] += histogram.height
+            continue
+        for at in range(first, last + 1):
+            within = min(each.high, edges[at + 1]) - max(each.low, edges[at])
+            rows[at] += histogram.height * max(0.0, within) / (each.high - each.low)
+    return rows
+
+
+def _path(rows: Sequence[float]) -> str:
+    """The outline of all bars, as an SVG path."""
+    highest = max(rows) or 1.0
+    step = _WIDTH / len(rows)
+    tops = (f"V{_coordinate(_HEIGHT * (1 - each / highest))}" for each in rows)
+    ends = (f"H{_coordinate(step * (at + 1))}" for at in range(len(rows)))
+    return (
+        f"M0 {_HEIGHT}" + "".join(a + b for a, b in zip(tops, ends, strict=True)) + f"V{_HEIGHT}Z"
+    )
+
+
+def _coordinate(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _parts(histogram: Histogram, scale: Scale) -> tuple[Part, ...]:
+    """Neighbouring bins together, about equally many in each part."""
+    bins = histogram.bins
+    parts = min(_PARTS, len(bins))
+    stops = [round(len(bins) * part / parts) for part in range(parts + 1)]
+    made = []
+    for start, stop in pairwise(stops):
+        together = bins[start:stop]
+        # The end of a bin is the beginning of the next, and counts in both.
+        distinct = list(
+            accumulate(
+                (each.distinct - (at > 0) for at, each in enumerate(together)),
+                lambda total, more: total + max(0, more),
+            )
+        )[-1]
+        made.append(
+            Part(
+                scale.text(together[0].low),
+                scale.text(together[-1].high),
+                count(round(histogram.height * len(together))),
+                large(distinct),
+            )
+        )
+    return tuple(made)
+
+
+def _short(value: float) -> float | int:
+    """Enough digits for a pixel, and for a microsecond of these days."""
+    shown = float(f"{value:.12g}")
+    return int(shown) if shown.is_integer() and abs(shown) < 1e15 else shown
+
+
+def _number(value: float) -> str:
+    if value == int(value) and abs(value) < 1e15:
+        return count(int(value))
+    return f"{value:,.6g}"

@@ -1,0 +1,117 @@
+"""The drawing of which node reads which."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lancestat.report.site.layered import arrange
+from lancestat.report.site.text import shorten
+from lancestat.report.values import NodeReport, ProjectReport
+
+_WIDTH, _HEIGHT = 208, 30
+_COLUMN, _ROW = 288, 42
+_MARGIN = 12
+_LONGEST = 26
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnNode:
+    """A box; `x` and `y` are of its upper left corner."""
+
+    name: str
+    label: str
+    kind: str
+    health: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnEdge:
+    """A curve from the node that is read to the one that reads it."""
+
+    start: str
+    end: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """All nodes that read or are read, in a box of `width` by `height`."""
+
+    nodes: tuple[DrawnNode, ...]
+    edges: tuple[DrawnEdge, ...]
+    width: float
+    height: float
+    box_width: int = _WIDTH
+    box_height: int = _HEIGHT
+
+
+def draw(report: ProjectReport) -> Drawing:
+    """Lay each connected part out by itself, the largest first, one below the other."""
+    nodes = {node.spec.name: node for node in report.nodes}
+    drawn: list[DrawnNode] = []
+    edges: list[DrawnEdge] = []
+    top = float(_MARGIN)
+    for part in _parts(nodes, report.reads):
+        boxes, bottom = _boxes(part, nodes, top)
+        drawn += boxes.values()
+        edges += [
+            DrawnEdge(read, name, _curve(boxes[read], boxes[name]))
+            for name, inputs in part.items()
+            for read in inputs
+        ]
+        top = bottom + _ROW / 2
+    width = max((node.x + _WIDTH for node in drawn), default=0) + _MARGIN
+    return Drawing(tuple(drawn), tuple(edges), width, top)
+
+
+def _parts(
+    nodes: Mapping[str, NodeReport], reads: Mapping[str, Sequence[str]]
+) -> list[dict[str, list[str]]]:
+    """The connected parts of the graph but lone nodes, each with what its nodes read."""
+    known = {name: [each for each in reads.get(name, ()) if each in nodes] for name in nodes}
+    linked: dict[str, set[str]] = defaultdict(set)
+    for name, inputs in known.items():
+        for each in inputs:
+            linked[name].add(each)
+            linked[each].add(name)
+    parts: list[dict[str, list[str]]] = []
+    seen: set[str] = set()
+    for name in known:
+        if name in seen or name not in linked:
+            continue
+        waiting, members = [name], {name}
+        while waiting:
+            more = linked[waiting.pop()] - members
+            members |= more
+            waiting += more
+        seen |= members
+        parts.append({each: inputs for each, inputs in known.items() if each in members})
+    return sorted(parts, key=len, reverse=True)
+
+
+def _boxes(
+    part: Mapping[str, Sequence[str]], nodes: Mapping[str, NodeReport], top: float
+) -> tuple[dict[str, DrawnNode], float]:
+    boxes = {}
+    for name, place in arrange(part).items():
+        report = nodes[name]
+        boxes[name] = DrawnNode(
+            name,
+            shorten(name, _LONGEST),
+            report.spec.kind.value,
+            report.health.value,
+            _MARGIN + place.column * _COLUMN,
+            top + place.row * _ROW,
+        )
+    return boxes, max(box.y for box in boxes.values()) + _ROW
+
+
+def _curve(start: DrawnNode, end: DrawnNode) -> str:
+    x0, y0 = start.x + _WIDTH, start.y + _HEIGHT / 2
+    x1, y1 = end.x, end.y + _HEIGHT / 2
+    bend = min(60.0, abs(x1 - x0) / 2)
+    return f"M{x0:g} {y0:g}C{x0 + bend:g} {y0:g} {x1 - bend:g} {y1:g} {x1:g} {y1:g}"

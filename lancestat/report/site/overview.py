@@ -1,0 +1,128 @@
+"""The first page: what needs attention, then every node on a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+
+from lancestat.plan.format import age, count, size
+from lancestat.report.site.runs import NodeRunRow, node_run
+from lancestat.report.site.words import NOTHING, ago, share, spoken
+from lancestat.report.values import Health, JoinReport, NodeReport, ProjectReport, TableReport
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table on a line; `coverage` is a share of the wanted columns."""
+
+    report: TableReport
+    verdict: str
+    versions: str
+    age: str
+    changed: str
+    coverage: float | None
+    coverage_words: str
+    rows: str
+    size: str
+    freshness: str
+    run: NodeRunRow | None
+    ran: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRow:
+    """A join on a line."""
+
+    report: JoinReport
+    verdict: str
+    strategy: str
+    rows: str
+    made: str
+    run: NodeRunRow | None
+    ran: str
+
+
+def problem_nodes(report: ProjectReport) -> list[NodeReport]:
+    """The nodes that are not well, the worst first."""
+    order = list(Health)
+    unwell = [node for node in report.nodes if node.health is not Health.OK]
+    return sorted(unwell, key=lambda node: -order.index(node.health))
+
+
+def health_counts(report: ProjectReport) -> dict[str, int]:
+    """How many nodes are in each state of health."""
+    counts = Counter(node.health for node in report.nodes)
+    return {health.value: counts[health] for health in Health}
+
+
+def column_counts(report: ProjectReport) -> tuple[int, int]:
+    """Columns with statistics that may be used, and all that are wanted."""
+    shown = [node.shown for node in report.nodes if isinstance(node, TableReport) and node.shown]
+    used = sum(len(each.columns) for each in shown if each.use)
+    return used, sum(len(each.columns) + len(each.missing) for each in shown)
+
+
+def last_skips(report: ProjectReport) -> list[tuple[str, int]]:
+    """Why the last run of nodes left them alone, and how many."""
+    last = [node_run(node.runs[0]) for node in report.nodes if node.runs]
+    idle = Counter(run.reasons or "nothing to do" for run in last if run.tone == "idle")
+    return idle.most_common()
+
+
+def table_row(report: TableReport, now: datetime) -> TableRow:
+    """A table's line."""
+    shown = report.shown
+    coverage, words = coverage_of(report)
+    run = report.runs[0] if report.runs else None
+    return TableRow(
+        report=report,
+        verdict=f"{report.verdict}: {spoken([report.reason])}",
+        versions=_behind(shown.versions_behind) if shown else NOTHING,
+        age=age(shown.age) if shown and shown.age is not None else NOTHING,
+        changed=share(shown.changed_rows) if shown else NOTHING,
+        coverage=coverage,
+        coverage_words=words,
+        rows=count(shown.rows) if shown else NOTHING,
+        size=size(shown.disk_bytes) if shown else NOTHING,
+        freshness=freshness_words(report, now),
+        run=node_run(run) if run else None,
+        ran=ago(run.finished_at, now) if run else "never",
+    )
+
+
+def join_row(report: JoinReport, now: datetime) -> JoinRow:
+    """A join's line."""
+    record = report.record
+    run = report.runs[0] if report.runs else None
+    return JoinRow(
+        report=report,
+        verdict=spoken([report.verdict, *report.reasons]) if report.reasons else report.verdict,
+        strategy=spoken([record.strategy]) if record else NOTHING,
+        rows=count(record.result.rows) if record else NOTHING,
+        made=ago(record.finished_at, now) if record else "never",
+        run=node_run(run) if run else None,
+        ran=ago(run.finished_at, now) if run else "never",
+    )
+
+
+def coverage_of(report: TableReport) -> tuple[float | None, str]:
+    """The share of the wanted columns that have statistics, and both numbers."""
+    shown = report.shown
+    if shown is None:
+        return None, NOTHING
+    wanted = len(shown.columns) + len(shown.missing)
+    if not wanted:
+        return None, "no columns"
+    return len(shown.columns) / wanted, f"{count(len(shown.columns))} of {count(wanted)}"
+
+
+def freshness_words(report: TableReport, now: datetime) -> str:
+    """When rows last changed, as far as it is known."""
+    if report.changed_at is None:
+        return NOTHING
+    return f"rows changed {ago(report.changed_at, now)}"
+
+
+def _behind(versions: int | None) -> str:
+    return NOTHING if versions is None else count(versions)

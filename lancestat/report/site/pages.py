@@ -1,0 +1,193 @@
+"""Templates filled with what a report tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+from lancestat.plan.format import count, size, staleness
+from lancestat.report.site import overview
+from lancestat.report.site.address import addresses
+from lancestat.report.site.columns import column_rows, selection_words
+from lancestat.report.site.graph import draw
+from lancestat.report.site.history import history
+from lancestat.report.site.join_facts import join_facts, side_facts
+from lancestat.report.site.runs import all_runs, node_run
+from lancestat.report.site.source import Sources
+from lancestat.report.site.table_facts import table_facts
+from lancestat.report.site.text import Plain
+from lancestat.report.site.words import HEALTH, ago, instant, share, spoken
+from lancestat.report.values import JoinReport, ProjectReport, TableReport
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_RUNS_SHOWN = 50
+_FRAGMENTS_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A file of the site: its path relative to the site's folder, with slashes, and its text."""
+
+    path: str
+    text: str
+
+
+class Pages:
+    """The pages of one report; `root` is the folder of the project, where its YAML is."""
+
+    def __init__(self, report: ProjectReport, root: Path, plain: Plain) -> None:
+        self._report = report
+        self._plain = plain
+        self._sources = Sources(root)
+        self._addresses = addresses(report.nodes)
+        self._read_by = _inverted(report.reads)
+        self._environment = _environment(plain)
+        self._environment.globals.update(
+            {"report": report, "address": self._addresses, "kinds": self._kinds()}
+        )
+
+    def all(self) -> Iterator[Page]:
+        """Every page, made when it is asked for."""
+        report = self._report
+        runs = all_runs(report.nodes)
+        tables = [node for node in report.nodes if isinstance(node, TableReport)]
+        joins = [node for node in report.nodes if isinstance(node, JoinReport)]
+        yield self._page(
+            "index.html",
+            "index.html.j2",
+            here="overview",
+            problems=overview.problem_nodes(report),
+            healths=overview.health_counts(report),
+            columns=overview.column_counts(report),
+            tables=[overview.table_row(table, report.made_at) for table in tables],
+            joins=[overview.join_row(join, report.made_at) for join in joins],
+            runs=runs[:5],
+            skips=overview.last_skips(report),
+        )
+        yield self._page("runs.html", "runs.html.j2", here="runs", runs=runs[:_RUNS_SHOWN])
+        yield self._page(
+            "graph.html", "graph.html.j2", here="graph", drawing=draw(report), read_by=self._read_by
+        )
+        for table in tables:
+            yield self._table(table)
+        for join in joins:
+            yield self._join(join)
+        yield Page("search-index.js", self._search_index())
+
+    def _table(self, table: TableReport) -> Page:
+        name = table.spec.name
+        coverage, covered = overview.coverage_of(table)
+        return self._page(
+            self._addresses[name],
+            "table.html.j2",
+            node=table,
+            facts=table_facts(table, self._report.made_at),
+            coverage=coverage,
+            covered=covered,
+            columns=column_rows(table),
+            declared=selection_words(table.spec.columns),
+            policy=staleness(table.spec.policy),
+            history=history(table.runs),
+            runs=[node_run(run) for run in table.runs[:_RUNS_SHOWN]],
+            fragments=table.fragments[:_FRAGMENTS_SHOWN],
+            source=self._sources.of(table.spec.location),
+            reads=self._report.reads.get(name, ()),
+            read_by=self._read_by.get(name, ()),
+        )
+
+    def _join(self, join: JoinReport) -> Page:
+        name = join.spec.name
+        return self._page(
+            self._addresses[name],
+            "join.html.j2",
+            node=join,
+            facts=join_facts(join, self._report.made_at),
+            sides=side_facts(join),
+            runs=[node_run(run) for run in join.runs[:_RUNS_SHOWN]],
+            source=self._sources.of(join.spec.location),
+            reads=self._report.reads.get(name, ()),
+            read_by=self._read_by.get(name, ()),
+        )
+
+    def _page(self, path: str, template: str, **values: object) -> Page:
+        root = "../" * path.count("/")
+        text = self._environment.get_template(template).render(root=root, **values)
+        return Page(path, text)
+
+    def _kinds(self) -> dict[str, str]:
+        words = {"table": "table", "knn_join": "KNN join"}
+        return {node.spec.name: words[node.spec.kind.value] for node in self._report.nodes}
+
+    def _search_index(self) -> str:
+        """A script, since pages from a disk may read no other files."""
+        plain = self._plain.line
+        entries = []
+        for node in self._report.nodes:
+            spec = node.spec
+            columns = (
+                list(node.shown.columns) if isinstance(node, TableReport) and node.shown else []
+            )
+            words = [spec.owner or "", spec.description or "", *spec.tags]
+            entries.append(
+                {
+                    "name": plain(spec.name),
+                    "kind": spec.kind.value,
+                    "page": self._addresses[spec.name],
+                    "health": node.health.value,
+                    "words": plain(" ".join(words)),
+                    "columns": [plain(column) for column in columns],
+                }
+            )
+        return f"window.lancestatNodes = {json.dumps(entries, separators=(',', ':'))};\n"
+
+
+def _environment(plain: Plain) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    def finalize(value: object) -> object:
+        return plain.line(value) if type(value) is str else value
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        {
+            "count": count,
+            "size": size,
+            "instant": instant,
+            "ago": ago,
+            "share": share,
+            "spoken": spoken,
+            "verbatim": plain.verbatim,
+            "chart": _chart,
+        }
+    )
+    environment.globals["health_words"] = {health.value: text for health, text in HEALTH.items()}
+    return environment
+
+
+def _chart(values: Mapping[str, object]) -> Markup:
+    """Numbers for a chart as the value of an attribute."""
+    return escape(json.dumps(values, separators=(",", ":"), allow_nan=False))
+
+
+def _inverted(reads: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+    read_by: dict[str, list[str]] = {}
+    for name, inputs in reads.items():
+        for each in inputs:
+            read_by.setdefault(each, []).append(name)
+    return read_by

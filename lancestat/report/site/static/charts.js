@@ -1,0 +1,160 @@
+"use strict";
+
+(() => {
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const drawn = new Map();
+  const HEIGHT = 150;
+  const TALL = 240;
+
+  const day = (seconds) => new Date(seconds * 1000).toISOString();
+  const number = (value) => {
+    const size = Math.abs(value);
+    if (size >= 1e15 || (size > 0 && size < 1e-4)) return value.toExponential(3);
+    return value.toLocaleString("en", { maximumFractionDigits: size < 100 ? 4 : 1 });
+  };
+  const short = (value) =>
+    Math.abs(value) >= 1e4
+      ? value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 })
+      : number(value);
+  const wordings = {
+    number,
+    date: (value) => day(value).slice(0, 10),
+    timestamp: (value) => day(value).slice(0, 19).replace("T", " "),
+  };
+  const worded = (kind, value) => {
+    try {
+      return wordings[kind](value);
+    } catch {
+      return number(value);
+    }
+  };
+
+  const axis = (more) => ({
+    stroke: color("--muted"),
+    grid: { stroke: color("--line"), width: 1 },
+    ticks: { stroke: color("--line"), width: 1, size: 4 },
+    font: "11px system-ui, sans-serif",
+    ...more,
+  });
+  const widest = (self, values) => {
+    const longest = (values || []).reduce((most, each) => Math.max(most, String(each).length), 1);
+    return longest * 7 + 14;
+  };
+  // Largest unit first: how far ticks are apart, then how they read, then what a new year, month or
+  // day adds, as uPlot's `axis.values` takes them.
+  const YEAR = "\n{YYYY}";
+  const DATE = "\n{D} {MMM}";
+  const within = (unit, text) => [unit, text, `${DATE} {YYYY}`, null, DATE, null, null, null, 1];
+  const moments = [
+    [31536000, "{YYYY}", null, null, null, null, null, null, 1],
+    [2419200, "{MMM}", YEAR, null, null, null, null, null, 1],
+    [86400, "{D} {MMM}", YEAR, null, null, null, null, null, 1],
+    within(60, "{HH}:{mm}"),
+    within(1, "{HH}:{mm}:{ss}"),
+    within(0.001, "{mm}:{ss}.{fff}"),
+  ];
+  const utc = (seconds) => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC");
+
+  const distribution = (box) => {
+    const { kind, edges, rows } = JSON.parse(box.dataset.distribution);
+    const middles = rows.map((_, at) => (edges[at] + edges[at + 1]) / 2);
+    const isTime = kind !== "number";
+    const span = (at) => `${worded(kind, edges[at])} to ${worded(kind, edges[at + 1])}`;
+    return new uPlot(
+      {
+        width: box.clientWidth,
+        height: HEIGHT,
+        tzDate: utc,
+        cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
+        scales: {
+          x: { time: isTime, range: () => [edges[0], edges[edges.length - 1]] },
+          y: { range: (self, low, high) => [0, high > 0 ? high * 1.05 : 1] },
+        },
+        axes: [
+          isTime ? axis({ space: 70, values: moments }) : axis({ values: (self, ticks) => ticks.map(short), space: 60 }),
+          axis({ values: (self, ticks) => ticks.map(short), size: widest, space: 30 }),
+        ],
+        series: [
+          { label: "values", value: (self, raw, series, at) => (at == null ? "" : span(at)) },
+          {
+            label: "rows",
+            stroke: color("--bar"),
+            fill: color("--bar"),
+            width: 0,
+            points: { show: false },
+            paths: uPlot.paths.bars({ size: [0.94, Infinity], align: 0 }),
+            value: (self, raw) => (raw == null ? "" : number(raw)),
+          },
+        ],
+      },
+      [middles, rows],
+      box,
+    );
+  };
+
+  const history = (box) => {
+    const { times, fragments, scanned, versions } = JSON.parse(box.dataset.history);
+    const whole = (self, ticks) => ticks.map((each) => (Number.isInteger(each) ? short(each) : ""));
+    const text = (self, raw) => (raw == null ? "" : number(raw));
+    return new uPlot(
+      {
+        width: box.clientWidth,
+        height: TALL,
+        tzDate: utc,
+        cursor: { drag: { x: false, y: false } },
+        scales: {
+          x: { time: true, range: (self, low, high) => [low - (high - low) / 40, high + (high - low) / 40] },
+          y: { range: (self, low, high) => [0, Math.max(1, high * 1.05)] },
+          version: { range: (self, low, high) => [Math.max(0, low - 1), high + 1] },
+        },
+        axes: [
+          axis({ space: 80, values: moments }),
+          axis({ label: "fragments", labelSize: 16, labelFont: "11px system-ui, sans-serif", values: whole, size: widest }),
+          axis({ label: "version", labelSize: 16, labelFont: "11px system-ui, sans-serif", scale: "version", side: 1, values: whole, size: widest, grid: { show: false } }),
+        ],
+        series: [
+          { label: "run", value: (self, raw) => (raw == null ? "" : worded("timestamp", raw)) },
+          { label: "fragments", stroke: color("--muted"), width: 1.5, paths: uPlot.paths.stepped({ align: 1 }), value: text },
+          {
+            label: "scanned",
+            stroke: color("--bar"),
+            fill: color("--bar"),
+            width: 0,
+            paths: uPlot.paths.bars({ size: [0.5, 14], align: 0 }),
+            points: { show: false },
+            value: text,
+          },
+          { label: "version", scale: "version", stroke: color("--second"), width: 1.5, dash: [4, 3], value: text },
+        ],
+      },
+      [times, fragments, scanned, versions],
+      box,
+    );
+  };
+
+  const draw = (box) => {
+    drawn.get(box)?.destroy();
+    box.replaceChildren();
+    drawn.set(box, box.dataset.history ? history(box) : distribution(box));
+  };
+
+  const watch = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        if (entry.isIntersecting && !drawn.has(entry.target)) draw(entry.target);
+      }
+    },
+    { rootMargin: "200px" },
+  );
+  for (const box of document.querySelectorAll(".plot")) watch.observe(box);
+
+  document.addEventListener("lancestat-theme", () => [...drawn.keys()].forEach(draw));
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    for (const [box, chart] of drawn) {
+      chart.setSize({ width: box.clientWidth, height: box.dataset.history ? TALL : HEIGHT });
+    }
+  });
+})();

@@ -1,0 +1,52 @@
+"""What a table's page says before its columns."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lancestat.plan.format import age, count, size, staleness
+from lancestat.report.site.overview import freshness_words
+from lancestat.report.site.words import instant, share
+from lancestat.report.values import TableReport
+from lancestat.spec.model import Publish, Refresh
+
+Fact = tuple[str, str]
+
+
+def table_facts(report: TableReport, now: datetime) -> list[Fact]:
+    """Terms and what is known of them."""
+    facts = [("URI", report.spec.uri)]
+    shown = report.shown
+    if shown is not None:
+        rows = f"{count(shown.rows, 'row')} in {count(shown.fragments, 'fragment')}"
+        facts += [
+            ("Version", count(shown.version)),
+            ("Rows", rows),
+            ("Size", f"{size(shown.size_bytes)} decoded, {size(shown.disk_bytes)} on disk"),
+        ]
+        if shown.computed_at is not None:
+            made = instant(shown.computed_at)
+            ago = f", {age(shown.age)} ago" if shown.age is not None else ""
+            facts.append(("Computed", made + ago))
+        if shown.versions_behind:
+            changed = ""
+            if shown.changed_rows is not None:
+                changed = f", {share(shown.changed_rows)} of the rows changed since"
+            facts.append(("Behind", count(shown.versions_behind, "version") + changed))
+    if report.changed_at is not None:
+        facts.append(("Freshness", freshness_words(report, now)))
+    return [*facts, *_declared(report)]
+
+
+def _declared(report: TableReport) -> list[Fact]:
+    spec, policy = report.spec, report.spec.policy
+    name = f"{policy.name}: " if policy.name else ""
+    when = {
+        Refresh.ALWAYS: "refreshed by every run",
+        Refresh.WHEN_STALE: "refreshed when readers would refuse",
+    }
+    facts = [("Policy", f"{name}{staleness(policy)}; {when[policy.refresh]}")]
+    if spec.publish is Publish.NONE:
+        facts.append(("Published", "to the state only, never to the manifest"))
+    facts += [("Owner", spec.owner)] if spec.owner else []
+    return facts

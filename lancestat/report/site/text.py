@@ -1,0 +1,58 @@
+"""Strings of specs and manifests, made fit to stand on a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from markupsafe import Markup, escape
+
+from lancestat.lake.clean import MASK, clean
+
+# Long enough for what is shown of any text; patterns of secrets must not see a megabyte.
+_LONGEST_READ = 2000
+_LONGEST_LINE = 400
+
+# Controls, lone surrogates, and what reorders or hides the text around it.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+REPLACEMENT = "\ufffd"
+
+
+class Plain:
+    """Makes strings plain: no secrets, no control or direction characters, not too long."""
+
+    def __init__(self, instead: Mapping[str, str] | None = None) -> None:
+        """Mask texts: `instead` has what to show of each."""
+        found = instead or {}
+        self._instead = [(text, found[text]) for text in sorted(found, key=len, reverse=True)]
+        self._line = lru_cache(maxsize=50_000)(self._made)
+
+    def line(self, text: str) -> str:
+        """One line of at most 600 characters."""
+        return self._line(text) if len(text) <= _LONGEST_READ else self._made(text)
+
+    def verbatim(self, text: str) -> Markup:
+        """A line of source, escaped already; its spaces stay unless a secret is masked in it."""
+        masked = self._masked(text.rstrip())[:_LONGEST_LINE]
+        bare = masked.lstrip()
+        cleaned = clean(bare)
+        kept = cleaned if cleaned.count(MASK) > bare.count(MASK) else bare
+        indent = masked[: len(masked) - len(bare)]
+        return escape(_UNSEEN.sub(REPLACEMENT, indent + kept))
+
+    def _made(self, text: str) -> str:
+        return _UNSEEN.sub(REPLACEMENT, clean(self._masked(text)))
+
+    def _masked(self, text: str) -> str:
+        for secret, shown in self._instead:
+            text = text.replace(secret, shown)
+        return text[:_LONGEST_READ]
+
+
+def shorten(text: str, longest: int) -> str:
+    """The beginning of a text that is longer than a cell has room for."""
+    return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}\u2026"

@@ -1,0 +1,270 @@
+"""Project reports as they could be gathered, made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from pathlib import Path
+
+from lancestat.errors import LakeError, Location
+from lancestat.plan.join_actions import JoinFigures
+from lancestat.plan.shown import Shown
+from lancestat.report.values import (
+    FragmentReport,
+    Health,
+    JoinReport,
+    NodeReport,
+    NodeRunReport,
+    ProjectReport,
+    TableReport,
+)
+from lancestat.run.result import NodeResult, Status
+from lancestat.spec.model import (
+    KnnJoin,
+    KnnSide,
+    Policy,
+    ProjectSpec,
+    StaleBounds,
+    Table,
+    Target,
+)
+from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
+from lancestat.stats.histogram import Histogram, HistogramBin
+from lancestat.stats.wire import PublishedColumn
+
+NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
+TOLERANT = Policy("tolerant", "Dashboards only.", StaleBounds(20, timedelta(hours=24), 0.05))
+
+
+def evenly(low: float, high: float, bins: int = 254, rows: float = 1000.0) -> Histogram:
+    """A histogram of values that are as frequent everywhere."""
+    ends = [low + (high - low) * at / bins for at in range(bins + 1)]
+    pairs = pairwise(ends)
+    return Histogram(rows, tuple(HistogramBin(*pair, 20) for pair in pairs))
+
+
+def leaning(low: float, high: float, bins: int = 254, rows: float = 1000.0) -> Histogram:
+    """A histogram of values most of which are near the lower end."""
+    ends = [low + (high - low) * (at / bins) ** 3 for at in range(bins + 1)]
+    pairs = pairwise(ends)
+    return Histogram(rows, tuple(HistogramBin(*pair, 20) for pair in pairs))
+
+
+COLUMNS: Mapping[str, PublishedColumn] = {
+    "o_orderkey": PublishedColumn(1_503_120, 0, "1", "6000000", 8, 8),
+    "o_custkey": PublishedColumn(99_996, 0, "1", "149999", 8, 8),
+    "o_orderstatus": PublishedColumn(3, 0, None, None, 1, 1),
+    "o_totalprice": PublishedColumn(1_464_556, 0, "857.71", "555285.16", 8, 8),
+    "o_orderdate": PublishedColumn(2_406, 0, "1992-01-01", "1998-08-02", 4, 4),
+    "o_clerk": PublishedColumn(1000, 12_000, None, None, 15, 15),
+    "o_comment": PublishedColumn(1_482_071, 731_204, None, None, 49, 79),
+    "o_seen_at": PublishedColumn(
+        88_411, 1_499_999, "2026-01-01 00:00:00.000000", "2026-03-14 09:00:00.123456", 8, 8
+    ),
+}
+HISTOGRAMS = {
+    "o_totalprice": leaning(857.71, 555285.16),
+    "o_orderdate": evenly(8035, 10440),
+    "o_seen_at": leaning(1_767_225_600_000_000, 1_773_478_800_123_456),
+}
+
+
+def table(name: str = "orders", **changes: object) -> Table:
+    """A declared table."""
+    given: dict[str, object] = {
+        "uri": f"s3://warehouse/{name}.lance",
+        "location": Location("specs/shop.yml", 2, 11),
+        "description": "One row per order. A cancelled order is deleted.",
+        "tags": ("nightly", "sales"),
+        "owner": "sales@example.com",
+        "policy": TOLERANT,
+    }
+    return Table(name, **{**given, **changes})  # type: ignore[arg-type]
+
+
+def shown(name: str = "orders", **changes: object) -> Shown:
+    """The statistics of a table."""
+    given: dict[str, object] = {
+        "table": name,
+        "uri": f"s3://warehouse/{name}.lance",
+        "version": 21,
+        "use": True,
+        "reason": "stale_accepted",
+        "detail": "the statistics describe version 18, the table is at version 21;"
+        " the policy accepts it",
+        "policy": "tolerant",
+        "rows": 1_500_000,
+        "fragments": 17,
+        "size_bytes": 212_000_000,
+        "disk_bytes": 48_000_000,
+        "computed_at": NOW - timedelta(hours=7),
+        "columns": COLUMNS,
+        "dropped": {},
+        "analyzable": 9,
+        "missing": ("o_new",),
+        "skipped": ("o_vector: array<float> has no statistics",),
+        "versions_behind": 3,
+        "age": timedelta(hours=7),
+        "changed_rows": 0.0123,
+    }
+    return Shown(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def table_run(name: str = "orders", number: int = 0, **changes: object) -> NodeRunReport:
+    """The run of a table `number` nights ago."""
+    given: dict[str, object] = {
+        "name": name,
+        "kind": "table",
+        "action": "refresh",
+        "reasons": ("rows_appended", "columns_added"),
+        "status": Status.SUCCESS,
+        "fragments_total": 17 - number,
+        "fragments_scanned": 1,
+        "columns": 8,
+        "rows_total": 1_500_000 - 88_000 * number,
+        "rows_scanned": 88_000,
+        "version_read": 17 - number,
+        "version_published": 18 - number,
+        "elapsed_seconds": 1.24,
+    }
+    result = NodeResult(**{**given, **changes})  # type: ignore[arg-type]
+    return NodeRunReport(
+        f"run-{number}", "run", "prod", NOW - timedelta(hours=7, days=number), result
+    )
+
+
+def table_report(name: str = "orders", **changes: object) -> TableReport:
+    """What is known of a table."""
+    given: dict[str, object] = {
+        "spec": table(name),
+        "health": Health.OK,
+        "problems": (),
+        "verdict": "use",
+        "reason": "stale_accepted",
+        "shown": shown(name),
+        "changed_at": NOW - timedelta(hours=2),
+        "histograms": HISTOGRAMS,
+        "fragments": tuple(FragmentReport(id, 88_235, id % 3, 1, 2_800_000, 8) for id in range(17)),
+        "runs": (
+            table_run(name, 0),
+            table_run(name, 1, action="skip", reasons=("unchanged",), fragments_scanned=0),
+            table_run(name, 2),
+            table_run(name, 3, action="analyze", reasons=("new",), fragments_scanned=14),
+        ),
+    }
+    return TableReport(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def join(name: str = "similar_parts", **changes: object) -> KnnJoin:
+    """A declared join of a table and a query."""
+    sql = "select p_partkey, p_name, emb\nfrom part\nwhere p_size < 20"
+    given: dict[str, object] = {
+        "left": KnnSide("emb", ("query_id",), ("orders",), table="orders"),
+        "right": KnnSide("emb", ("p_partkey", "p_name"), ("part",), sql=sql),
+        "k": 10,
+        "output_format": "lance",
+        "output_uri": "s3://warehouse/similar_parts.lance",
+        "location": Location("specs/shop.yml", 8, 11),
+        "metric": "cosine",
+        "mode": "approx",
+        "recall": 0.95,
+        "tags": ("catalogue",),
+        "description": "For each query, the parts that are most like it.",
+    }
+    return KnnJoin(name, **{**given, **changes})  # type: ignore[arg-type]
+
+
+def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
+    """What is known of a join."""
+    figures = JoinFigures("partitioned", "new_left", 20_000, 180_000, 3, 41, 3.6e9, 0.968, 12)  # type: ignore[arg-type]
+    result = NodeResult(
+        name,
+        "knn_join",
+        "refresh",
+        ("input_changed",),
+        Status.SUCCESS,
+        version_published=7,
+        elapsed_seconds=12.5,
+        join=figures,
+    )
+    given: dict[str, object] = {
+        "spec": join(name),
+        "health": Health.OK,
+        "problems": (),
+        "verdict": "current",
+        "reasons": (),
+        "record": JoinRecord(
+            name,
+            "digest",
+            InputRecord("left", 3, 2, 20_000),
+            InputRecord("right", 0, -1, 180_000),
+            ResultRecord(199_970, "result", 7),
+            20_000,
+            180_000,
+            3,
+            41,
+            "partitioned",
+            NOW - timedelta(hours=7),
+            0.968,
+            12,
+        ),
+        "runs": (NodeRunReport("run-0", "run", "prod", NOW - timedelta(hours=7), result),),
+    }
+    return JoinReport(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def unreadable(name: str = "part") -> TableReport:
+    """A table whose dataset cannot be opened."""
+    error = LakeError("LS201", f"no dataset at s3://warehouse/{name}.lance", hint="write it first")
+    failed = table_run(name, 0, status=Status.ERROR, message=error.message, elapsed_seconds=0.1)
+    return table_report(
+        name,
+        health=Health.ERROR,
+        problems=("the dataset cannot be opened",),
+        verdict="refuse",
+        reason="unreadable",
+        shown=None,
+        error=error,
+        changed_at=None,
+        histograms={},
+        fragments=(),
+        runs=(failed,),
+    )
+
+
+def stale(name: str = "customer") -> TableReport:
+    """A table whose statistics are refused, and whose rows are old."""
+    return table_report(
+        name,
+        health=Health.WARN,
+        problems=("rows last changed 2 d ago, warn_after is 1 d",),
+        freshness=Health.WARN,
+        verdict="refuse",
+        reason="stale",
+        changed_at=NOW - timedelta(days=2),
+        histograms={},
+        shown=shown(name, use=False, reason="stale", missing=()),
+        runs=(),
+    )
+
+
+def project(
+    *nodes: NodeReport, reads: Mapping[str, tuple[str, ...]] | None = None
+) -> ProjectReport:
+    """A report of these nodes, or of one of each sort."""
+    given = nodes or (table_report(), unreadable(), stale(), join_report())
+    edges = {"similar_parts": ("orders", "part")} if reads is None and not nodes else reads or {}
+    return ProjectReport("shop", "prod", NOW, given, edges)
+
+
+def spec_of(report: ProjectReport, root: Path, **changes: object) -> ProjectSpec:
+    """The project that a report is of."""
+    given: dict[str, object] = {
+        "name": report.name,
+        "root": root,
+        "target": Target(report.target, "state"),
+        "nodes": tuple(node.spec for node in report.nodes),
+        "policies": {},
+    }
+    return ProjectSpec(**{**given, **changes})  # type: ignore[arg-type]
