@@ -32,12 +32,13 @@ class ExitCode(IntEnum):
 
 
 def remember_secrets(target: Target) -> None:
-    """Never show the target's secrets, whatever a library puts into an exception."""
+    """Never show the target's secrets from now on, whatever a library puts into an exception."""
     from lancestat.lake.clean import secret_values
 
     context = click.get_current_context(silent=True)
     if context is not None:
-        context.meta[_SECRETS] = secret_values(target.storage_options)
+        known: frozenset[str] = context.meta.get(_SECRETS, frozenset())
+        context.meta[_SECRETS] = known | secret_values(target.storage_options)
 
 
 def report(error: BaseException, *, verbose: bool) -> ExitCode:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from lancestat.cli.output import Printed
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
+    from lancestat.report.site.build import Site
     from lancestat.review.comment import Kept
+    from lancestat.review.values import Diff
     from lancestat.run.result import RunResult
     from lancestat.spark.plan_explanation import PlanExplanation
     from lancestat.spark.query_result import QueryResult
@@ -70,6 +72,12 @@ class JsonOutput:
 
         _dump(render_json(plan))
 
+    def compared(self, diff: Diff) -> None:
+        """What a change of the project means."""
+        from lancestat.review.render_json import render_json
+
+        _dump(render_json(diff))
+
     def ran(self, result: RunResult) -> None:
         """What a run did."""
         _print(
@@ -97,6 +105,11 @@ class JsonOutput:
                 "columns": {name: _column(column) for name, column in shown.columns.items()},
             }
         )
+
+    def documented(self, site: Site) -> None:
+        """Where the pages are, and how the nodes are that they tell of."""
+        nodes = [{"name": n.spec.name, "health": n.health.value} for n in site.report.nodes]
+        _print("docs", page=str(site.page), pages=site.pages, nodes=nodes)
 
     def queried(self, result: QueryResult) -> Printed:
         """Columns with Spark's types, and rows as lists: all at once, so that it is all or none."""

@@ -22,8 +22,10 @@ COMMANDS = {
     ),
     "list": Entry("lancestat.cli.commands.list:list_nodes", "List what the project declares."),
     "plan": Entry("lancestat.cli.commands.plan:plan", "Show what a run would do, and why."),
+    "diff": Entry("lancestat.cli.commands.diff:diff", "Show what a change of the project means."),
     "run": Entry("lancestat.cli.commands.run:run", "Bring statistics and joins up to date."),
     "retry": Entry("lancestat.cli.commands.retry:retry", "Run again what failed last time."),
+    "docs": Entry("lancestat.cli.commands.docs:docs", "Write pages about all tables and joins."),
     "show": Entry("lancestat.cli.commands.show:show", "Show a table's published statistics."),
     "sql": Entry("lancestat.cli.commands.sql:sql", "Run a query with the tables' statistics."),
     "comment": Entry(
@@ -48,7 +50,7 @@ EPILOG = """Every option also reads an environment variable: LANCESTAT_TARGET fo
 LANCESTAT_PROJECT_DIR for --project-dir, LANCESTAT_THREADS for run's --threads.
 
 Exit codes: 0 success; 1 a node failed or the project is invalid; 2 wrong usage; 3 changes are
-pending (plan --check)."""
+pending (plan --check) or take a risk (diff --fail-on)."""
 
 
 def _root(**options: object) -> None:

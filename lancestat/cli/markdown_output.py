@@ -12,6 +12,7 @@ from lancestat.cli.text_output import TextOutput
 if TYPE_CHECKING:
     from lancestat.cli.output import Printed
     from lancestat.plan.actions import Plan
+    from lancestat.review.values import Diff
     from lancestat.spark.query_result import QueryResult
     from lancestat.spec.model import Policy
 
@@ -24,6 +25,12 @@ class MarkdownOutput(TextOutput):
         from lancestat.plan.render_markdown import render_markdown
 
         click.echo(render_markdown(plan, policies))
+
+    def compared(self, diff: Diff) -> None:
+        """What a change of the project means."""
+        from lancestat.review.render_markdown import render_markdown
+
+        click.echo(render_markdown(diff))
 
     def queried(self, result: QueryResult) -> Printed:
         """The rows of a query."""

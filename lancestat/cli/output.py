@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from lancestat.cli.check import Check
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
+    from lancestat.report.site.build import Site
     from lancestat.review.comment import Kept
+    from lancestat.review.values import Diff
     from lancestat.run.result import RunResult
     from lancestat.spark.plan_explanation import PlanExplanation
     from lancestat.spark.query_result import QueryResult
@@ -61,12 +63,20 @@ class Output(Protocol):
         """What a run would do."""
         ...
 
+    def compared(self, diff: Diff) -> None:
+        """What a change of the project means."""
+        ...
+
     def ran(self, result: RunResult) -> None:
         """What a run did."""
         ...
 
     def shown(self, shown: Shown) -> None:
         """One table's statistics."""
+        ...
+
+    def documented(self, site: Site) -> None:
+        """Pages about the project."""
         ...
 
     def queried(self, result: QueryResult) -> Printed:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from lancestat.cli.output import Printed
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
+    from lancestat.report.site.build import Site
     from lancestat.review.comment import Kept
+    from lancestat.review.values import Diff
     from lancestat.run.result import RunResult
     from lancestat.spark.plan_explanation import PlanExplanation
     from lancestat.spark.query_result import QueryResult
@@ -83,6 +85,12 @@ class TextOutput:
 
         _print(render_text(plan, paint=paint, verbose=self.verbose, width=width()))
 
+    def compared(self, diff: Diff) -> None:
+        """What a change of the project means."""
+        from lancestat.review.render_text import render_text
+
+        _print(render_text(diff, paint=paint, width=width()))
+
     def ran(self, result: RunResult) -> None:
         """What a run did."""
         from lancestat.cli.run_text import render_run
@@ -94,6 +102,13 @@ class TextOutput:
         from lancestat.cli.show_text import render_shown
 
         _print(*render_shown(shown))
+
+    def documented(self, site: Site) -> None:
+        """How many pages there are, and the one to open."""
+        from lancestat.plan.format import count, size
+
+        pages = f"{count(site.pages, 'page')}, {size(site.size_bytes)}"
+        _print(paint(f"wrote {pages}; open this one in a browser:", "note"), site.page.as_uri())
 
     def queried(self, result: QueryResult) -> Printed:
         """A table; long values are shortened unless the output is verbose."""

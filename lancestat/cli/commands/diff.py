@@ -1,0 +1,92 @@
+"""`lancestat diff`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lancestat.cli.command import Invocation, any_of, command, selection_options
+from lancestat.cli.failure import ExitCode, remember_secrets
+
+if TYPE_CHECKING:
+    from lancestat.review.values import Risk
+
+_HELP = """Show what a change of the project means: which nodes change, which risk that takes and
+what the first run will read.
+
+BASE and HEAD are each a git revision, a folder, or '.', the project's folder as it is, which is the
+default HEAD. 'main...' compares with the commit where the work left main, as pull requests do.
+Revisions are read from git's objects: neither work tree nor index is touched.
+
+Formatting, comments, files, and whether a policy or a column set is named or inline make no
+difference."""
+
+
+@command(
+    "diff",
+    help=_HELP,
+    short_help="Show what a change of the project means.",
+    formats=("text", "json", "markdown"),
+)
+@click.argument("base", metavar="BASE")
+@click.argument("head", metavar="[HEAD]", required=False)
+@selection_options
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="RISK,...",
+    help="Exit with 3 where a change takes one of these risks: staleness_loosened, "
+    "staleness_tightened, coverage_lost, publish_changed, dataset_moved, output_moved, "
+    "join_meaning_changed, cost_increased; 'any' is all of them.",
+)
+@click.option(
+    "--no-datasets",
+    is_flag=True,
+    help="Open neither datasets nor the state: columns are told by their patterns.",
+)
+@click.pass_context
+def diff(
+    context: click.Context,
+    invocation: Invocation,
+    base: str,
+    head: str | None,
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+    fail_on: tuple[str, ...],
+    no_datasets: bool,
+) -> None:
+    """Print the difference."""
+    from lancestat.review.review import review
+
+    feared = _risks(fail_on)
+    found = review(
+        invocation.project_dir,
+        base,
+        head,
+        target=invocation.target,
+        vars=dict(invocation.vars),
+        select=any_of(select),
+        exclude=any_of(exclude),
+        with_datasets=not no_datasets,
+        loaded=lambda spec: remember_secrets(spec.target),
+    )
+    invocation.printer().compared(found)
+    if feared & found.risks:
+        context.exit(ExitCode.CHANGES_PENDING)
+
+
+def _risks(texts: tuple[str, ...]) -> frozenset[Risk]:
+    from lancestat.errors import UsageError, did_you_mean
+    from lancestat.review.values import Risk
+
+    known = [risk.value for risk in Risk]
+    words = [word.strip() for text in texts for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in (*known, "any"):
+            raise UsageError(
+                "LS606",
+                f"unknown risk '{word}' in --fail-on; there are {', '.join(known)}",
+                hint=did_you_mean(word, known),
+            )
+    return frozenset(Risk if "any" in words else map(Risk, words))

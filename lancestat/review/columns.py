@@ -1,0 +1,87 @@
+"""Which columns gain and which lose statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from lancestat.errors import SpecError
+from lancestat.lake.snapshot import Snapshot
+from lancestat.plan.appraise import analyzable, resolve
+from lancestat.review.properties import selection_rules
+from lancestat.review.values import ColumnsChange
+from lancestat.spec.model import ColumnPattern, ColumnRule, Table
+
+Rules = tuple[ColumnRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The columns of a table before and after.
+
+    `may_gain` and `may_lose` are certain where there was a schema; else patterns allow it. `notes`
+    say what could not be resolved.
+    """
+
+    change: ColumnsChange
+    may_gain: bool
+    may_lose: bool
+    notes: tuple[str, ...] = ()
+
+
+def compare_columns(old: Table | None, new: Table | None, snapshot: Snapshot | None) -> Compared:
+    """Compare the columns of two declarations, against one schema where there is one."""
+    notes: list[str] = []
+    if snapshot is not None:
+        before, after = _names(old, snapshot), _names(new, snapshot)
+        if isinstance(after, SpecError):
+            notes.append(f"'lancestat plan' will refuse this: {after.message}")
+        elif not isinstance(before, SpecError):
+            names = [field.name for field in snapshot.fields]
+            gained = tuple(name for name in names if name in after - before)
+            lost = tuple(name for name in names if name in before - after)
+            return Compared(ColumnsChange(gained, lost, True), bool(gained), bool(lost))
+        else:
+            notes.append(f"what BASE declares does not fit the table: {before.message}")
+    before_rules, after_rules = _rules(old), _rules(new)
+    gained = tuple(dict.fromkeys(_uncovered(after_rules, before_rules)))
+    lost = tuple(dict.fromkeys(_uncovered(before_rules, after_rules)))
+    change = ColumnsChange(gained, lost, False)
+    return Compared(change, bool(gained), bool(lost), tuple(notes))
+
+
+def _names(table: Table | None, snapshot: Snapshot) -> frozenset[str] | SpecError:
+    if table is None:
+        return frozenset()
+    try:
+        return frozenset(resolve(table, snapshot, analyzable(snapshot)).names)
+    except SpecError as error:
+        return error
+
+
+def _rules(table: Table | None) -> Rules:
+    return () if table is None else selection_rules(table.columns)
+
+
+def _uncovered(rules: Rules, others: Rules) -> Iterator[str]:
+    """The patterns of which some columns may be in `rules` and not in `others`."""
+    for rule in rules:
+        for pattern in rule.include:
+            if not any(_covers(other, pattern, rule) for other in others):
+                yield pattern.text
+
+
+def _covers(other: ColumnRule, pattern: ColumnPattern, rule: ColumnRule) -> bool:
+    """Whether all that a rule has of a pattern is in the other rule too."""
+    text = pattern.text
+    if other.types is not None and not (rule.types is not None and rule.types <= other.types):
+        return False
+    included = any(
+        each.text in (text, "*") or (not pattern.is_glob and fnmatchcase(text, each.text))
+        for each in other.include
+    )
+    left_out = {each.text for each in other.exclude} - {each.text for each in rule.exclude}
+    if not pattern.is_glob:
+        left_out = {each for each in left_out if each == text or fnmatchcase(text, each)}
+    return included and not left_out

@@ -1,0 +1,150 @@
+"""What changes between two sides of a project, and what it brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from lancestat.review.evidence import Evidence, gather
+from lancestat.review.join_diff import JoinChange, judge_join
+from lancestat.review.masking import Mask
+from lancestat.review.pairs import Pair, pair
+from lancestat.review.properties import changes, node_properties, target_properties
+from lancestat.review.table_diff import TableChange, judge_table
+from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange
+from lancestat.spec.graph import dependencies
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
+from lancestat.state.values import StateReader
+
+NodeChange = TableChange | JoinChange
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two sides of a project, loaded; `labels` name them, `commits` are those of revisions."""
+
+    base: ProjectSpec
+    head: ProjectSpec
+    labels: tuple[str, str]
+    commits: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def mask(self) -> Mask:
+        """Of the secrets of both."""
+        return Mask.of(self.base.target, self.head.target)
+
+    def diff(
+        self,
+        names: frozenset[str],
+        state: Callable[[], StateReader] | None,
+        now: datetime,
+    ) -> Diff:
+        """What changes.
+
+        Args:
+            names: The nodes to look at, of both sides.
+            state: What runs remember; None where neither it nor datasets are to be opened.
+            now: An aware instant.
+        """
+        pairs = [each for each in pair(self.base, self.head) if each.names & names]
+        changed = [(each, found) for each in pairs if (found := self._changed(each)) is not None]
+        evidence = self._evidence((change for _, change in changed), state, now)
+        return Diff(
+            project=self.head.name,
+            target=self.head.target.name,
+            base=self.labels[0],
+            head=self.labels[1],
+            nodes=tuple(self._node(each, change, evidence) for each, change in changed),
+            unchanged=len(pairs) - len(changed),
+            settings=changes(
+                target_properties(self.base.name, self.base.target, self.mask),
+                target_properties(self.head.name, self.head.target, self.mask),
+            ),
+            notes=evidence.notes,
+            base_commit=self.commits[0],
+            head_commit=self.commits[1],
+        )
+
+    def _changed(self, each: Pair) -> NodeChange | None:
+        old, new = each.old, each.new
+        before = {} if old is None else node_properties(old, _templates(self.base, old), self.mask)
+        after = {} if new is None else node_properties(new, _templates(self.head, new), self.mask)
+        found = changes(before, after)
+        if old is not None and new is not None and old.name != new.name:
+            found = (_renamed(old, new), *found)
+        if not found:
+            return None
+        if isinstance(each.node, Table):
+            assert not isinstance(old, KnnJoin)
+            assert not isinstance(new, KnnJoin)
+            return TableChange(old, new, found)
+        assert not isinstance(old, Table)
+        assert not isinstance(new, Table)
+        return JoinChange(old, new, found)
+
+    def _evidence(
+        self,
+        changed: Iterable[NodeChange],
+        state: Callable[[], StateReader] | None,
+        now: datetime,
+    ) -> Evidence:
+        if state is None:
+            return Evidence(self.head, now, is_opened=False)
+        uris: list[str] = []
+        for change in changed:
+            if isinstance(change, JoinChange):
+                uris += change.uris(self.head)
+            elif change.asks_dataset:
+                uris += change.uris
+        return gather(self.head, uris, state, now)
+
+    def _node(self, each: Pair, change: NodeChange, evidence: Evidence) -> NodeDiff:
+        node, old = each.node, each.old
+        if isinstance(change, TableChange):
+            written = {**self._written(self.base, each.old), **self._written(self.head, each.new)}
+            found = judge_table(change, evidence, written)
+        else:
+            found = judge_join(change, evidence)
+        owners = (side.owner for side in (each.new, each.old) if side is not None)
+        is_renamed = old is not None and old.name != node.name
+        return NodeDiff(
+            name=node.name,
+            kind=node.kind,
+            change=_what(each),
+            location=node.location,
+            previous_name=old.name if is_renamed and old is not None else None,
+            owners=tuple(dict.fromkeys(owner for owner in owners if owner)),
+            properties=change.changed,
+            columns=found.columns,
+            cost_bytes=found.cost_bytes,
+            risks=found.risks,
+            notes=(*found.notes, *self._read_by(each)),
+        )
+
+    @staticmethod
+    def _written(spec: ProjectSpec, node: Node | None) -> Mapping[str, str]:
+        return {} if node is None else _templates(spec, node)
+
+    def _read_by(self, each: Pair) -> Iterable[str]:
+        if each.new is None:
+            return
+        name = each.new.name
+        readers = [reader for reader, reads in dependencies(self.head).items() if name in reads]
+        if readers:
+            yield f"read by {', '.join(readers)}"
+
+
+def _what(each: Pair) -> Change:
+    if each.old is None:
+        return Change.ADDED
+    return Change.REMOVED if each.new is None else Change.CHANGED
+
+
+def _renamed(old: Node, new: Node) -> PropertyChange:
+    before, after = (Property(node.name, node.name, node.name) for node in (old, new))
+    return PropertyChange("name", before, after)
+
+
+def _templates(spec: ProjectSpec, node: Node) -> Mapping[str, str]:
+    return spec.templates.get(node.name, {})

@@ -1,0 +1,94 @@
+"""What a change of a join means for those who read its result and for the next run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lancestat.plan.format import size
+from lancestat.plan.join_reads import lance_uris
+from lancestat.review.cost import join_cost
+from lancestat.review.evidence import Evidence
+from lancestat.review.table_diff import Findings
+from lancestat.review.values import PropertyChange, Risk, RiskNote
+from lancestat.spec.digest import node_digest
+from lancestat.spec.model import KnnJoin, ProjectSpec
+from lancestat.state.identity import canonical_uri
+
+# What decides which rows a join gives; `min_right_rows` decides only how they are found.
+_MEANING = ("left.", "right.", "k", "metric", "mode", "approx.", "join", "rank")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinChange:
+    """A join on both sides, and the properties that differ."""
+
+    old: KnnJoin | None
+    new: KnnJoin | None
+    changed: tuple[PropertyChange, ...]
+
+    @property
+    def runs_anew(self) -> bool:
+        """Whether the next run makes the whole result again; the state knows joins by name."""
+        if self.new is None:
+            return False
+        if self.old is None or self.old.name != self.new.name:
+            return True
+        return node_digest(self.old) != node_digest(self.new)
+
+    def uris(self, head: ProjectSpec) -> tuple[str, ...]:
+        """The Lance datasets that the next run reads for the change."""
+        return lance_uris(head, self.new) if self.new is not None and self.runs_anew else ()
+
+
+def judge_join(change: JoinChange, evidence: Evidence) -> Findings:
+    """Cost, risks and what follows."""
+    cost: int | None = 0
+    if change.new is not None and change.runs_anew:
+        cost = join_cost(change.new, evidence)
+    risks = (*_meaning(change), *_output(change), *_cost_note(cost))
+    return Findings(cost_bytes=cost, risks=risks, notes=tuple(_notes(change, evidence)))
+
+
+def _meaning(change: JoinChange) -> Iterator[RiskNote]:
+    if change.old is None or change.new is None:
+        return
+    names = [each.name for each in change.changed if _is_meaning(each.name)]
+    if names:
+        verb = "differs" if len(names) == 1 else "differ"
+        sentence = f"the join gives other rows, since {' and '.join(names)} {verb}"
+        yield RiskNote(Risk.JOIN_MEANING_CHANGED, sentence)
+
+
+def _is_meaning(name: str) -> bool:
+    return any(name == each or (each[-1] == "." and name.startswith(each)) for each in _MEANING)
+
+
+def _output(change: JoinChange) -> Iterator[RiskNote]:
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return
+    before = (old.output_format, canonical_uri(old.output_uri))
+    if before != (new.output_format, canonical_uri(new.output_uri)):
+        sentence = (
+            "the result is written to another place; who reads the old one reads what it is today"
+        )
+        yield RiskNote(Risk.OUTPUT_MOVED, sentence)
+
+
+def _cost_note(cost: int | None) -> Iterator[RiskNote]:
+    if cost != 0:
+        much = "both sides, how much cannot be told" if cost is None else f"about {size(cost)}"
+        yield RiskNote(Risk.COST_INCREASED, f"the first run joins all rows again and reads {much}")
+
+
+def _notes(change: JoinChange, evidence: Evidence) -> Iterator[str]:
+    if change.new is None:
+        yield "the result stays where it is, and nothing refreshes it any more"
+        return
+    for uri in change.uris(evidence.spec):
+        why = evidence.why_not(uri)
+        if why is not None:
+            yield f"a side cannot be opened: {why}"
+    if change.old is not None and change.old.name != change.new.name:
+        yield f"what refers to '{change.old.name}' must refer to '{change.new.name}'"

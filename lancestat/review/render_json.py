@@ -1,0 +1,100 @@
+"""A diff as JSON: a contract, like that of a plan.
+
+```
+format_version  1; rises when a meaning changes
+command         "diff"
+project, target
+base, head      {"label": as it was named, "commit": the id of a revision or null}
+summary         {"added": n, "removed": n, "changed": n, "unchanged": n}
+risks           the words of all nodes, each once, sorted
+cost_bytes      what the first run reads for all changes together; null where some cannot be told
+settings        changes of the project and its target: a list of properties as below
+nodes           those that changed
+  name, kind    `table` or `knn_join`
+  previous_name the name on BASE where it is another, else null
+  change        `added`, `removed` or `changed`
+  file, line    where it is declared, on HEAD if it is there
+  owners        of both sides
+  properties    [{"name", "old", "new", "hidden"}]: values, null where there is none; `hidden` where
+                they may be secret, and then old and new are null or the template that gave them
+  columns       {"resolved", "gained", "lost"} or null where none gain or lose statistics; names
+                where `resolved`, else patterns
+  cost_bytes    of this node
+  risks         [{"risk": word, "message": sentence}]
+  notes         sentences
+notes           sentences about the whole
+```
+"""
+
+from __future__ import annotations
+
+from lancestat.review.values import (
+    Change,
+    ColumnsChange,
+    Diff,
+    NodeDiff,
+    Property,
+    PropertyChange,
+)
+
+FORMAT_VERSION = 1
+
+
+def render_json(diff: Diff) -> dict[str, object]:
+    """The object that `lancestat diff --output json` prints."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "command": "diff",
+        "project": diff.project,
+        "target": diff.target,
+        "base": {"label": diff.base, "commit": diff.base_commit},
+        "head": {"label": diff.head, "commit": diff.head_commit},
+        "summary": {
+            **{change.value: len(list(diff.of(change))) for change in Change},
+            "unchanged": diff.unchanged,
+        },
+        "risks": sorted(risk.value for risk in diff.risks),
+        "cost_bytes": diff.cost_bytes,
+        "settings": [_property(change) for change in diff.settings],
+        "nodes": [_node(node) for node in diff.nodes],
+        "notes": list(diff.notes),
+    }
+
+
+def _node(node: NodeDiff) -> dict[str, object]:
+    return {
+        "name": node.name,
+        "kind": node.kind.value,
+        "previous_name": node.previous_name,
+        "change": node.change.value,
+        "file": node.location.file,
+        "line": node.location.line,
+        "owners": list(node.owners),
+        "properties": [_property(change) for change in node.properties],
+        "columns": None if node.columns is None else _columns(node.columns),
+        "cost_bytes": node.cost_bytes,
+        "risks": [{"risk": note.risk.value, "message": note.sentence} for note in node.risks],
+        "notes": list(node.notes),
+    }
+
+
+def _property(change: PropertyChange) -> dict[str, object]:
+    sides = [side for side in (change.old, change.new) if side is not None]
+    return {
+        "name": change.name,
+        "old": _value(change.old),
+        "new": _value(change.new),
+        "hidden": any(side.is_hidden for side in sides),
+    }
+
+
+def _value(side: Property | None) -> object:
+    return None if side is None else side.shown
+
+
+def _columns(columns: ColumnsChange) -> dict[str, object]:
+    return {
+        "resolved": columns.are_names,
+        "gained": list(columns.gained),
+        "lost": list(columns.lost),
+    }

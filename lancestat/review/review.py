@@ -1,0 +1,118 @@
+"""From two words to a diff: the one way that the command line and the library take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from lancestat.errors import UsageError
+from lancestat.review.diff import Comparison
+from lancestat.review.source import Sides, find_sides
+from lancestat.review.values import Diff
+from lancestat.spec import codes
+from lancestat.spec.digest import node_digest
+from lancestat.spec.model import Node, ProjectSpec
+from lancestat.spec.selection import select as select_nodes
+from lancestat.state.values import StateReader
+
+Selector = str | Sequence[str] | None
+
+
+def review(
+    project_dir: Path,
+    base: str,
+    head: str | None = None,
+    *,
+    target: str | None = None,
+    vars: Mapping[str, object] | None = None,
+    select: Selector = None,
+    exclude: Selector = None,
+    with_datasets: bool = True,
+    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    loaded: Callable[[ProjectSpec], object] = lambda spec: None,
+) -> Diff:
+    """Compare what two sides of a project declare.
+
+    Args:
+        project_dir: The project's folder; relative URIs of both sides lead from there.
+        base: What to compare with (`source.find_sides`).
+        head: What is compared, the work tree when None.
+        target: One of the project's targets on both sides, its default when None.
+        vars: Overrides of the project's `vars` on both sides.
+        select: Which nodes, of either side.
+        exclude: Which to leave out.
+        with_datasets: Whether datasets and the state are opened, to tell columns and bytes.
+        clock: Tells the time.
+        loaded: Told of each side once it is loaded.
+
+    Raises:
+        InvalidProject: A side has errors, each at its place there.
+        UsageError: LS600 to LS605 about the sides, or a selector that is wrong.
+    """
+    sides = find_sides(project_dir, base, head)
+    old, new = _load(sides, target, vars or {}, loaded)
+    comparison = Comparison(
+        old, new, (sides.base.label, sides.head.label), (sides.base.commit, sides.head.commit)
+    )
+    state = _state_of(new)
+    names = _names((old, new), select, exclude, state)
+    return comparison.diff(names, state if with_datasets else None, clock())
+
+
+def _load(
+    sides: Sides,
+    target: str | None,
+    vars: Mapping[str, object],
+    loaded: Callable[[ProjectSpec], object],
+) -> tuple[ProjectSpec, ProjectSpec]:
+    found = []
+    for side in (sides.base, sides.head):
+        spec = side.load(sides.root, target=target, vars=vars)
+        loaded(spec)
+        found.append(spec)
+    return found[0], found[1]
+
+
+def _state_of(spec: ProjectSpec) -> Callable[[], StateReader]:
+    def opened() -> StateReader:
+        from lancestat.state.store import open_state
+
+        return open_state(spec.target.state, spec.target.storage_options)
+
+    return opened
+
+
+def _names(
+    specs: tuple[ProjectSpec, ProjectSpec],
+    select: Selector,
+    exclude: Selector,
+    state: Callable[[], StateReader],
+) -> frozenset[str]:
+    """The names that selectors mean on either side; one that fits no node of both is an error."""
+    chosen: set[str] = set()
+    refused: list[UsageError] = []
+    for spec in specs:
+        try:
+            chosen |= {node.name for node in _selected(spec, select, exclude, state)}
+        except UsageError as error:
+            if error.code != codes.NOTHING_SELECTED:
+                raise
+            refused.append(error)
+    if len(refused) == len(specs):
+        raise refused[-1]
+    return frozenset(chosen)
+
+
+def _selected(
+    spec: ProjectSpec, select: Selector, exclude: Selector, state: Callable[[], StateReader]
+) -> tuple[Node, ...]:
+    def states() -> Mapping[str, str]:
+        known = state().digests()
+        digests = {node.name: node_digest(node) for node in spec.nodes}
+        return {
+            name: "new" if name not in known else "same" if known[name] == digest else "modified"
+            for name, digest in digests.items()
+        }
+
+    return select_nodes(spec, select, exclude, states=states)

@@ -1,0 +1,234 @@
+"""The two sides of a diff: what is named, where it is read from, and what it declares."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from lancestat.errors import (
+    InvalidProject,
+    LancestatError,
+    Location,
+    SpecError,
+    UsageError,
+)
+from lancestat.review.git import Entry, Repository, parents
+from lancestat.spec import codes
+from lancestat.spec.document import MAX_BYTES
+from lancestat.spec.files import Files, Folder, is_spec
+from lancestat.spec.load import load_project
+from lancestat.spec.model import ProjectSpec
+from lancestat.spec.quoting import quoted
+from lancestat.spec.resources import PROJECT_FILE
+
+WORK_TREE = "."
+MERGE_BASE = "..."
+NO_PROJECT = "LS604"
+TWO_HEADS = "LS605"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a diff, found.
+
+    `label` names it for people, `commit` is the id of a revision. `prefix` goes before the names of
+    its files in messages.
+    """
+
+    label: str
+    files: Files
+    prefix: str = ""
+    commit: str | None = None
+
+    def load(
+        self, root: Path, *, target: str | None = None, vars: Mapping[str, object] | None = None
+    ) -> ProjectSpec:
+        """What the side declares; relative URIs lead from `root`, wherever its files are.
+
+        Raises:
+            InvalidProject: with every error, each at its place on this side.
+            UsageError: LS604 there is no project, or it has no such target.
+        """
+        if not self.files.has(PROJECT_FILE):
+            place = "" if self.label == WORK_TREE else f" at {self.label}"
+            raise UsageError(
+                NO_PROJECT,
+                f"there is no {PROJECT_FILE} in {root}{place}",
+                hint="give --project-dir, or compare with a revision that has the project",
+            )
+        try:
+            return load_project(root, target=target, vars=vars, files=self.files)
+        except InvalidProject as invalid:
+            if not self.prefix:
+                raise
+            raise InvalidProject([self._placed(error) for error in invalid.errors]) from None
+        except UsageError as error:
+            raise UsageError(
+                error.code, f"{error.message} (at {self.label})", hint=error.hint
+            ) from None
+
+    def _placed(self, error: LancestatError) -> LancestatError:
+        place = error.location
+        if place is None:
+            return error
+        moved = Location(f"{self.prefix}{place.file}", place.line, place.column)
+        return type(error)(error.code, error.message, location=moved, hint=error.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides; `root` is the folder from which relative URIs of both lead."""
+
+    root: Path
+    base: Side
+    head: Side
+
+
+def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
+    """The sides that two words name.
+
+    A word is `.` (the work tree: the project's folder as it is), a folder, or a git revision of the
+    repository around the project. A folder wins over a revision of that name if it holds a project
+    or is written as a path, with a slash. `BASE...HEAD` or `BASE...` is git's: the commit from
+    which they went apart, next to HEAD (the work tree, which stands on git's HEAD).
+
+    Raises:
+        UsageError: LS600 to LS605 about git and what is named.
+    """
+    root = project_dir.resolve()
+    finder = _Finder(root)
+    if MERGE_BASE in base and not _is_path(root, base):
+        one, _, other = base.partition(MERGE_BASE)
+        if other and head is not None:
+            message = f"'{base}' names two sides, and '{head}' is a third"
+            raise UsageError(TWO_HEADS, message, hint=f"write '{one}{MERGE_BASE}' '{head}'")
+        head = other or head or WORK_TREE
+        return Sides(root, finder.merge_base(one or "HEAD", head), finder.side(head))
+    head = head or WORK_TREE
+    sides = finder.side(base), finder.side(head)
+    if isinstance(sides[1].files, Folder) and not Folder(root).has(PROJECT_FILE):
+        root = sides[1].files.root
+    return Sides(root, *sides)
+
+
+def _is_path(root: Path, word: str) -> bool:
+    folder = root / word
+    try:
+        written_so = word == WORK_TREE or "/" in word
+        return folder.is_dir() and (written_so or (folder / PROJECT_FILE).is_file())
+    except (OSError, ValueError):
+        return False
+
+
+@dataclass(slots=True)
+class _Finder:
+    root: Path
+    _repository: Repository | None = None
+
+    @property
+    def repository(self) -> Repository:
+        if self._repository is None:
+            self._repository = Repository.around(self.root)
+        return self._repository
+
+    def side(self, word: str) -> Side:
+        if word == WORK_TREE:
+            return Side(WORK_TREE, Folder(self.root))
+        if _is_path(Path(), word):
+            folder = Path(word).resolve()
+            return Side(word, Folder(folder), f"{word.rstrip('/')}/")
+        return self._revision(word, self.repository.commit(word))
+
+    def merge_base(self, one: str, head: str) -> Side:
+        other = "HEAD" if _is_path(Path(), head) else head
+        commit = self.repository.merge_base(one, other)
+        short = self.repository.short(commit)
+        return self._revision(f"{short} (where {one} and {other} went apart)", commit, short)
+
+    def _revision(self, label: str, commit: str, short: str | None = None) -> Side:
+        files = Revision(self.repository, commit, short or label)
+        return Side(label, files, f"{short or label}:", commit)
+
+
+@dataclass(slots=True)
+class Revision:
+    """A project's files as a commit has them."""
+
+    repository: Repository
+    commit: str
+    label: str
+    _entries: dict[str, Entry | None] = field(default_factory=dict)
+    _contents: dict[str, bytes] = field(default_factory=dict)
+
+    def has(self, name: str) -> bool:
+        """Whether that is a file."""
+        entry = self._entry(name)
+        return entry is not None and entry.is_file
+
+    def read(self, name: str) -> bytes:
+        """A file's content."""
+        entry = self._entry(name)
+        if entry is None:
+            raise SpecError(codes.UNREADABLE, f"{self.label} has no such file")
+        if not entry.is_file:
+            raise self._refusal(name, entry)
+        if (entry.size_bytes or 0) > MAX_BYTES:
+            message = f"the file has {entry.size_bytes:,} bytes; at most {MAX_BYTES:,} are read"
+            raise SpecError(codes.UNREADABLE, message)
+        if entry.object_id not in self._contents:
+            self._contents |= self.repository.contents([entry.object_id])
+        return self._contents[entry.object_id]
+
+    def below(self, folder: str) -> Iterable[str] | None:
+        """The names of all spec files below a folder, whose contents are read at once."""
+        top = self._path(folder)
+        entries = self.repository.below(self.commit, top)
+        if not entries:
+            self._explain(top, folder)
+            return None
+        found: dict[str, Entry] = {}
+        for entry in entries:
+            parts = PurePosixPath(entry.path).relative_to(top or ".").parts
+            if any(part.startswith(".") for part in parts):
+                continue
+            name = posixpath.relpath(entry.path, self.repository.prefix or ".")
+            if entry.is_submodule:
+                raise self._refusal(name, entry)
+            if is_spec(parts[-1]):
+                found[name] = entry
+        self._entries |= found
+        small = [e for e in found.values() if e.is_file and (e.size_bytes or 0) <= MAX_BYTES]
+        self._contents |= self.repository.contents([entry.object_id for entry in small])
+        return found
+
+    def _entry(self, name: str) -> Entry | None:
+        if name not in self._entries:
+            self._entries[name] = self.repository.entry(self.commit, self._path(name))
+        return self._entries[name]
+
+    def _path(self, name: str) -> str:
+        path = posixpath.normpath(posixpath.join(self.repository.prefix, name))
+        if path == ".." or path.startswith("../"):
+            raise SpecError(
+                codes.UNREADABLE,
+                f"{quoted(name)} is outside the repository, where {self.label} has nothing",
+                hint="compare folders instead of revisions",
+            )
+        return "" if path == "." else path
+
+    def _explain(self, top: str, folder: str) -> None:
+        """See whether a folder seems empty because it is something else."""
+        for path in parents(top):
+            entry = self.repository.entry(self.commit, path)
+            if entry is not None and (entry.is_link or entry.is_submodule):
+                raise self._refusal(folder, entry)
+
+    def _refusal(self, name: str, entry: Entry) -> SpecError:
+        what = "a submodule" if entry.is_submodule else "a symbolic link"
+        return SpecError(
+            codes.UNREADABLE,
+            f"{quoted(name)} is {what} in {self.label}, which is not followed there",
+            hint="put the files themselves into the repository, or compare folders",
+        )

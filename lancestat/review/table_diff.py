@@ -1,0 +1,197 @@
+"""What a change of a table means for those who read it and for the next run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from lancestat.plan.format import count, size, staleness
+from lancestat.review.columns import Compared, compare_columns
+from lancestat.review.cost import table_cost
+from lancestat.review.evidence import Evidence
+from lancestat.review.staleness import staleness_risks
+from lancestat.review.values import ColumnsChange, PropertyChange, Risk, RiskNote
+from lancestat.spec.model import Publish, Table
+from lancestat.state.identity import canonical_uri
+
+# Changes of these alone let everything that is known of columns and costs stay as it is.
+_NO_COLUMNS = frozenset(
+    ("description", "owner", "tags", "freshness.warn_after", "freshness.error_after")
+)
+_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """A table on both sides, and the properties that differ."""
+
+    old: Table | None
+    new: Table | None
+    changed: tuple[PropertyChange, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the properties that differ."""
+        return frozenset(change.name for change in self.changed)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether it is another dataset."""
+        both = self.old is not None and self.new is not None
+        return both and len({canonical_uri(uri) for uri in self.uris}) > 1
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """Of the dataset, HEAD's first."""
+        return tuple(
+            dict.fromkeys(table.uri for table in (self.new, self.old) if table is not None)
+        )
+
+    @property
+    def asks_dataset(self) -> bool:
+        """Whether the dataset has anything to tell about the change."""
+        return not (self.old and self.new) or not self.names <= _NO_COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a change of a node brings."""
+
+    columns: ColumnsChange | None = None
+    cost_bytes: int | None = 0
+    risks: tuple[RiskNote, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def judge_table(change: TableChange, evidence: Evidence, templates: Mapping[str, str]) -> Findings:
+    """Columns, cost, risks and what follows.
+
+    `templates` are those of the node on both sides: what they gave is not shown.
+    """
+    if not change.asks_dataset:
+        return Findings()
+    snapshot = next(filter(None, map(evidence.snapshot, change.uris)), None)
+    compared = compare_columns(change.old, change.new, snapshot)
+    cost = _cost(change, compared, evidence)
+    risks = (
+        *_staleness(change),
+        *_coverage(change, compared),
+        *_places(change),
+        *_cost_note(change, cost, compared),
+    )
+    secret = change.uris if "uri" in templates else ()
+    return Findings(
+        columns=compared.change if compared.change.gained or compared.change.lost else None,
+        cost_bytes=cost,
+        risks=risks,
+        notes=(*compared.notes, *_unopened(change, evidence, secret), *_consequences(change)),
+    )
+
+
+def _cost(change: TableChange, compared: Compared, evidence: Evidence) -> int | None:
+    if change.new is None:
+        return 0
+    before = None if change.is_moved else change.old
+    found = table_cost(before, change.new, evidence)
+    needs_none = before is not None and not (compared.may_gain or _gains_histograms(change))
+    return 0 if found is None and needs_none else found
+
+
+def _gains_histograms(change: TableChange) -> bool:
+    return "histogram" in change.names and change.new is not None and change.new.histogram
+
+
+def _staleness(change: TableChange) -> Iterator[RiskNote]:
+    if change.old is None or change.new is None:
+        return
+    old, new = change.old.policy, change.new.policy
+    what = f"{staleness(old)} -> {staleness(new)}"
+    if old.allow_stale == new.allow_stale:
+        what = f"refresh {old.refresh.value} -> {new.refresh.value}"
+    sentences = {
+        Risk.STALENESS_LOOSENED: f"queries may be planned on older statistics: {what}",
+        Risk.STALENESS_TIGHTENED: (
+            f"statistics that are used today may be refused until a run brings them up to date: "
+            f"{what}"
+        ),
+    }
+    for risk in staleness_risks(old, new):
+        yield RiskNote(risk, sentences[risk])
+
+
+def _coverage(change: TableChange, compared: Compared) -> Iterator[RiskNote]:
+    lost = compared.change.lost
+    if change.new is None:
+        sentence = "nothing refreshes the table's statistics any more"
+        if compared.change.are_names:
+            sentence += f", which are those of {count(len(lost), 'column')}"
+        yield RiskNote(Risk.COVERAGE_LOST, sentence)
+    elif compared.may_lose:
+        named = _listed(lost)
+        yield RiskNote(
+            Risk.COVERAGE_LOST,
+            f"{_columns(len(lost))} {_verb(len(lost), 'lose')} statistics: {named}"
+            if compared.change.are_names
+            else f"columns may lose their statistics, those of the pattern {named}",
+        )
+    elif change.old is not None and change.old.histogram and not change.new.histogram:
+        yield RiskNote(Risk.COVERAGE_LOST, "histograms are made no more")
+
+
+def _places(change: TableChange) -> Iterator[RiskNote]:
+    if change.old is None or change.new is None:
+        return
+    if "publish" in change.names:
+        yield RiskNote(
+            Risk.PUBLISH_CHANGED,
+            "runs will commit statistics to the table, which others see in its history"
+            if change.new.publish is Publish.MANIFEST
+            else "runs no longer commit statistics to the table: readers find only those that "
+            "are there, which grow stale",
+        )
+    if change.is_moved:
+        yield RiskNote(
+            Risk.DATASET_MOVED,
+            "the name stands for another dataset, whose statistics are made anew; the old one "
+            "keeps what it has, and nothing refreshes it",
+        )
+
+
+def _cost_note(change: TableChange, cost: int | None, compared: Compared) -> Iterator[RiskNote]:
+    if cost == 0:
+        return
+    gained = compared.change.gained if compared.change.are_names else ()
+    what = f" for {count(len(gained), 'column')}" if gained and not change.is_moved else ""
+    much = "more, how much cannot be told" if cost is None else f"about {size(cost)}"
+    yield RiskNote(Risk.COST_INCREASED, f"the first run reads {much}{what}")
+
+
+def _unopened(change: TableChange, evidence: Evidence, secret: Collection[str]) -> Iterator[str]:
+    why = evidence.why_not(change.uris[0], secret=secret)
+    if why is not None:
+        yield f"the dataset cannot be opened, so columns are told by their patterns: {why}"
+
+
+def _consequences(change: TableChange) -> Iterator[str]:
+    old, new = change.old, change.new
+    if old is None:
+        return
+    if new is None:
+        if old.publish is Publish.MANIFEST:
+            yield "what is published stays in the table's manifest, where readers may find it"
+        yield "'lancestat gc' drops what the state knows of the table"
+    elif old.name != new.name:
+        yield f"queries that say '{old.name}' must say '{new.name}'"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:_NAMED])
+    return f"{shown} and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else shown
+
+
+def _columns(number: int) -> str:
+    return count(number, "column")
+
+
+def _verb(number: int, verb: str) -> str:
+    return f"{verb}s" if number == 1 else verb

@@ -1,0 +1,146 @@
+"""What a diff finds, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from lancestat.errors import Location
+from lancestat.spec.model import NodeKind
+
+Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+
+
+class Risk(str, Enum):
+    """What a reviewer should know of a change; the spelling is a contract."""
+
+    STALENESS_LOOSENED = "staleness_loosened"
+    STALENESS_TIGHTENED = "staleness_tightened"
+    COVERAGE_LOST = "coverage_lost"
+    PUBLISH_CHANGED = "publish_changed"
+    DATASET_MOVED = "dataset_moved"
+    OUTPUT_MOVED = "output_moved"
+    JOIN_MEANING_CHANGED = "join_meaning_changed"
+    COST_INCREASED = "cost_increased"
+
+
+class Change(str, Enum):
+    """What happened to a node."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """Something that a node says of itself: a value to compare, and how people and JSON see it.
+
+    Where `is_hidden` the value may be secret: `text` is the template that gave it, or says that it
+    is hidden, and `shown` that template or None.
+    """
+
+    value: Json = field(repr=False)
+    text: str
+    shown: Json
+    is_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyChange:
+    """A property before and after; None where a node does not have it."""
+
+    name: str
+    old: Property | None
+    new: Property | None
+
+    @property
+    def looks_alike(self) -> bool:
+        """Whether both sides are seen as one, since what changed must not be seen."""
+        return self.old is not None and self.new is not None and self.old.text == self.new.text
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsChange:
+    """The columns that gain and lose statistics, in the order of the schema.
+
+    Where `are_names` is false no schema could be had, and they are patterns as they are written;
+    an excluded one has a `!` before it.
+    """
+
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+    are_names: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RiskNote:
+    """A risk of one node, and the sentence that tells it."""
+
+    risk: Risk
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDiff:
+    """What changed of one node.
+
+    `previous_name` is set where it has another name. `owners` are those of both sides, `location`
+    is on the side where the node is, HEAD before BASE. `cost_bytes` is what the first run reads for
+    the change, None where nobody can tell. `notes` are what follows, and what could not be found
+    out.
+    """
+
+    name: str
+    kind: NodeKind
+    change: Change
+    location: Location
+    previous_name: str | None = None
+    owners: tuple[str, ...] = ()
+    properties: tuple[PropertyChange, ...] = ()
+    columns: ColumnsChange | None = None
+    cost_bytes: int | None = 0
+    risks: tuple[RiskNote, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Two sides of a project compared under one target.
+
+    `settings` are changes of the project and its target. `nodes` holds those that changed in the
+    order of HEAD, then those that BASE alone has; `unchanged` counts the others.
+    """
+
+    project: str
+    target: str
+    base: str
+    head: str
+    nodes: tuple[NodeDiff, ...]
+    unchanged: int
+    settings: tuple[PropertyChange, ...] = ()
+    notes: tuple[str, ...] = ()
+    base_commit: str | None = None
+    head_commit: str | None = None
+
+    @property
+    def risks(self) -> frozenset[Risk]:
+        """All risks of all nodes."""
+        return frozenset(note.risk for node in self.nodes for note in node.risks)
+
+    @property
+    def cost_bytes(self) -> int | None:
+        """What the first run reads for all changes, None where some of it cannot be told."""
+        costs = [node.cost_bytes for node in self.nodes]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both sides mean the same."""
+        return not (self.nodes or self.settings)
+
+    def of(self, change: Change) -> Iterable[NodeDiff]:
+        """The nodes to which that happened."""
+        return (node for node in self.nodes if node.change is change)

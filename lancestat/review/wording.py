@@ -1,0 +1,61 @@
+"""What every rendering of a diff says in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lancestat.plan.format import count, size
+from lancestat.review.values import Change, Diff, NodeDiff, PropertyChange, Risk
+
+SYMBOLS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}
+KINDS = {"table": "table", "knn_join": "KNN join"}
+NOTHING = "nothing"
+
+
+def counts(diff: Diff) -> str:
+    """`1 added, 2 changed, 7 unchanged`."""
+    found = [(change.value, len(list(diff.of(change)))) for change in Change]
+    parts = [f"{count(number)} {word}" for word, number in found if number]
+    if diff.unchanged:
+        parts.append(f"{count(diff.unchanged)} unchanged")
+    return ", ".join(parts) or "no nodes"
+
+
+def cost(diff: Diff) -> str | None:
+    """What the first run reads for the changes, None where that is nothing."""
+    known = sum(node.cost_bytes or 0 for node in diff.nodes)
+    if diff.cost_bytes is None:
+        more = f"about {size(known)} and more" if known else "more"
+        return f"For these changes the first run reads {more}, how much cannot be told."
+    return f"For these changes the first run reads about {size(known)}." if known else None
+
+
+def risk_words(node: NodeDiff) -> tuple[str, ...]:
+    """The risks of a node, each once."""
+    return tuple(dict.fromkeys(note.risk.value for note in node.risks))
+
+
+def by_risk(diff: Diff) -> Iterator[tuple[Risk, list[tuple[NodeDiff, str]]]]:
+    """Every risk that is there, with the nodes that have it and their sentences."""
+    for risk in Risk:
+        found = [
+            (node, note.sentence) for node in diff.nodes for note in node.risks if note.risk is risk
+        ]
+        if found:
+            yield risk, found
+
+
+def what_changed(node: NodeDiff) -> tuple[str, ...]:
+    """The names of the properties that differ, for nodes that are on both sides."""
+    if node.change is not Change.CHANGED:
+        return ()
+    return tuple(change.name for change in node.properties)
+
+
+def sides(change: PropertyChange) -> tuple[str | None, str | None]:
+    """A property before and after, None where it was not there."""
+    old = None if change.old is None else change.old.text
+    new = None if change.new is None else change.new.text
+    if change.looks_alike and new is not None:
+        new = f"{new} with another value"
+    return old, new
