@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from lancestat.plan.format import count
 from lancestat.plan.saved import SavedNode, SavedPlan, SeenDataset
 
-# What a node's JSON tells of its action, and what stands in for a place of an error.
+# What a node's JSON tells of its action, and what is compared in another way or tells of places.
 _ACTION = ("action", "reasons")
 _NOT_COMPARED = frozenset({*_ACTION, "name", "message"})
 
@@ -43,7 +44,7 @@ def _settings(then: SavedPlan, now: SavedPlan) -> Iterator[str]:
         ("scratch", then.scratch, now.scratch),
     ):
         if was != found:
-            yield f"target {now.target}: its {name} is {found or 'unset'}, and was {was or 'unset'}"
+            yield f"target {now.target}: its {name} is {found or 'unset'}, was {was or 'unset'}"
 
 
 def _node(then: SavedNode, now: SavedNode) -> list[str]:
@@ -64,43 +65,43 @@ def _node(then: SavedNode, now: SavedNode) -> list[str]:
 def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
     before = {seen.identity: seen for seen in then.inputs}
     after = {seen.identity: seen for seen in now.inputs}
+    is_one = before.keys() == after.keys() and len(after) == 1
     for identity in {**before, **after}:
         was, found = before.get(identity), after.get(identity)
         if found is None and was is not None:
             yield f"it no longer reads {was.uri}"
         elif was is None and found is not None:
             yield f"it reads {found.uri}"
-        elif was is not None and found is not None:
-            yield from _dataset(was, found)
+        elif was is not None and found is not None and was != replace(found, uri=was.uri):
+            yield f"{'its dataset' if is_one else found.uri} {_dataset(was, found)}"
 
 
-def _dataset(then: SeenDataset, now: SeenDataset) -> Iterator[str]:
+def _dataset(then: SeenDataset, now: SeenDataset) -> str:
     if then.error is None and now.error is not None:
-        yield f"{now.uri} cannot be opened any more ({now.error})"
-    elif then.error is not None and now.error is None:
-        yield f"{now.uri} can be opened now"
-    elif then.error != now.error:
-        yield f"{now.uri} fails with {now.error}, and failed with {then.error}"
-    elif then.version != now.version:
-        yield f"{now.uri} is at version {now.version}, and was at {then.version}"
-    elif (then.committed_at, then.content) != (now.committed_at, now.content):
-        yield f"{now.uri} was written anew, and is at version {now.version} again"
+        return f"cannot be opened any more ({now.error})"
+    if then.error is not None and now.error is None:
+        return "can be opened now"
+    if then.error != now.error:
+        return f"fails with {now.error}, was {then.error}"
+    if then.version != now.version:
+        return f"is at version {now.version}, was {then.version}"
+    return f"was written anew, and is at version {now.version} again"
 
 
 def _record(then: str | None, now: str | None) -> str:
     if now is None:
         return "the state has forgotten its last run"
-    return "a run has recorded it" if then is None else "another run has recorded it"
+    return "a run has recorded it since" if then is None else "another run has recorded it since"
 
 
 def _action(then: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
     if any(then.get(key) != now.get(key) for key in _ACTION):
-        yield f"it would be {_verb(now)}, and was {_verb(then)}"
+        yield f"now {_verb(now)}, was {_verb(then)}"
         return
     for key in {**then, **now}:
         if key not in _NOT_COMPARED and then.get(key) != now.get(key):
             words = key.replace("_", " ")
-            yield f"{words} would be {_figure(now.get(key))}, and was {_figure(then.get(key))}"
+            yield f"{words} now {_figure(now.get(key))}, was {_figure(then.get(key))}"
 
 
 def _verb(shown: Mapping[str, object]) -> str:

@@ -57,16 +57,16 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
         PlanFileError: LS621 something else is there, or it cannot be written.
     """
     check_writable(path)
-    # A link stays one: what it points to is replaced.
-    place = Path(os.path.realpath(path))
-    made = place.with_name(f".{place.name[:100]}.{uuid.uuid4().hex}")
     try:
+        # A link stays one: what it points to is replaced.
+        place = Path(os.path.realpath(path))
+        made = place.with_name(f".{place.name[:100]}.{uuid.uuid4().hex}")
         try:
             made.write_bytes(encode_plan(plan).encode("utf-8", "surrogatepass"))
             made.replace(place)
         finally:
             made.unlink(missing_ok=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _unwritable(path, _why(error), "name a place that can be written to") from None
 
 

@@ -47,7 +47,7 @@ def plan(
     policies = {table.name: table.policy for table in project.spec.tables}
     invocation.printer().planned(made, policies)
     if out is not None:
-        invocation.say(f"plan written to {out}: lancestat run --plan-file {out}")
+        invocation.say(f"the plan is in {out}, for 'lancestat run --plan-file'")
     if blocked(made):
         context.exit(ExitCode.FAILURE)
     if check and any(is_pending(action) for action in made.actions):

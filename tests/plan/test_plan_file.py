@@ -1,0 +1,245 @@
+"""Plan files: their form, what is refused, and that writing is all or nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.plan import plan_file
+from lancestat.plan.plan_file import PlanFileError, read_plan_file, write_plan_file
+from lancestat.plan.saved import Options, SavedNode, SavedPlan, SeenDataset
+from lancestat.plan.saved_json import decode_plan, encode_plan
+
+SAVED = SavedPlan(
+    lancestat="0.1.0",
+    made_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    project="shop",
+    target="dev",
+    state="/warehouse/state",
+    scratch=None,
+    options=Options(("tag:nightly",), None, True),
+    nodes=(
+        SavedNode(
+            shown={"name": "orders", "action": "skip", "reasons": ["unchanged"]},
+            meaning="m",
+            work="w",
+            record=None,
+            output=None,
+            inputs=(SeenDataset("i", "/warehouse/orders.lance", 2, None, "c"),),
+        ),
+    ),
+)
+
+
+def instants() -> st.SearchStrategy[datetime]:
+    return st.datetimes(timezones=st.just(timezone.utc))
+
+
+def texts() -> st.SearchStrategy[str]:
+    """Any text, half characters too: names of files may hold them."""
+    return st.text(st.characters(), max_size=20)
+
+
+def optional(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.none() | strategy
+
+
+def plans() -> st.SearchStrategy[SavedPlan]:
+    figures = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    shown = st.builds(
+        lambda name, rest: {**rest, "name": name},
+        texts(),
+        st.dictionaries(texts(), figures | texts() | st.lists(texts(), max_size=3), max_size=5),
+    )
+    datasets = st.builds(
+        SeenDataset,
+        texts(),
+        texts(),
+        optional(st.integers(0)),
+        optional(instants()),
+        optional(texts()),
+        optional(texts()),
+    )
+    nodes = st.builds(
+        SavedNode,
+        shown,
+        texts(),
+        texts(),
+        optional(texts()),
+        optional(texts()),
+        st.lists(datasets, max_size=3).map(tuple),
+    )
+    selectors = optional(st.lists(texts(), max_size=3).map(tuple))
+    return st.builds(
+        SavedPlan,
+        texts(),
+        instants(),
+        texts(),
+        texts(),
+        texts(),
+        optional(texts()),
+        st.builds(Options, selectors, selectors, st.booleans()),
+        st.lists(nodes, max_size=3).map(tuple),
+    )
+
+
+@given(plans())
+def test_a_plan_is_read_as_it_was_written(plan: SavedPlan) -> None:
+    stored = encode_plan(plan).encode("utf-8", "surrogatepass")
+    assert decode_plan(json.loads(stored.decode("utf-8", "surrogatepass"))) == plan
+
+
+def test_a_file_holds_a_plan(tmp_path: Path) -> None:
+    write_plan_file(tmp_path / "plan.json", SAVED)
+    assert read_plan_file(tmp_path / "plan.json") == SAVED
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def text_of(plan: SavedPlan = SAVED) -> str:
+    return encode_plan(plan)
+
+
+def without(key: str) -> str:
+    found = json.loads(text_of())
+    del found[key]
+    return json.dumps(found)
+
+
+def with_value(key: str, value: object) -> str:
+    return json.dumps({**json.loads(text_of()), key: value})
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "expected"),
+    [
+        ("", "LS622", "it is empty"),
+        ("  \n", "LS622", "it is empty"),
+        ("tables: []", "LS622", "it is not JSON, see line 1, column 1"),
+        (text_of()[:-3], "LS622", "it ends early, at line 41"),
+        (text_of()[:100], "LS622", "it ends early"),
+        (text_of().replace('"state": ', '"state" '), "LS622", "it is not JSON, see line 8"),
+        ("[" * 100_000, "LS622", "JSON that no plan looks like"),
+        ("1" * 10_000, "LS622", "JSON that no plan looks like"),
+        ("{}", "LS622", "this JSON is no plan"),
+        ("[]", "LS622", "this JSON is no plan"),
+        ('"lancestat plan"', "LS622", "this JSON is no plan"),
+        (without("kind"), "LS622", "this JSON is no plan"),
+        (with_value("format_version", 2), "LS623", "is of format '2', and this release reads"),
+        (with_value("format_version", "x\x1b[2J"), "LS623", "is of format 'x\\x1b[2J'"),
+        (without("format_version"), "LS623", "is of format 'None'"),
+        (without("nodes"), "LS622", "it is damaged: 'nodes' is missing"),
+        (with_value("nodes", {}), "LS622", "it is damaged: expected a list, found dict"),
+        (with_value("nodes", [1]), "LS622", "expected an object, found int"),
+        (with_value("nodes", [{"plan": {}}]), "LS622", "'name' is missing"),
+        (with_value("target", 1), "LS622", "expected text, found int"),
+        (with_value("made_at", "soon"), "LS622", "Invalid isoformat string"),
+        (with_value("options", {"select": "a"}), "LS622", "expected a list, found str"),
+        (
+            with_value("options", {"select": None, "exclude": None, "full_refresh": 1}),
+            "LS622",
+            "expected true or false, found int",
+        ),
+    ],
+)
+def test_what_is_no_plan_is_told(content: str, code: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(content)
+    with pytest.raises(PlanFileError) as raised:
+        read_plan_file(path)
+    assert raised.value.code == code
+    assert expected in raised.value.message
+    assert raised.value.hint
+
+
+def missing(path: Path) -> None:
+    pass
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def binary(path: Path) -> None:
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\xff")
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (missing, "no such file or directory"),
+        (a_folder, "is a directory"),
+        (binary, "it is not text"),
+        (endless, "it is larger than 1 MiB, as no plan is"),
+    ],
+)
+def test_what_cannot_be_read_is_told(
+    make: Callable[[Path], None], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_file, "MAX_BYTES", 1 << 20)
+    make(tmp_path / "plan.json")
+    with pytest.raises(PlanFileError) as raised:
+        read_plan_file(tmp_path / "plan.json")
+    assert (raised.value.code, expected in raised.value.message) == ("LS622", True)
+
+
+def test_names_that_no_file_can_have_are_told() -> None:
+    with pytest.raises(PlanFileError, match="LS622"):
+        read_plan_file(Path("a\0b"))
+    with pytest.raises(PlanFileError, match="LS621"):
+        write_plan_file(Path("a\0b"), SAVED)
+
+
+def test_an_older_plan_is_replaced_also_behind_a_link(tmp_path: Path) -> None:
+    place, link = tmp_path / "plans" / "plan.json", tmp_path / "plan.json"
+    place.parent.mkdir()
+    place.write_text(with_value("format_version", 0))
+    link.symlink_to(place)
+    write_plan_file(link, SAVED)
+    assert link.is_symlink()
+    assert read_plan_file(place) == SAVED
+
+
+@pytest.mark.parametrize("content", ["", "precious", "{}", '{"kind": "other"}', "\x89"])
+def test_what_is_no_plan_is_not_replaced(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "notes.json"
+    path.write_text(content)
+    with pytest.raises(PlanFileError, match=r"LS621.*it holds something else than a plan"):
+        write_plan_file(path, SAVED)
+    assert path.read_text() == content
+
+
+def test_a_plan_needs_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(PlanFileError, match=r"LS621.*it is a folder"):
+        write_plan_file(tmp_path, SAVED)
+    with pytest.raises(PlanFileError, match=r"LS621.*there is no folder"):
+        write_plan_file(tmp_path / "no" / "plan.json", SAVED)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PlanFileError, match=r"LS621.*there is no folder"):
+        write_plan_file(tmp_path / "file" / "plan.json", SAVED)
+
+
+def test_a_failed_write_leaves_the_older_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(with_value("project", "older"))
+
+    def full(path: Path, content: bytes) -> int:
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(PlanFileError, match=r"LS621.*no space left on device"):
+        write_plan_file(path, SAVED)
+    assert read_plan_file(path).project == "older"
+    assert [found.name for found in tmp_path.iterdir()] == ["plan.json"]
