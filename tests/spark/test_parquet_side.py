@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from lancestat.knn.metric import Metric
 from lancestat.knn.side import Rows
@@ -46,6 +47,7 @@ def test_all_rows_are_those_of_all_row_groups(side: ParquetSide) -> None:
     assert side.all_rows == Rows(0, ROWS)
 
 
+@settings(deadline=None)
 @given(st.integers(0, ROWS), st.integers(0, ROWS))
 def test_consecutive_rows_are_read_by_their_places(side: ParquetSide, one: int, other: int) -> None:
     rows = Rows(min(one, other), max(one, other))
@@ -55,6 +57,7 @@ def test_consecutive_rows_are_read_by_their_places(side: ParquetSide, one: int, 
     assert found.column("c0").to_pylist() == list(range(rows.start, rows.stop))
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, ROWS - 1)))
 def test_rows_are_taken_by_their_places(side: ParquetSide, places: set[int]) -> None:
     wanted = np.array(sorted(places), np.int64)
@@ -65,6 +68,7 @@ def test_rows_are_taken_by_their_places(side: ParquetSide, places: set[int]) -> 
     assert found.column("c0").to_pylist() == sorted(places)
 
 
+@settings(deadline=None)
 @given(st.integers(0, ROWS), st.integers(0, ROWS), st.integers(1, 50))
 def test_blocks_hold_what_can_match_and_no_more_rows_than_fit(
     side: ParquetSide, one: int, other: int, size: int
@@ -79,3 +83,25 @@ def test_blocks_hold_what_can_match_and_no_more_rows_than_fit(
     assert sum(block.excluded for block in blocks) == len(rows) - len(places)
     assert all(len(block.places) + block.excluded <= size for block in blocks)
     assert all((block.rows[:, 0] == block.places).all() for block in blocks)
+
+
+class Places(VectorReader):
+    """Takes the places themselves for vectors."""
+
+    def take(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+        return places.astype(np.float32)[:, None]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 2 * ROWS), st.integers(1, 20))
+def test_a_sample_is_spread_evenly(side: ParquetSide, count: int, together: int) -> None:
+    found = Places(side, 2, Metric.L2, "right").sample(count, together)[:, 0].astype(int).tolist()
+
+    assert found == sorted(set(found))
+    assert len(found) <= count
+    if count >= ROWS + together:
+        assert found == list(range(ROWS))
+    elif count >= 2 * together:
+        assert found[0] == 0
+        assert found[-1] >= min(count, ROWS) - 1
+        assert max(np.diff(found), default=0) <= ROWS // (count // together - 1) + 1

@@ -82,11 +82,19 @@ class VectorReader:
         found = vectors(column, self.dimension, self.metric, place=f"the {self.name} side")
         return found.values[found.valid]
 
-    def sample(self, count: int) -> NDArray[np.float32]:
-        """Those of evenly spread rows that can match: the same in every run over the same rows."""
+    def sample(self, count: int, together: int = 1) -> NDArray[np.float32]:
+        """Those of evenly spread rows that can match: the same in every run over the same rows.
+
+        Args:
+            count: At most so many.
+            together: How many rows in a row are taken at each place, which reads faster.
+        """
         rows = self.side.all_rows
-        step = max(1, len(rows) // max(1, count))
-        return self.take(np.arange(rows.start, rows.stop, step)[:count])
+        runs = count // together
+        if runs < 2 or runs * together >= len(rows):
+            return self.take(np.arange(rows.start, rows.stop)[:count])
+        firsts = rows.start + np.arange(runs) * (len(rows) - together) // (runs - 1)
+        return self.take((firsts[:, None] + np.arange(together)).ravel())
 
     def count(self, rows: Rows) -> int:
         """How many of consecutive rows can match."""
