@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
 import pytest
 
-import lancestat.spark.scanner
 from lancestat import Project
 from lancestat.errors import RunError
-from lancestat.plan.actions import Scan, TableWork
 from lancestat.run.result import RunResult, Status
-from lancestat.stats.partial import ColumnPartial
-from tests.run.world import World, no_engine, orders, write_project
-
-ScanResults = Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]
-# Called with the node before each of its scans.
-Before = Callable[[str], None]
+from tests.run.local import Before, scan_locally
+from tests.run.world import orders, write_project
 
 
 @pytest.fixture
@@ -36,27 +30,7 @@ def scanning(monkeypatch: pytest.MonkeyPatch) -> Callable[[Before], None]:
     """Scan in this process, after whatever a test wants to happen first."""
 
     def install(before: Before) -> None:
-        class LocalScanner:
-            def __init__(self, target: object, on_progress: object, *, has_joins: bool) -> None:
-                pass
-
-            def __enter__(self) -> LocalScanner:
-                return self
-
-            def __exit__(self, *error: object) -> None:
-                pass
-
-            def cancel(self) -> None:
-                pass
-
-            join = staticmethod(no_engine)
-
-            def scan(self, node: str, work: TableWork) -> ScanResults:
-                for found in World(Path(work.uri)).scan(node, work):
-                    before(node)
-                    yield found
-
-        monkeypatch.setattr(lancestat.spark.scanner, "SparkScanner", LocalScanner)
+        scan_locally(monkeypatch, before)
 
     return install
 
