@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lancestat.plan.format import age, count, size
+from lancestat.plan.shown import Shown
 from lancestat.report.site.runs import NodeRunRow, node_run
 from lancestat.report.site.words import NOTHING, ago, share, spoken
 from lancestat.report.values import Health, JoinReport, NodeReport, ProjectReport, TableReport
@@ -18,9 +19,7 @@ class TableRow:
 
     report: TableReport
     verdict: str
-    versions: str
-    age: str
-    changed: str
+    behind: str
     coverage: float | None
     coverage_words: str
     rows: str
@@ -77,14 +76,12 @@ def table_row(report: TableReport, now: datetime) -> TableRow:
     run = report.runs[0] if report.runs else None
     return TableRow(
         report=report,
-        verdict=f"{report.verdict}: {spoken([report.reason])}",
-        versions=_behind(shown.versions_behind) if shown else NOTHING,
-        age=age(shown.age) if shown and shown.age is not None else NOTHING,
-        changed=share(shown.changed_rows) if shown else NOTHING,
+        verdict=verdict_words(report),
+        behind=_behind(shown) if shown else "",
         coverage=coverage,
         coverage_words=words,
         rows=count(shown.rows) if shown else NOTHING,
-        size=size(shown.disk_bytes) if shown else NOTHING,
+        size=size(shown.disk_bytes) if shown else "",
         freshness=freshness_words(report, now),
         run=node_run(run) if run else None,
         ran=ago(run.finished_at, now) if run else "never",
@@ -124,5 +121,15 @@ def freshness_words(report: TableReport, now: datetime) -> str:
     return f"rows changed {ago(report.changed_at, now)}"
 
 
-def _behind(versions: int | None) -> str:
-    return NOTHING if versions is None else count(versions)
+def verdict_words(report: TableReport) -> str:
+    """What readers do with the statistics, and why."""
+    word = "used" if report.verdict == "use" else "refused"
+    return f"{word}: {spoken([report.reason])}"
+
+
+def _behind(shown: Shown) -> str:
+    parts = [count(shown.versions_behind, "version") + " behind"] if shown.versions_behind else []
+    if parts and shown.changed_rows is not None:
+        parts.append(f"{share(shown.changed_rows)} of rows")
+    parts += [f"{age(shown.age)} old"] if shown.age is not None else []
+    return ", ".join(parts)

@@ -90,6 +90,7 @@ class Pages:
             "table.html.j2",
             node=table,
             facts=table_facts(table, self._report.made_at),
+            verdict=overview.verdict_words(table),
             coverage=coverage,
             covered=covered,
             columns=column_rows(table),

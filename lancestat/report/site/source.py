@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +55,11 @@ class Sources:
         # A block ends where the next one begins: at the start of its line, or within its indent.
         while len(lines) > 1 and (not lines[-1].strip() or _is_past(lines[-1], column)):
             lines.pop()
-        return Source(location.file, first + 1, tuple(lines))
+        return Source(location.file, first + 1, _dedented(lines))
+
+
+def _dedented(lines: list[str]) -> tuple[str, ...]:
+    return tuple(textwrap.dedent("\n".join(lines)).split("\n"))
 
 
 def _is_past(line: str, column: int) -> bool:

@@ -8,7 +8,7 @@ from lancestat.plan.format import age, count, size, staleness
 from lancestat.report.site.overview import freshness_words
 from lancestat.report.site.words import instant, share
 from lancestat.report.values import TableReport
-from lancestat.spec.model import Publish, Refresh
+from lancestat.spec.model import Freshness, Publish, Refresh
 
 Fact = tuple[str, str]
 
@@ -34,7 +34,7 @@ def table_facts(report: TableReport, now: datetime) -> list[Fact]:
                 changed = f", {share(shown.changed_rows)} of the rows changed since"
             facts.append(("Behind", count(shown.versions_behind, "version") + changed))
     if report.changed_at is not None:
-        facts.append(("Freshness", freshness_words(report, now)))
+        facts.append(("Freshness", freshness_words(report, now) + _bounds(report.spec.freshness)))
     return [*facts, *_declared(report)]
 
 
@@ -50,3 +50,11 @@ def _declared(report: TableReport) -> list[Fact]:
         facts.append(("Published", "to the state only, never to the manifest"))
     facts += [("Owner", spec.owner)] if spec.owner else []
     return facts
+
+
+def _bounds(freshness: Freshness | None) -> str:
+    if freshness is None:
+        return ""
+    bounds = (("warning", freshness.warn_after), ("error", freshness.error_after))
+    words = [f"{word} after {age(bound)}" for word, bound in bounds if bound is not None]
+    return f"; {', '.join(words)}"

@@ -3,7 +3,7 @@
 (() => {
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const drawn = new Map();
-  const HEIGHT = 150;
+  const HEIGHT = 164;
   const TALL = 240;
 
   const day = (seconds) => new Date(seconds * 1000).toISOString();
