@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lancestat.plan.saved import Options, SavedPlan
     from lancestat.plan.shown import Shown
     from lancestat.report.values import ProjectReport
+    from lancestat.review.values import Diff
     from lancestat.run.node_run import NodeRunner
     from lancestat.run.progress import Progress
     from lancestat.run.result import RunResult
@@ -65,6 +66,36 @@ class Project:
             InvalidProject: with everything that is wrong, each with its place.
         """
         return cls(load_project(Path(project_dir), target=target, vars=vars))
+
+    @staticmethod
+    def diff(
+        project_dir: str | Path = ".",
+        base: str = "HEAD",
+        head: str | None = None,
+        *,
+        target: str | None = None,
+        vars: Mapping[str, object] | None = None,
+        with_datasets: bool = True,
+    ) -> Diff:
+        """What a change of a project means: nodes, risks, columns, bytes to read.
+
+        Args:
+            project_dir: The folder with `lancestat_project.yml`; relative URIs lead from there.
+            base: A git revision, a folder, or `REVISION...` for where the work left it.
+            head: A git revision or a folder, the folder as it is when None.
+            target: One of the project's targets on both sides, its default when None.
+            vars: Overrides of the project's `vars` on both sides.
+            with_datasets: Whether datasets are opened, to tell columns by name and bytes.
+
+        Raises:
+            InvalidProject: a side has errors, each with its place there.
+            UsageError: a side is not there.
+        """
+        from lancestat.review.review import review
+
+        return review(
+            Path(project_dir), base, head, target=target, vars=vars, with_datasets=with_datasets
+        )
 
     @cached_property
     def state(self) -> LanceState:

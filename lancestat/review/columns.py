@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from lancestat.errors import SpecError
 from lancestat.lake.snapshot import Snapshot
 from lancestat.plan.appraise import analyzable, resolve
+from lancestat.review.masking import Mask
 from lancestat.review.properties import selection_rules
 from lancestat.review.values import ColumnsChange
 from lancestat.spec.model import ColumnPattern, ColumnRule, Table
@@ -30,24 +31,27 @@ class Compared:
     notes: tuple[str, ...] = ()
 
 
-def compare_columns(old: Table | None, new: Table | None, snapshot: Snapshot | None) -> Compared:
+def compare_columns(
+    old: Table | None, new: Table | None, snapshot: Snapshot | None, mask: Mask
+) -> Compared:
     """Compare the columns of two declarations, against one schema where there is one."""
     notes: list[str] = []
     if snapshot is not None:
         before, after = _names(old, snapshot), _names(new, snapshot)
         if isinstance(after, SpecError):
-            notes.append(f"'lancestat plan' will refuse this: {after.message}")
+            notes.append(f"'lancestat plan' will refuse this: {mask.line(after.message)}")
         elif not isinstance(before, SpecError):
             names = [field.name for field in snapshot.fields]
             gained = tuple(name for name in names if name in after - before)
             lost = tuple(name for name in names if name in before - after)
-            return Compared(ColumnsChange(gained, lost, True), bool(gained), bool(lost))
+            change = ColumnsChange(mask.lines(gained), mask.lines(lost), True)
+            return Compared(change, bool(gained), bool(lost))
         else:
-            notes.append(f"what BASE declares does not fit the table: {before.message}")
+            notes.append(f"what BASE declares does not fit the table: {mask.line(before.message)}")
     before_rules, after_rules = _rules(old), _rules(new)
     gained = tuple(dict.fromkeys(_uncovered(after_rules, before_rules)))
     lost = tuple(dict.fromkeys(_uncovered(before_rules, after_rules)))
-    change = ColumnsChange(gained, lost, False)
+    change = ColumnsChange(mask.lines(gained), mask.lines(lost), False)
     return Compared(change, bool(gained), bool(lost), tuple(notes))
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lancestat.review.evidence import Evidence, gather
 from lancestat.review.join_diff import JoinChange, judge_join
 from lancestat.review.masking import Mask
 from lancestat.review.pairs import Pair, pair
-from lancestat.review.properties import changes, node_properties, target_properties
+from lancestat.review.properties import changes, hidden_uris, node_properties, target_properties
 from lancestat.review.table_diff import TableChange, judge_table
-from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange
+from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.values import StateReader
 
 NodeChange = TableChange | JoinChange
+
+_FELT_BY_READERS = frozenset((Risk.DATASET_MOVED, Risk.OUTPUT_MOVED, Risk.JOIN_MEANING_CHANGED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,42 +91,41 @@ class Comparison:
         state: Callable[[], StateReader] | None,
         now: datetime,
     ) -> Evidence:
+        hidden = (*hidden_uris(self.base), *hidden_uris(self.head))
+        nothing = Evidence(self.head, self.mask.hiding(hidden), now, is_opened=state is not None)
         if state is None:
-            return Evidence(self.head, now, is_opened=False)
+            return nothing
         uris: list[str] = []
         for change in changed:
             if isinstance(change, JoinChange):
                 uris += change.uris(self.head)
             elif change.asks_dataset:
                 uris += change.uris
-        return gather(self.head, uris, state, now)
+        return gather(nothing, uris, state)
 
     def _node(self, each: Pair, change: NodeChange, evidence: Evidence) -> NodeDiff:
-        node, old = each.node, each.old
+        node, old, mask = each.node, each.old, evidence.mask
         if isinstance(change, TableChange):
-            written = {**self._written(self.base, each.old), **self._written(self.head, each.new)}
-            found = judge_table(change, evidence, written)
+            found = judge_table(change, evidence)
         else:
             found = judge_join(change, evidence)
         owners = (side.owner for side in (each.new, each.old) if side is not None)
         is_renamed = old is not None and old.name != node.name
+        risks = {note.risk for note in found.risks}
+        readers = self._read_by(each) if is_renamed or risks & _FELT_BY_READERS else ()
         return NodeDiff(
-            name=node.name,
+            name=mask.line(node.name),
             kind=node.kind,
             change=_what(each),
-            location=node.location,
-            previous_name=old.name if is_renamed and old is not None else None,
-            owners=tuple(dict.fromkeys(owner for owner in owners if owner)),
+            location=replace(node.location, file=mask.line(node.location.file)),
+            previous_name=mask.line(old.name) if is_renamed and old is not None else None,
+            owners=mask.lines(dict.fromkeys(owner for owner in owners if owner)),
             properties=change.changed,
             columns=found.columns,
             cost_bytes=found.cost_bytes,
             risks=found.risks,
-            notes=(*found.notes, *self._read_by(each)),
+            notes=(*found.notes, *readers),
         )
-
-    @staticmethod
-    def _written(spec: ProjectSpec, node: Node | None) -> Mapping[str, str]:
-        return {} if node is None else _templates(spec, node)
 
     def _read_by(self, each: Pair) -> Iterable[str]:
         if each.new is None:

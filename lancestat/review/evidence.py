@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lancestat.errors import LakeError, LancestatError
@@ -21,10 +21,11 @@ _NOTHING = PartialIndex({}, ())
 class Evidence:
     """Datasets by URI, and what runs remember; both may be empty.
 
-    `is_opened` tells whether datasets were to be opened at all, `threads` how many at once.
+    `mask` makes fit to be shown what they say, `is_opened` tells whether they were to be opened.
     """
 
     spec: ProjectSpec
+    mask: Mask
     now: datetime
     opened: Opened = field(default_factory=dict)
     state: StateReader | None = None
@@ -38,12 +39,12 @@ class Evidence:
         found = self.opened.get(uri)
         return found if isinstance(found, Snapshot) else None
 
-    def why_not(self, uri: str, *, secret: Iterable[str] = ()) -> str | None:
+    def why_not(self, uri: str) -> str | None:
         """Why a dataset could not be opened, None where it could or was not to be."""
         found = self.opened.get(uri)
         if not isinstance(found, LakeError):
             return None
-        return f"{found.code} {Mask.of(self.spec.target).message(found.message, secret)}"
+        return f"{found.code} {self.mask.line(found.message)}"
 
     def index(self, table: str) -> PartialIndex:
         """Which partials of a table are stored, none where the state cannot tell."""
@@ -55,25 +56,23 @@ class Evidence:
             return _NOTHING
 
 
-def gather(
-    spec: ProjectSpec, uris: Iterable[str], state: Callable[[], StateReader], now: datetime
-) -> Evidence:
+def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateReader]) -> Evidence:
     """Open datasets in parallel and ask the state; neither has to be there."""
     from lancestat.lake.observe import observe_snapshots
 
     wanted = dict.fromkeys(uris)
     if not wanted:
-        return Evidence(spec, now)
-    opened = observe_snapshots(zip(wanted, wanted, strict=True), spec.target.storage_options)
-    if not any(isinstance(found, Snapshot) for found in opened.values()):
-        return Evidence(spec, now, opened)
+        return nothing
+    options = nothing.spec.target.storage_options
+    found = replace(nothing, opened=observe_snapshots(zip(wanted, wanted, strict=True), options))
+    if not any(isinstance(each, Snapshot) for each in found.opened.values()):
+        return found
     try:
         reader = state()
-        records, joins = reader.records(), reader.joins()
+        return replace(found, state=reader, records=reader.records(), joins=reader.joins())
     except LancestatError as error:
         note = (
             "the state cannot be read, so that costs are those of a run which knows nothing: "
-            f"{error.code} {Mask.of(spec.target).message(error.message)}"
+            f"{error.code} {nothing.mask.line(error.message)}"
         )
-        return Evidence(spec, now, opened, notes=(note,))
-    return Evidence(spec, now, opened, reader, records, joins)
+        return replace(found, notes=(note,))

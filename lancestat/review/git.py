@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from lancestat.errors import UsageError, did_you_mean
+from lancestat.errors import LancestatError, UsageError, did_you_mean
+from lancestat.lake.clean import clean
 
 NO_GIT = "LS600"
 NO_REPOSITORY = "LS601"
 UNKNOWN_REVISION = "LS602"
 NO_MERGE_BASE = "LS603"
+GIT_FAILED = "LS607"
 
 # What git is told by the program that calls us, such as a hook, is not about our repository.
 _OF_ANOTHER_CALL = frozenset(
@@ -104,7 +106,7 @@ class Repository:
                 NO_REPOSITORY,
                 f"no revision can be read, since {folder} is in no git repository"
                 if "not a git repository" in missing.told
-                else f"git refuses to read around {folder}: {missing.told}",
+                else f"git refuses to read around {folder}: {clean(missing.told)}",
                 hint="name folders instead of revisions, or give --project-dir",
             ) from None
         return cls(folder, _line(prefix).rstrip("/"))
@@ -143,43 +145,39 @@ class Repository:
 
     def short(self, commit: str) -> str:
         """A commit's id as people write it."""
-        return _line(_ask(self.folder, "rev-parse", "--short", commit))
+        return _line(self._told("rev-parse", "--short", commit))
 
     def entry(self, commit: str, path: str) -> Entry | None:
         """What a commit has at a path, None where it has nothing."""
-        found = _entries(
-            _ask(self.folder, "ls-tree", "-z", "-l", "--full-tree", commit, "--", path)
-        )
+        found = _entries(self._told("ls-tree", "-z", "-l", "--full-tree", commit, "--", path))
         return next((entry for entry in found if entry.path == path), None)
 
     def below(self, commit: str, folder: str) -> tuple[Entry, ...]:
         """All that a commit has below a folder (`""` is the top), trees left out."""
         paths = ("--", f"{folder}/") if folder else ()
         asked = ("ls-tree", "-r", "-z", "-l", "--full-tree", commit, *paths)
-        return _entries(_ask(self.folder, *asked))
+        return _entries(self._told(*asked))
 
     def contents(self, object_ids: Sequence[str]) -> dict[str, bytes]:
         """The content of files by object id."""
         if not object_ids:
             return {}
         asked = "".join(f"{each}\n" for each in object_ids).encode()
-        told = _ask(self.folder, "cat-file", "--batch", input=asked)
+        told = self._told("cat-file", "--batch", input=asked)
         found: dict[str, bytes] = {}
         at = 0
         for each in object_ids:
             header, _, _ = told[at : at + 200].partition(b"\n")
             words = header.split()
             if len(words) != 3:
-                raise Missing(header.decode(errors="replace"))
+                raise _failed("cat-file", header.decode(errors="replace"))
             start = at + len(header) + 1
             found[each] = told[start : start + int(words[2])]
             at = start + int(words[2]) + 1
         return found
 
     def _near(self, revision: str) -> str:
-        names = _ask(self.folder, "for-each-ref", "--format=%(refname:short)").decode(
-            errors="replace"
-        )
+        names = _line(self._told("for-each-ref", "--format=%(refname:short)"))
         near = did_you_mean(revision, names.split())
         if ".." in revision:
             near = "two revisions are written 'BASE HEAD', or 'BASE...HEAD' for their merge base"
@@ -187,13 +185,27 @@ class Repository:
         return near or (fetch if self._is_shallow() else "see 'git branch --all' and 'git tag'")
 
     def _is_shallow(self) -> bool:
-        return _line(_ask(self.folder, "rev-parse", "--is-shallow-repository")) == "true"
+        return _line(self._told("rev-parse", "--is-shallow-repository")) == "true"
+
+    def _told(self, *words: str, input: bytes | None = None) -> bytes:
+        try:
+            return _ask(self.folder, *words, input=input)
+        except Missing as missing:
+            raise _failed(words[0], missing.told) from None
 
 
 def parents(path: str) -> list[str]:
     """The paths of a path's parts, from the top: `a`, `a/b`, `a/b/c`."""
     above = [str(each) for each in reversed(PurePosixPath(path).parents) if str(each) != "."]
     return [*above, path] if path else []
+
+
+def _failed(word: str, told: str) -> LancestatError:
+    return LancestatError(
+        GIT_FAILED,
+        f"'git {word}' failed: {clean(told)}",
+        hint="see whether the repository is whole: git fsck",
+    )
 
 
 def _entries(told: bytes) -> tuple[Entry, ...]:

@@ -23,15 +23,23 @@ class Mask:
 
     def text(self, text: str) -> str:
         """A text of any number of lines; each is shortened as messages are."""
-        return "\n".join(self._line(line) for line in text.rstrip("\n").split("\n"))
+        return "\n".join(self._indented(line) for line in text.rstrip("\n").split("\n"))
 
-    def message(self, text: str, secrets: Iterable[str] = ()) -> str:
-        """A message of a library, on one line."""
-        return _visible(clean(text, {*self.secrets, *secrets}))
+    def line(self, text: str) -> str:
+        """A name, or a message of a library."""
+        return _visible(clean(text, self.secrets))
 
-    def _line(self, line: str) -> str:
+    def lines(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """Several of them."""
+        return tuple(map(self.line, texts))
+
+    def hiding(self, secrets: Iterable[str]) -> Mask:
+        """One that hides more."""
+        return Mask(self.secrets | frozenset(secrets))
+
+    def _indented(self, line: str) -> str:
         indent = line[: len(line) - len(line.lstrip(" "))]
-        return indent + _visible(clean(line, self.secrets))
+        return indent + self.line(line)
 
 
 def _visible(text: str) -> str:

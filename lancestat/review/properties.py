@@ -17,6 +17,7 @@ from lancestat.spec.model import (
     KnnSide,
     Node,
     Policy,
+    ProjectSpec,
     StaleBounds,
     Table,
     Target,
@@ -66,6 +67,20 @@ def target_properties(name: str, target: Target, mask: Mask) -> dict[str, Proper
     secret = {key: Property(value, HIDDEN, None, True) for key, value in settings.items()}
     found = {**plain, **secret}
     return {key: _masked(each, mask) for key, each in found.items() if each.value is not None}
+
+
+def hidden_uris(spec: ProjectSpec) -> frozenset[str]:
+    """The URIs of a project that came from the environment, for which messages must be searched."""
+    found: set[str] = set()
+    for node in spec.nodes:
+        if node.name in spec.templates:
+            properties = node_properties(node, spec.templates[node.name], Mask())
+            found |= {
+                each.value
+                for name, each in properties.items()
+                if each.is_hidden and _is_uri(name) and isinstance(each.value, str)
+            }
+    return frozenset(found)
 
 
 def changes(old: Properties, new: Properties) -> tuple[PropertyChange, ...]:
@@ -224,6 +239,10 @@ def _masked_json(shown: Json, mask: Mask) -> Json:
     if isinstance(shown, dict):
         return {name: _masked_json(each, mask) for name, each in shown.items()}
     return shown
+
+
+def _is_uri(name: str) -> bool:
+    return name.rpartition(".")[2] == "uri" or name.startswith("output.")
 
 
 def _is_of(name: str, key: str) -> bool:

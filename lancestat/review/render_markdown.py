@@ -22,6 +22,7 @@ from lancestat.review.wording import (
     cost,
     counts,
     risk_words,
+    side_name,
     sides,
     what_changed,
 )
@@ -35,17 +36,17 @@ _RESERVE = 200
 _VALUE = 4_000
 _CELL = 300
 _UNSEEN = "\u200b"
-_MARKUP = re.compile(r"([\\`*_\[\]<>|~$&#])")
+_MARKUP = re.compile(r"([\\`*_\[\]<|~$&#])")
 
 
 def render_markdown(diff: Diff) -> str:
     """At most `MAX_CHARACTERS` characters: a summary, risks, a table of nodes, details folded."""
     title = f"### lancestat: {prose(diff.project)}, target {prose(diff.target)}"
     if diff.is_empty:
-        told = f"Nothing changes between {span(diff.base)} and {span(diff.head)}."
+        told = f"Nothing changes between {_side(diff.base)} and {_side(diff.head)}."
         return "\n".join([title, "", told, "", NO_CHANGES])
     page = _Page()
-    page.lines(title, "", f"**{counts(diff)}**, {span(diff.base)} → {span(diff.head)}.")
+    page.lines(title, "", f"**{counts(diff)}**, {_side(diff.base)} → {_side(diff.head)}.")
     told_cost = cost(diff)
     if told_cost is not None:
         page.lines(told_cost)
@@ -82,10 +83,14 @@ class _Page:
             self.lines("", f"*{count(left, f'{noun} is', f'{noun}s are')} left out for length.*")
 
 
+def _side(label: str) -> str:
+    called = side_name(label)
+    return span(called) if called == label else called
+
+
 def _risks(diff: Diff) -> Iterator[str]:
-    for risk, found in by_risk(diff):
-        for node, sentence in found:
-            yield f"- **{prose(risk.value)}** {span(node.name)}: {prose(sentence)}"
+    for risk, sentence, names in by_risk(diff):
+        yield f"- {span(risk.value)} of {_listed(names)}: {prose(sentence)}"
 
 
 def _owners(diff: Diff) -> Iterator[str]:

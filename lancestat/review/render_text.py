@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from lancestat.review.values import Change, Diff, NodeDiff, PropertyChange
-from lancestat.review.wording import KINDS, NOTHING, SYMBOLS, cost, counts, sides
+from lancestat.review.wording import KINDS, NOTHING, SYMBOLS, cost, counts, side_name, sides
 
 # Paints a text in the tone of an action's word, or of `note`, `title`.
 Paint = Callable[[str, str], str]
@@ -23,7 +23,8 @@ def plain(text: str, tone: str) -> str:
 
 def render_text(diff: Diff, *, paint: Paint = plain, width: int = 100) -> str:
     """The page that `lancestat diff` prints: a block per changed node, then the sum of all."""
-    title = f"Diff of {diff.project}, target {diff.target}: {diff.base} -> {diff.head}"
+    between = f"{side_name(diff.base)} -> {side_name(diff.head)}"
+    title = f"Diff of {diff.project}, target {diff.target}: {between}"
     page = _Page(paint, width)
     lines = [paint(title, "title"), ""]
     if diff.settings:

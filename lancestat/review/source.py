@@ -33,11 +33,12 @@ TWO_HEADS = "LS605"
 class Side:
     """One side of a diff, found.
 
-    `label` names it for people, `commit` is the id of a revision. `prefix` goes before the names of
-    its files in messages.
+    `label` names it for people, `place` says where its files are, such as `in /shop`, `commit` is
+    the id of a revision. `prefix` goes before the names of its files in messages.
     """
 
     label: str
+    place: str
     files: Files
     prefix: str = ""
     commit: str | None = None
@@ -52,11 +53,10 @@ class Side:
             UsageError: LS604 there is no project, or it has no such target.
         """
         if not self.files.has(PROJECT_FILE):
-            place = "" if self.label == WORK_TREE else f" at {self.label}"
             raise UsageError(
                 NO_PROJECT,
-                f"there is no {PROJECT_FILE} in {root}{place}",
-                hint="give --project-dir, or compare with a revision that has the project",
+                f"there is no {PROJECT_FILE} {self.place}",
+                hint="give --project-dir, or compare with what has the project",
             )
         try:
             return load_project(root, target=target, vars=vars, files=self.files)
@@ -99,7 +99,7 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
     """
     root = project_dir.resolve()
     finder = _Finder(root)
-    if MERGE_BASE in base and not _is_path(root, base):
+    if MERGE_BASE in base and not _is_path(Path(), base):
         one, _, other = base.partition(MERGE_BASE)
         if other and head is not None:
             message = f"'{base}' names two sides, and '{head}' is a third"
@@ -135,10 +135,10 @@ class _Finder:
 
     def side(self, word: str) -> Side:
         if word == WORK_TREE:
-            return Side(WORK_TREE, Folder(self.root))
+            return Side(WORK_TREE, f"in {self.root}", Folder(self.root))
         if _is_path(Path(), word):
             folder = Path(word).resolve()
-            return Side(word, Folder(folder), f"{word.rstrip('/')}/")
+            return Side(word, f"in {folder}", Folder(folder), f"{word.rstrip('/')}/")
         return self._revision(word, self.repository.commit(word))
 
     def merge_base(self, one: str, head: str) -> Side:
@@ -149,7 +149,9 @@ class _Finder:
 
     def _revision(self, label: str, commit: str, short: str | None = None) -> Side:
         files = Revision(self.repository, commit, short or label)
-        return Side(label, files, f"{short or label}:", commit)
+        folder = self.repository.prefix
+        place = f"in {folder}/ at {label}" if folder else f"at {label}"
+        return Side(label, place, files, f"{short or label}:", commit)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lancestat.plan.format import count, size, staleness
@@ -14,10 +14,8 @@ from lancestat.review.values import ColumnsChange, PropertyChange, Risk, RiskNot
 from lancestat.spec.model import Publish, Table
 from lancestat.state.identity import canonical_uri
 
-# Changes of these alone let everything that is known of columns and costs stay as it is.
-_NO_COLUMNS = frozenset(
-    ("description", "owner", "tags", "freshness.warn_after", "freshness.error_after")
-)
+# Only changes of these ask which columns there are, and what reading them costs.
+_OF_COLUMNS = frozenset(("uri", "columns", "histogram"))
 _NAMED = 8
 
 
@@ -50,7 +48,7 @@ class TableChange:
     @property
     def asks_dataset(self) -> bool:
         """Whether the dataset has anything to tell about the change."""
-        return not (self.old and self.new) or not self.names <= _NO_COLUMNS
+        return not (self.old and self.new) or bool(self.names & _OF_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +61,20 @@ class Findings:
     notes: tuple[str, ...] = ()
 
 
-def judge_table(change: TableChange, evidence: Evidence, templates: Mapping[str, str]) -> Findings:
-    """Columns, cost, risks and what follows.
-
-    `templates` are those of the node on both sides: what they gave is not shown.
-    """
+def judge_table(change: TableChange, evidence: Evidence) -> Findings:
+    """Columns, cost, risks and what follows."""
+    risks, notes = (*_staleness(change), *_places(change)), tuple(_consequences(change))
     if not change.asks_dataset:
-        return Findings()
+        return Findings(risks=risks, notes=notes)
     snapshot = next(filter(None, map(evidence.snapshot, change.uris)), None)
-    compared = compare_columns(change.old, change.new, snapshot)
+    compared = compare_columns(change.old, change.new, snapshot, evidence.mask)
     cost = _cost(change, compared, evidence)
-    risks = (
-        *_staleness(change),
-        *_coverage(change, compared),
-        *_places(change),
-        *_cost_note(change, cost, compared),
-    )
-    secret = change.uris if "uri" in templates else ()
+    found = compared.change
     return Findings(
-        columns=compared.change if compared.change.gained or compared.change.lost else None,
+        columns=found if found.gained or found.lost else None,
         cost_bytes=cost,
-        risks=risks,
-        notes=(*compared.notes, *_unopened(change, evidence, secret), *_consequences(change)),
+        risks=(*risks, *_coverage(change, compared), *_cost_note(change, cost, compared)),
+        notes=(*compared.notes, *_unopened(change, evidence), *notes),
     )
 
 
@@ -166,10 +156,10 @@ def _cost_note(change: TableChange, cost: int | None, compared: Compared) -> Ite
     yield RiskNote(Risk.COST_INCREASED, f"the first run reads {much}{what}")
 
 
-def _unopened(change: TableChange, evidence: Evidence, secret: Collection[str]) -> Iterator[str]:
-    why = evidence.why_not(change.uris[0], secret=secret)
+def _unopened(change: TableChange, evidence: Evidence) -> Iterator[str]:
+    why = evidence.why_not(change.uris[0])
     if why is not None:
-        yield f"the dataset cannot be opened, so columns are told by their patterns: {why}"
+        yield f"the dataset cannot be opened: {why}"
 
 
 def _consequences(change: TableChange) -> Iterator[str]:

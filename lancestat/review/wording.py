@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lancestat.plan.format import count, size
+from lancestat.review.source import WORK_TREE
 from lancestat.review.values import Change, Diff, NodeDiff, PropertyChange, Risk
 
 SYMBOLS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}
 KINDS = {"table": "table", "knn_join": "KNN join"}
 NOTHING = "nothing"
+
+
+def side_name(label: str) -> str:
+    """A side as people call it."""
+    return "the work tree" if label == WORK_TREE else label
 
 
 def counts(diff: Diff) -> str:
@@ -35,14 +41,16 @@ def risk_words(node: NodeDiff) -> tuple[str, ...]:
     return tuple(dict.fromkeys(note.risk.value for note in node.risks))
 
 
-def by_risk(diff: Diff) -> Iterator[tuple[Risk, list[tuple[NodeDiff, str]]]]:
-    """Every risk that is there, with the nodes that have it and their sentences."""
+def by_risk(diff: Diff) -> Iterator[tuple[Risk, str, list[str]]]:
+    """Every risk and each of its sentences, with the names of the nodes that have it."""
     for risk in Risk:
-        found = [
-            (node, note.sentence) for node in diff.nodes for note in node.risks if note.risk is risk
-        ]
-        if found:
-            yield risk, found
+        found: dict[str, list[str]] = {}
+        for node in diff.nodes:
+            for note in node.risks:
+                if note.risk is risk:
+                    found.setdefault(note.sentence, []).append(node.name)
+        for sentence, names in found.items():
+            yield risk, sentence, names
 
 
 def what_changed(node: NodeDiff) -> tuple[str, ...]:
