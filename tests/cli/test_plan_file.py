@@ -1,0 +1,176 @@
+"""`plan --out`, `run --plan-file` and `retry`, as they are typed; nothing here needs Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat import Project
+from lancestat.run.result import NodeResult, RunResult, Status
+from lancestat.state.values import NodeRun, RunRecord
+from tests.cli.conftest import FakeProject, Lancestat
+from tests.conftest import Golden
+from tests.run.test_project import run_locally
+from tests.run.world import orders, write_project
+
+FINISHED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project whose tables are analyzed, in the current folder."""
+    write_project(tmp_path, "orders", "returns")
+    for name in ("orders", "returns"):
+        lance.write_dataset(orders(0, 50), str(tmp_path / f"{name}.lance"), max_rows_per_file=25)
+    run_locally(Project.load(tmp_path))
+    return tmp_path
+
+
+def append(folder: Path) -> None:
+    lance.write_dataset(orders(50, 1), str(folder / "orders.lance"), mode="append")
+
+
+def test_a_plan_is_written_and_printed(folder: Path, lancestat: Lancestat) -> None:
+    append(folder)
+    plain = lancestat("plan")
+    result = lancestat("plan", "--out", "plan.json")
+    assert (result.exit_code, result.stdout) == (0, plain.stdout)
+    assert result.stderr == "the plan is in plan.json, for 'lancestat run --plan-file'\n"
+    stored = json.loads((folder / "plan.json").read_text())
+    printed = json.loads(lancestat("plan", "--output", "json").stdout)
+    assert [node["plan"] for node in stored["nodes"]] == printed["nodes"]
+
+
+def test_a_written_plan_may_be_checked_and_quiet(folder: Path, lancestat: Lancestat) -> None:
+    append(folder)
+    result = lancestat("--quiet", "plan", "--check", "--out", "plan.json")
+    assert (result.exit_code, result.stderr) == (3, "")
+
+
+def test_a_blocked_plan_is_written_and_fails(folder: Path, lancestat: Lancestat) -> None:
+    lance.LanceDataset.drop(str(folder / "orders.lance"), {})
+    assert lancestat("plan", "--out", "plan.json").exit_code == 1
+    result = lancestat("run", "--plan-file", "plan.json")
+    assert (result.exit_code, "LS201" in result.stdout) == (1, True)
+
+
+def test_a_plan_that_holds_is_run(folder: Path, lancestat: Lancestat) -> None:
+    lancestat("plan", "-s", "orders", "--out", "plan.json")
+    result = lancestat("run", "--plan-file", "plan.json", "--output", "json")
+    assert result.exit_code == 0
+    assert [node["name"] for node in json.loads(result.stdout)["nodes"]] == ["orders"]
+
+
+def test_a_plan_that_does_not_hold_is_refused(
+    folder: Path, lancestat: Lancestat, golden: Golden
+) -> None:
+    lancestat("plan", "--out", "plan.json")
+    append(folder)
+    lance.LanceDataset.drop(str(folder / "returns.lance"), {})
+    result = lancestat("run", "--plan-file", "plan.json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    golden("cli/plan_moved.txt", result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("", "LS622"),
+        ("name: shop", "LS622"),
+        ("{}", "LS622"),
+        ('{"kind": "lancestat plan", "format_version": 9}', "LS623"),
+    ],
+)
+def test_a_bad_plan_file_is_one_error(
+    content: str, code: str, folder: Path, lancestat: Lancestat
+) -> None:
+    (folder / "plan.json").write_text(content)
+    result = lancestat("run", "--plan-file", "plan.json")
+    assert (result.exit_code, result.stdout, result.stderr.count("LS6")) == (1, "", 1)
+    assert result.stderr.startswith(code)
+
+
+def test_what_is_no_plan_is_not_replaced(folder: Path, lancestat: Lancestat) -> None:
+    result = lancestat("plan", "--out", "specs/shop.yml")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("LS621  cannot write the plan to specs/shop.yml: it holds")
+    assert (folder / "specs" / "shop.yml").read_text().startswith("tables:")
+
+
+@pytest.mark.parametrize("option", [("-s", "orders"), ("--exclude", "x"), ("--full-refresh",)])
+def test_a_plan_file_excludes_options_of_plan(
+    option: tuple[str, ...], lancestat: Lancestat, project: FakeProject
+) -> None:
+    result = lancestat("run", "--plan-file", "plan.json", *option)
+    assert result.exit_code == 2
+    assert "it excludes --select, --exclude and --full-refresh" in result.stderr
+
+
+def test_a_plan_file_may_come_from_the_environment(folder: Path, lancestat: Lancestat) -> None:
+    assert lancestat("plan", LANCESTAT_OUT="plan.json").exit_code == 0
+    append(folder)
+    assert "LS620" in lancestat("run", LANCESTAT_PLAN_FILE="plan.json").stderr
+
+
+def add_run(folder: Path, *nodes: str) -> None:
+    """Record a run in which these nodes failed."""
+    results = [NodeResult(name, "table", "", (), Status.ERROR).to_json() for name in nodes]
+    failed = tuple(
+        NodeRun(name, "table", "d", None, result, None)
+        for name, result in zip(nodes, results, strict=True)
+    )
+    run = RunRecord("r", "run", "dev", FINISHED, FINISHED, "error", failed)
+    Project.load(folder).state.add_run(run)
+
+
+def test_a_retry_without_a_run_succeeds(tmp_path: Path, lancestat: Lancestat) -> None:
+    write_project(tmp_path, "orders")
+    result = lancestat("retry")
+    assert (result.exit_code, result.stdout) == (0, "Nothing to retry.\n")
+    assert result.stderr == "no run of target dev is recorded\n"
+
+
+def test_a_retry_of_what_succeeded_says_when_that_was(folder: Path, lancestat: Lancestat) -> None:
+    add_run(folder)
+    result = lancestat("retry")
+    assert (result.exit_code, result.stdout) == (0, "Nothing to retry.\n")
+    ended = "which ended at 2026-01-02 03:04:05 UTC"
+    assert result.stderr == f"nothing failed in the last run of target dev, {ended}\n"
+
+
+def test_a_retry_names_what_is_declared_no_more(folder: Path, lancestat: Lancestat) -> None:
+    add_run(folder, "gone")
+    result = lancestat("retry")
+    assert (result.exit_code, result.stdout) == (0, "Nothing to retry.\n")
+    assert result.stderr.splitlines() == [
+        "'gone' failed last time, and is declared no more",
+        "nothing that is still declared failed in the last run of target dev, "
+        "which ended at 2026-01-02 03:04:05 UTC",
+    ]
+    assert lancestat("--quiet", "retry").stderr == ""
+
+
+def test_a_retry_prints_what_a_run_prints(folder: Path, lancestat: Lancestat) -> None:
+    add_run(folder, "orders", "gone")
+    result = lancestat("retry")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == "Retry of shop, target dev"
+    assert "returns" not in result.stdout
+
+
+def test_a_retry_as_json(folder: Path, lancestat: Lancestat) -> None:
+    add_run(folder, "orders")
+    lance.LanceDataset.drop(str(folder / "orders.lance"), {})
+    result = lancestat("retry", "--output", "json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert (told["command"], told["status"]) == ("retry", "error")
+    assert [(node["name"], node["action"]) for node in told["nodes"]] == [("orders", "blocked")]
+
+
+def test_an_empty_retry_is_no_failed_run() -> None:
+    assert RunResult("shop", "dev", (), "retry").status is Status.SUCCESS
