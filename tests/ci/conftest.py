@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.ci.composite import Composite, Ran
+from tests.review.github_stub import GitHubStub, serving
+
+ROOT = Path(__file__).parent.parent.parent
+TOKEN = "ghs_TheTokenThatNobodyMaySee0123456789"
+
+PROJECT = "name: shop\ntargets: {dev: {state: state}}\n"
+SPECS = """\
+tables:
+  - name: orders
+    uri: warehouse/orders.lance
+    owner: data@example.com
+    policy: {allow.stale: {max_age: 24h}}
+"""
+
+
+@dataclass
+class Repository:
+    """A pull request's work tree: `origin/main` is where it left, HEAD what it changes."""
+
+    folder: Path
+
+    def git(self, *words: str) -> str:
+        nobody = {"NAME": "n", "EMAIL": "e@example.com"}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_SYSTEM": os.devnull,
+            **{f"GIT_{who}_{k}": v for who in ("AUTHOR", "COMMITTER") for k, v in nobody.items()},
+        }
+        command = ["git", "-C", str(self.folder), *words]
+        return subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    def commit(self, files: Mapping[str, str | None]) -> None:
+        for name, text in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if text is None:
+                path.unlink()
+            else:
+                path.write_text(text)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", "a change")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """A repository whose base holds a project in `statistics/`."""
+    made = Repository(tmp_path / "work tree")
+    made.folder.mkdir()
+    made.git("init", "--quiet", "--initial-branch=feature")
+    made.commit({"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS})
+    made.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    return made
+
+
+@pytest.fixture
+def github() -> Iterator[GitHubStub]:
+    with serving(GitHubStub()) as served:
+        yield served
+
+
+@pytest.fixture
+def act(tmp_path: Path, repository: Repository, github: GitHubStub) -> Callable[..., Ran]:
+    """Run the action in a job for pull request 7; inputs as keywords, with `_` for `-`."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    event = temporary / "event.json"
+    event.write_text(json.dumps({"pull_request": {"number": 7}}))
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+
+    def run(*, pull_request: bool = True, **inputs: str) -> Ran:
+        about = {"pull_request": {"number": 7}} if pull_request else {}
+        called = Composite(
+            action=action,
+            action_path=ROOT,
+            work_tree=repository.folder,
+            temporary=temporary,
+            inputs={"project-dir": "statistics"}
+            | {name.replace("_", "-"): value for name, value in inputs.items()},
+            github={
+                "token": TOKEN,
+                "base_ref": "main" if pull_request else "",
+                "event": about,
+            },
+            given={"python": {"python-path": str(_python(temporary))}},
+            environment={
+                "GITHUB_API_URL": github.url,
+                "GITHUB_REPOSITORY": "o/r",
+                "GITHUB_EVENT_PATH": str(event),
+                "no_proxy": "127.0.0.1",
+            },
+        )
+        return called.run()
+
+    return run
+
+
+def _python(folder: Path) -> Path:
+    """A Python whose virtual environments have lancestat at once, and a pip that takes notes."""
+    path = folder / "python"
+    lines = [
+        "#!/bin/bash",
+        '[[ "$1 $2" == "-m venv" ]] || exit 9',
+        'mkdir -p "$3/bin"',
+        f'printf \'#!/bin/bash\\nprintf "%%s\\\\n" "$@" > "{folder}/pip"\\n\' > "$3/bin/pip"',
+        f'printf \'#!/bin/bash\\nexec "{sys.executable}" -m lancestat "$@"\\n\''
+        ' > "$3/bin/lancestat"',
+        'chmod +x "$3/bin/pip" "$3/bin/lancestat"',
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    path.chmod(0o755)
+    return path

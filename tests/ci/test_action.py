@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ci.composite import Ran
+from tests.ci.conftest import PROJECT, ROOT, SPECS, TOKEN, Repository
+from tests.review.github_stub import GitHubStub, Reply
+
+Act = Callable[..., Ran]
+
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
+SCRIPTS = [step for step in STEPS if "run" in step]
+LOOSER = SPECS.replace("24h", "48h")
+MARKER = "<!-- lancestat:diff:shop -->\n"
+
+
+def test_nothing_from_outside_is_text_of_a_script() -> None:
+    assert SCRIPTS
+    for step in SCRIPTS:
+        assert "${{" not in step["run"]
+
+
+def test_scripts_have_only_what_their_step_declares() -> None:
+    for step in SCRIPTS:
+        given = {*step["env"], "RUNNER_TEMP", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}
+        given |= {"GITHUB_ACTION_PATH", "GITHUB_BASE_REF"}
+        used = set(re.findall(r"\$\{?([A-Z][A-Z_]+)", step["run"]))
+        assert used <= given, step["id"]
+
+
+def test_the_token_reaches_no_step_but_the_one_that_comments() -> None:
+    holders = [step["id"] for step in STEPS if "token" in str(step.get("env", step.get("with")))]
+    assert holders == ["comment"]
+
+
+def test_every_action_that_is_used_is_pinned() -> None:
+    used = [step["uses"] for step in STEPS if "uses" in step]
+    assert used
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@v[0-9]+", name) for name in used)
+
+
+def test_every_input_is_described_and_used() -> None:
+    text = str(ACTION["runs"])
+    for name, about in ACTION["inputs"].items():
+        assert about["description"]
+        assert f"inputs.{name}" in text
+
+
+def test_a_change_is_told_in_a_comment_and_in_the_summary(
+    act: Act, repository: Repository, github: GitHubStub
+) -> None:
+    repository.commit({"statistics/specs/shop.yml": LOOSER})
+    ran = act()
+    assert ran.code == 0, ran.log
+    assert ran.steps == ["install", "validate", "diff", "comment"]
+    assert ran.outputs["changed"] == "true"
+    [body] = github.bodies
+    assert body == MARKER + ran.summary
+    assert "staleness\\_loosened" in body or "staleness_loosened" in body
+    assert Path(ran.outputs["markdown-file"]).read_text() == ran.summary
+
+
+def test_the_comment_follows_the_change(
+    act: Act, repository: Repository, github: GitHubStub
+) -> None:
+    repository.commit({"statistics/specs/shop.yml": LOOSER})
+    act()
+    repository.commit({"statistics/specs/shop.yml": f"# as it was\n{SPECS}"})
+    ran = act()
+    assert ran.code == 0, ran.log
+    assert ran.outputs["changed"] == "false"
+    [body] = github.bodies
+    assert "Nothing changes" in body
+
+
+def test_where_nothing_changes_nobody_is_told(
+    act: Act, repository: Repository, github: GitHubStub
+) -> None:
+    repository.commit({"README.md": "of another part of the repository"})
+    ran = act()
+    assert (ran.code, ran.outputs["changed"]) == (0, "false"), ran.log
+    assert github.bodies == []
+
+
+def test_a_feared_risk_fails_the_job_once_it_has_been_told(
+    act: Act, repository: Repository, github: GitHubStub
+) -> None:
+    repository.commit({"statistics/specs/shop.yml": LOOSER})
+    ran = act(fail_on="dataset_moved, staleness_loosened", target="dev")
+    assert (ran.code, ran.steps[-2:]) == (3, ["comment", "judge"])
+    assert "::error title=lancestat::" in ran.log
+    assert len(github.bodies) == 1
+
+
+def test_other_risks_do_not_fail_it(act: Act, repository: Repository) -> None:
+    repository.commit({"statistics/specs/shop.yml": LOOSER})
+    ran = act(fail_on="dataset_moved", comment="false")
+    assert (ran.code, ran.steps) == (0, ["install", "validate", "diff"]), ran.log
+
+
+def test_a_fork_reads_the_change_in_the_summary(
+    act: Act, repository: Repository, github: GitHubStub
+) -> None:
+    repository.commit({"statistics/specs/shop.yml": LOOSER})
+    github.script = [None, Reply(403, {"message": "Resource not accessible by integration"})]
+    ran = act()
+    assert ran.code == 0, ran.log
+    [warning] = [line for line in ran.log.splitlines() if line.startswith("::warning")]
+    assert "may only read" in warning
+    assert ran.summary.count("### lancestat") == 1
+
+
+def test_an_invalid_project_fails_with_its_places_before_anything_else(
+    act: Act, repository: Repository, github: GitHubStub
+) -> None:
+    repository.commit({"statistics/specs/shop.yml": SPECS.replace("owner", "ownr")})
+    ran = act()
+    assert (ran.code, ran.steps[-1]) == (1, "validate")
+    assert "LS103 specs/shop.yml:4:5" in ran.log
+    assert github.seen == []
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ({"statistics/lancestat_project.yml": None}, "a new project"),
+        ({"statistics/specs/shop.yml": "tables: [{}]\n"}, "its base is not"),
+    ],
+)
+def test_a_project_that_the_base_lacks_or_has_broken_is_let_in(
+    base: dict[str, str | None], told: str, act: Act, repository: Repository, github: GitHubStub
+) -> None:
+    repository.commit(base)
+    repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    repository.commit(
+        {"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS}
+    )
+    ran = act(fail_on="any")
+    assert ran.code == 0, ran.log
+    [body] = github.bodies
+    assert told in body
+
+
+def test_a_base_that_was_not_fetched_is_one_clear_error(act: Act, repository: Repository) -> None:
+    repository.git("update-ref", "-d", "refs/remotes/origin/main")
+    ran = act()
+    assert (ran.code, ran.steps[-1]) == (2, "diff")
+    assert "origin/main" in ran.log
+
+
+def test_without_a_pull_request_the_project_is_validated(act: Act, github: GitHubStub) -> None:
+    ran = act(pull_request=False)
+    assert (ran.code, ran.steps) == (0, ["install", "validate"]), ran.log
+    assert ran.outputs == {"changed": "", "markdown-file": ""}
+
+
+def test_a_base_can_be_named_without_a_pull_request(
+    act: Act, repository: Repository, github: GitHubStub
+) -> None:
+    repository.commit({"statistics/specs/shop.yml": LOOSER})
+    ran = act(pull_request=False, base="HEAD~1")
+    assert (ran.code, ran.steps[-1], ran.outputs["changed"]) == (0, "diff", "true"), ran.log
+    assert github.seen == []
+
+
+@pytest.mark.parametrize(
+    ("requirement", "asked"), [("", str(ROOT)), ("lancestat==0.1.0", "lancestat==0.1.0")]
+)
+def test_what_is_installed(requirement: str, asked: str, act: Act, tmp_path: Path) -> None:
+    ran = act(pull_request=False, requirement=requirement, project_dir="nowhere")
+    assert ran.steps == ["install", "validate"]
+    assert (tmp_path / "temporary" / "pip").read_text().splitlines()[-1] == asked
+
+
+HOSTILE = "\"; touch pwned; $(touch pwned) `touch pwned` ' && touch pwned #"
+
+
+@pytest.mark.parametrize("name", ["project_dir", "target", "base", "fail_on", "requirement"])
+def test_no_input_is_run(name: str, act: Act, repository: Repository, tmp_path: Path) -> None:
+    act(**{name: HOSTILE})
+    assert not [*tmp_path.rglob("pwned")]
+
+
+def test_a_branch_with_a_hostile_name_is_no_script(
+    act: Act, repository: Repository, tmp_path: Path
+) -> None:
+    repository.commit({"statistics/specs/shop.yml": LOOSER})
+    base = "a;touch${IFS}pwned;$(touch${IFS}pwned)"
+    repository.git("update-ref", f"refs/remotes/origin/{base}", "HEAD~1")
+    ran = act(base=f"origin/{base}")
+    assert (ran.code, ran.outputs["changed"]) == (0, "true"), ran.log
+    assert not [*tmp_path.rglob("pwned")]
+
+
+def test_the_token_is_nowhere_but_in_requests(
+    act: Act, repository: Repository, github: GitHubStub, tmp_path: Path
+) -> None:
+    repository.commit({"statistics/specs/shop.yml": LOOSER})
+    echo = {"message": f"no: Bearer {TOKEN}", "errors": [{"message": TOKEN}]}
+    github.script = [None, Reply(422, echo)]
+    ran = act()
+    assert ran.code == 1
+    assert {seen.headers["Authorization"] for seen in github.seen} == {f"Bearer {TOKEN}"}
+    assert TOKEN not in ran.log + ran.summary + str(ran.outputs)
+    assert [step for step, own in ran.environments.items() if TOKEN in own.values()] == ["comment"]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if TOKEN.encode() in path.read_bytes()]
