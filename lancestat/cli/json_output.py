@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
     from lancestat.report.site.build import Site
+    from lancestat.report.values import ProjectReport
     from lancestat.review.comment import Kept
     from lancestat.review.values import Diff
     from lancestat.run.result import RunResult
@@ -110,6 +111,12 @@ class JsonOutput:
         """Where the pages are, and how the nodes are that they tell of."""
         nodes = [{"name": n.spec.name, "health": n.health.value} for n in site.report.nodes]
         _print("docs", page=str(site.page), pages=site.pages, nodes=nodes)
+
+    def told(self, report: ProjectReport) -> None:
+        """The state of nodes, with every figure."""
+        from lancestat.cli.status_json import render_json
+
+        _dump(render_json(report))
 
     def queried(self, result: QueryResult) -> Printed:
         """Columns with Spark's types, and rows as lists: all at once, so that it is all or none."""

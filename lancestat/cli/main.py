@@ -25,6 +25,9 @@ COMMANDS = {
     "diff": Entry("lancestat.cli.commands.diff:diff", "Show what a change of the project means."),
     "run": Entry("lancestat.cli.commands.run:run", "Bring statistics and joins up to date."),
     "retry": Entry("lancestat.cli.commands.retry:retry", "Run again what failed last time."),
+    "status": Entry(
+        "lancestat.cli.commands.status:status", "Show all tables and joins at a glance."
+    ),
     "docs": Entry("lancestat.cli.commands.docs:docs", "Write pages about all tables and joins."),
     "show": Entry("lancestat.cli.commands.show:show", "Show a table's published statistics."),
     "sql": Entry("lancestat.cli.commands.sql:sql", "Run a query with the tables' statistics."),

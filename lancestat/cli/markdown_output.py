@@ -12,6 +12,7 @@ from lancestat.cli.text_output import TextOutput
 if TYPE_CHECKING:
     from lancestat.cli.output import Printed
     from lancestat.plan.actions import Plan
+    from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
     from lancestat.spark.query_result import QueryResult
     from lancestat.spec.model import Policy
@@ -31,6 +32,12 @@ class MarkdownOutput(TextOutput):
         from lancestat.review.render_markdown import render_markdown
 
         click.echo(render_markdown(diff))
+
+    def told(self, report: ProjectReport) -> None:
+        """The state of nodes, with what is wrong with them."""
+        from lancestat.cli.status_markdown import render_markdown
+
+        click.echo(render_markdown(report))
 
     def queried(self, result: QueryResult) -> Printed:
         """The rows of a query."""

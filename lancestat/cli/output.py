@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
     from lancestat.report.site.build import Site
+    from lancestat.report.values import ProjectReport
     from lancestat.review.comment import Kept
     from lancestat.review.values import Diff
     from lancestat.run.result import RunResult
@@ -77,6 +78,10 @@ class Output(Protocol):
 
     def documented(self, site: Site) -> None:
         """Pages about the project."""
+        ...
+
+    def told(self, report: ProjectReport) -> None:
+        """The state of nodes."""
         ...
 
     def queried(self, result: QueryResult) -> Printed:

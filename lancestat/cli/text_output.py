@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lancestat.plan.actions import Plan
     from lancestat.plan.shown import Shown
     from lancestat.report.site.build import Site
+    from lancestat.report.values import ProjectReport
     from lancestat.review.comment import Kept
     from lancestat.review.values import Diff
     from lancestat.run.result import RunResult
@@ -109,6 +110,12 @@ class TextOutput:
 
         pages = f"{count(site.pages, 'page')}, {size(site.size_bytes)}"
         _print(paint(f"wrote {pages}; open this one in a browser:", "note"), site.page.as_uri())
+
+    def told(self, report: ProjectReport) -> None:
+        """The state of nodes, with what is wrong with them."""
+        from lancestat.cli.status_text import render_status
+
+        _print(*render_status(report, verbose=self.verbose, width=width()))
 
     def queried(self, result: QueryResult) -> Printed:
         """A table; long values are shortened unless the output is verbose."""

@@ -1,0 +1,38 @@
+"""`lancestat status`."""
+
+from __future__ import annotations
+
+import click
+
+from lancestat.cli.command import Invocation, any_of, command, selection_options
+from lancestat.cli.failure import ExitCode
+
+
+@command(
+    "status",
+    help="""Show all tables and joins at a glance: what is well, what is not, and why.
+
+    A table is an error when it cannot be opened, when its policy refuses the statistics, when its
+    last run failed, or when its rows are older than freshness.error_after; a join, when it is
+    blocked, has no result or failed. A warning: rows older than freshness.warn_after, wanted
+    columns without statistics, a join whose result is behind. Exits with 1 when any node is an
+    error. Starts no Spark.""",
+    short_help="Show all tables and joins at a glance.",
+    formats=("text", "json", "markdown"),
+)
+@selection_options
+@click.pass_context
+def status(
+    context: click.Context,
+    invocation: Invocation,
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+) -> None:
+    """Print the state of every node."""
+    from lancestat.report.values import Health
+
+    project = invocation.project()
+    report = project.report(any_of(select), any_of(exclude), runs=1)
+    invocation.printer().told(report)
+    if report.health is Health.ERROR:
+        context.exit(ExitCode.FAILURE)

@@ -1,0 +1,104 @@
+"""The state of all nodes, for people."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import click
+
+from lancestat.cli.grid import grid
+from lancestat.cli.paint import paint
+from lancestat.cli.status_cells import (
+    SYMBOLS,
+    TONES,
+    StatusCells,
+    status_cells,
+    summary,
+    visible,
+)
+from lancestat.plan.format import count
+from lancestat.report.values import Health, ProjectReport
+
+# So many nodes that are well are still listed one by one.
+_WELL_LISTED = 30
+_MARGIN = "  "
+_INDENT = " " * 11
+
+# Columns by what their cells are, with what they are called above them and in a sentence. Those at
+# the end are the first to go below the line where the page is narrow.
+_COLUMNS = (
+    ("name", "node", ""),
+    ("verdict", "statistics", ""),
+    ("behind", "behind", ""),
+    ("changed", "changed", ""),
+    ("columns", "columns", ""),
+    ("age", "age", "statistics of {} ago"),
+    ("rows_age", "rows", "rows of {} ago"),
+    ("last_run", "last run", "last run: {}"),
+)
+_RIGHT = frozenset({"behind", "changed", "columns"})
+_KEPT = 5
+
+
+def render_status(report: ProjectReport, *, verbose: bool, width: int) -> list[str]:
+    """A line per node, below it in sentences what is wrong, and a summary."""
+    if not report.nodes:
+        return ["No nodes declared."]
+    cells = [status_cells(node, report.made_at) for node in report.nodes]
+    well = sum(each.health is Health.OK for each in cells)
+    fold = well > _WELL_LISTED and not verbose
+    listed = [each for each in cells if not (fold and each.health is Health.OK)]
+    title = f"Status of {visible(report.name)}, target {visible(report.target)}"
+    lines = [paint(title, "title"), ""]
+    if listed:
+        lines += _listed(listed, width)
+    if fold:
+        more = "more are well" if listed else "are well"
+        text = f"{SYMBOLS[Health.OK]} ok     {count(well)} {more} (--verbose lists them)"
+        lines.append(paint(f"{_MARGIN}{text}", "skip"))
+    counts = ", ".join(paint(text, TONES[health]) for text, health in summary(report))
+    return [*lines, "", f"{counts}."]
+
+
+def _listed(cells: Sequence[StatusCells], width: int) -> list[str]:
+    """Everything about a node on its line as far as that has room, the rest below it."""
+    told = [column for column in _COLUMNS if any(getattr(each, column[0]) for each in cells)]
+    kept = len(told)
+    table = _table(told, cells)
+    least = sum(column in _COLUMNS[:_KEPT] for column in told)
+    while kept > least and max(len(click.unstyle(line)) for line in table) > width:
+        kept -= 1
+        table = _table(told[:kept], cells)
+    lines = [table[0]]
+    for each, line in zip(cells, table[1:], strict=True):
+        lines.append(line)
+        rest = [
+            phrase.format(text) for name, _, phrase in told[kept:] if (text := getattr(each, name))
+        ]
+        lines += [paint(text, "note") for text in _wrapped("; ".join(rest), width)]
+        tone = TONES[each.health]
+        lines += [paint(text, tone) for said in each.problems for text in _wrapped(said, width)]
+    return lines
+
+
+def _table(columns: Sequence[tuple[str, str, str]], cells: Sequence[StatusCells]) -> list[str]:
+    head = ["", *(head for _, head, _ in columns)]
+    rows = [[_sign(each), *(getattr(each, name) for name, _, _ in columns)] for each in cells]
+    right = frozenset(place for place, (name, _, _) in enumerate(columns, 1) if name in _RIGHT)
+    return [f"{_MARGIN}{line}" for line in grid(head, rows, right=right)]
+
+
+def _sign(cells: StatusCells) -> str:
+    return paint(f"{SYMBOLS[cells.health]} {cells.health.value:<5}", TONES[cells.health])
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(width, 40),
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
