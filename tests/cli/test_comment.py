@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import FakeProject, Lancestat
+from tests.review.github_stub import GitHubStub, Reply, serving
+
+TOKEN = "ghs_TheTokenThatNobodyMaySee0123456789"
+FORBIDDEN = Reply(403, {"message": "Resource not accessible by integration"})
+PAGE = "https://github.example/o/r/pull/7#issuecomment-1"
+
+
+@pytest.fixture
+def stub() -> Iterator[GitHubStub]:
+    with serving(GitHubStub()) as served:
+        yield served
+
+
+@pytest.fixture
+def job(
+    stub: GitHubStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: FakeProject
+) -> dict[str, str]:
+    """The environment of a job for pull request 7 of `o/r`; a summary and a body lie there."""
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7}}))
+    (tmp_path / "diff.md").write_text("### one change\n")
+    return {
+        "GITHUB_TOKEN": TOKEN,
+        "GITHUB_API_URL": stub.url,
+        "GITHUB_REPOSITORY": "o/r",
+        "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
+        "no_proxy": "127.0.0.1",
+    }
+
+
+def test_it_says_what_became_of_the_comment(
+    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
+) -> None:
+    first = lancestat("comment", "--body-file", "diff.md", **job)
+    assert (first.exit_code, first.stdout, first.stderr) == (0, f"created  {PAGE}\n", "")
+    again = lancestat("comment", "--body-file", "diff.md", "--output", "json", **job)
+    told = {"format_version": 1, "command": "comment", "outcome": "unchanged", "url": PAGE}
+    assert json.loads(again.stdout) == told
+    assert stub.bodies == ["<!-- lancestat:diff:shop -->\n### one change\n"]
+
+
+def test_the_body_may_come_from_standard_input(
+    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from click.testing import CliRunner
+
+    from lancestat.cli.main import cli
+
+    text = "### übrigens\n".encode() + b"\xff"
+    done = CliRunner().invoke(cli, ["comment", "--body-file", "-"], input=text, env=job)
+    assert done.exit_code == 0, done.output
+    assert stub.bodies == ["<!-- lancestat:diff:shop -->\n### übrigens\n\ufffd\n"]
+
+
+def test_where_there_is_nothing_to_say_it_says_that(
+    lancestat: Lancestat, job: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "diff.md").write_text("")
+    done = lancestat("comment", "--body-file", "diff.md", **job)
+    assert (done.exit_code, done.stdout) == (0, "not needed\n")
+
+
+def test_a_token_that_may_only_read_gives_one_warning_and_the_summary(
+    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub, tmp_path: Path
+) -> None:
+    stub.script = [None, FORBIDDEN]
+    summary = tmp_path / "summary.md"
+    summary.write_text("of another step\n")
+    done = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_STEP_SUMMARY=str(summary))
+    assert (done.exit_code, done.stdout) == (0, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("warning: no comment was made, since the token may only read")
+    assert summary.read_text() == "of another step\n### one change\n"
+
+
+def test_in_a_job_the_warning_is_on_its_page(
+    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
+) -> None:
+    stub.script = [None, Reply(403, {"message": "100%\n::error::no"})]
+    done = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_ACTIONS="true")
+    assert done.exit_code == 0
+    [line] = done.stderr.splitlines()
+    assert line.startswith("::warning title=lancestat::no comment was made")
+    assert line.endswith("403 100%25 ::error::no")
+
+
+def test_under_strict_it_is_an_error(
+    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
+) -> None:
+    stub.script = [None, FORBIDDEN]
+    done = lancestat("comment", "--body-file", "diff.md", "--strict", **job)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("LS613  GitHub refused POST")
+    assert "pull-requests: write" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("without", "told"),
+    [
+        ("GITHUB_TOKEN", "LS610  GITHUB_TOKEN is not set"),
+        ("GITHUB_REPOSITORY", "LS610  GITHUB_REPOSITORY is not set; expected OWNER/NAME"),
+        ("GITHUB_EVENT_PATH", "LS610  the event (this job's) is not about a pull request"),
+    ],
+)
+def test_what_the_job_lacks_is_named(
+    without: str,
+    told: str,
+    lancestat: Lancestat,
+    job: dict[str, str],
+    stub: GitHubStub,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GITHUB_EVENT_NAME", raising=False)
+    done = lancestat("comment", "--body-file", "diff.md", **{**job, without: ""})
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (1, told)
+    assert stub.seen == []
+
+
+def test_a_body_that_is_not_there_is_wrong_usage(
+    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
+) -> None:
+    done = lancestat("comment", "--body-file", "nowhere.md", **job)
+    assert (done.exit_code, stub.seen) == (2, [])
+    assert done.stderr == "LS616  cannot read nowhere.md: No such file or directory\n"
+
+
+def test_the_token_is_no_option(lancestat: Lancestat, job: dict[str, str]) -> None:
+    done = lancestat("comment", "--body-file", "diff.md", "--token", TOKEN, **job)
+    assert done.exit_code == 2
+    assert "--token" not in lancestat("comment", "--help").stdout
+
+
+def test_the_token_is_never_shown(
+    lancestat: Lancestat,
+    job: dict[str, str],
+    stub: GitHubStub,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    echo = {"message": f"Bearer {TOKEN}", "errors": [{"message": f"token {TOKEN}"}]}
+    away = {"Location": f"https://elsewhere.example/?token={TOKEN}"}
+    summary = tmp_path / "summary.md"
+    for reply in (Reply(401, echo), Reply(403, echo), Reply(422, echo), Reply(302, None, away)):
+        for position in (0, 1):
+            stub.script = [None] * position + [reply]
+            done = lancestat(
+                *("--verbose", "comment", "--body-file", "diff.md"),
+                **job,
+                GITHUB_STEP_SUMMARY=str(summary),
+            )
+            assert done.stderr
+            assert TOKEN not in done.output
+    assert TOKEN not in caplog.text
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if TOKEN in path.read_text()]
