@@ -36,9 +36,11 @@ def compare_columns(
 ) -> Compared:
     """Compare the columns of two declarations, against one schema where there is one."""
     notes: list[str] = []
+    is_refused = False
     if snapshot is not None:
         before, after = _names(old, snapshot), _names(new, snapshot)
         if isinstance(after, SpecError):
+            is_refused = True
             notes.append(f"'lancestat plan' will refuse this: {mask.line(after.message)}")
         elif not isinstance(before, SpecError):
             names = [field.name for field in snapshot.fields]
@@ -52,7 +54,7 @@ def compare_columns(
     gained = tuple(dict.fromkeys(_uncovered(after_rules, before_rules)))
     lost = tuple(dict.fromkeys(_uncovered(before_rules, after_rules)))
     change = ColumnsChange(mask.lines(gained), mask.lines(lost), False)
-    return Compared(change, bool(gained), bool(lost), tuple(notes))
+    return Compared(change, bool(gained) and not is_refused, bool(lost), tuple(notes))
 
 
 def _names(table: Table | None, snapshot: Snapshot) -> frozenset[str] | SpecError:
@@ -72,20 +74,24 @@ def _uncovered(rules: Rules, others: Rules) -> Iterator[str]:
     """The patterns of which some columns may be in `rules` and not in `others`."""
     for rule in rules:
         for pattern in rule.include:
-            if not any(_covers(other, pattern, rule) for other in others):
-                yield pattern.text
+            rests = [_left_out(other, pattern, rule) for other in others]
+            known = [sorted(rest) for rest in rests if rest is not None]
+            # Of a pattern that is included still, only what it leaves out may be lost.
+            yield from sorted(known, key=len)[0] if known else (pattern.text,)
 
 
-def _covers(other: ColumnRule, pattern: ColumnPattern, rule: ColumnRule) -> bool:
-    """Whether all that a rule has of a pattern is in the other rule too."""
+def _left_out(other: ColumnRule, pattern: ColumnPattern, rule: ColumnRule) -> set[str] | None:
+    """What the other rule excludes of a rule's pattern, None where it does not include that."""
     text = pattern.text
     if other.types is not None and not (rule.types is not None and rule.types <= other.types):
-        return False
+        return None
     included = any(
         each.text in (text, "*") or (not pattern.is_glob and fnmatchcase(text, each.text))
         for each in other.include
     )
-    left_out = {each.text for each in other.exclude} - {each.text for each in rule.exclude}
-    if not pattern.is_glob:
-        left_out = {each for each in left_out if each == text or fnmatchcase(text, each)}
-    return included and not left_out
+    if not included:
+        return None
+    excluded = {each.text for each in other.exclude} - {each.text for each in rule.exclude}
+    if pattern.is_glob:
+        return excluded
+    return {text} if any(each == text or fnmatchcase(text, each) for each in excluded) else set()

@@ -18,7 +18,7 @@ from lancestat.review.evidence import Evidence
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Table
 from lancestat.state.identity import table_identity
-from lancestat.state.keys import plain_keys, quantile_key
+from lancestat.state.keys import answered, plain_keys, quantile_key
 
 
 def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
@@ -38,7 +38,8 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     try:
         after = _appraise(new, snapshot, evidence)
     except SpecError:
-        return None
+        # No run reads what a plan refuses.
+        return 0
     if settle(after) is not None:
         return 0
     known = _keys(old, snapshot, evidence)
@@ -69,7 +70,7 @@ def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozen
         found = _appraise(table, snapshot, evidence)
     except SpecError:
         return frozenset()
-    return frozenset(_key(field, found) for field in found.wanted)
+    return answered(frozenset(_key(field, found) for field in found.wanted))
 
 
 def _key(field: Field, appraisal: Appraisal) -> str:

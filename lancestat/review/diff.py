@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,7 +10,13 @@ from lancestat.review.evidence import Evidence, gather
 from lancestat.review.join_diff import JoinChange, judge_join
 from lancestat.review.masking import Mask
 from lancestat.review.pairs import Pair, pair
-from lancestat.review.properties import changes, hidden_uris, node_properties, target_properties
+from lancestat.review.properties import (
+    changes,
+    hidden_uris,
+    node_properties,
+    target_properties,
+    without_flags,
+)
 from lancestat.review.table_diff import TableChange, judge_table
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk
 from lancestat.spec.graph import dependencies
@@ -34,7 +40,7 @@ class Comparison:
     @property
     def mask(self) -> Mask:
         """Of the secrets of both."""
-        return Mask.of(self.base.target, self.head.target)
+        return Mask.of(self.head, self.base)
 
     def diff(
         self,
@@ -52,6 +58,10 @@ class Comparison:
         pairs = [each for each in pair(self.base, self.head) if each.names & names]
         changed = [(each, found) for each in pairs if (found := self._changed(each)) is not None]
         evidence = self._evidence((change for _, change in changed), state, now)
+        settings = changes(
+            target_properties(self.base.name, self.base.target, self.mask),
+            target_properties(self.head.name, self.head.target, self.mask),
+        )
         return Diff(
             project=self.head.name,
             target=self.head.target.name,
@@ -59,11 +69,8 @@ class Comparison:
             head=self.labels[1],
             nodes=tuple(self._node(each, change, evidence) for each, change in changed),
             unchanged=len(pairs) - len(changed),
-            settings=changes(
-                target_properties(self.base.name, self.base.target, self.mask),
-                target_properties(self.head.name, self.head.target, self.mask),
-            ),
-            notes=evidence.notes,
+            settings=settings,
+            notes=(*_moved_state(settings), *evidence.notes),
             base_commit=self.commits[0],
             head_commit=self.commits[1],
         )
@@ -72,6 +79,8 @@ class Comparison:
         old, new = each.old, each.new
         before = {} if old is None else node_properties(old, _templates(self.base, old), self.mask)
         after = {} if new is None else node_properties(new, _templates(self.head, new), self.mask)
+        if old is None or new is None:
+            before, after = without_flags(before), without_flags(after)
         found = changes(before, after)
         if old is not None and new is not None and old.name != new.name:
             found = (_renamed(old, new), *found)
@@ -134,6 +143,11 @@ class Comparison:
         readers = [reader for reader, reads in dependencies(self.head).items() if name in reads]
         if readers:
             yield f"read by {', '.join(readers)}"
+
+
+def _moved_state(settings: Iterable[PropertyChange]) -> Iterator[str]:
+    if any(setting.name == "state" for setting in settings):
+        yield "the state is elsewhere: unless it is moved too, runs know nothing of what was read before"
 
 
 def _what(each: Pair) -> Change:

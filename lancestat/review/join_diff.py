@@ -46,7 +46,7 @@ def judge_join(change: JoinChange, evidence: Evidence) -> Findings:
     cost: int | None = 0
     if change.new is not None and change.runs_anew:
         cost = join_cost(change.new, evidence)
-    risks = (*_meaning(change), *_output(change), *_cost_note(cost))
+    risks = (*_meaning(change), *_output(change), *_cost_note(change, cost))
     return Findings(cost_bytes=cost, risks=risks, notes=tuple(_notes(change, evidence)))
 
 
@@ -76,10 +76,11 @@ def _output(change: JoinChange) -> Iterator[RiskNote]:
         yield RiskNote(Risk.OUTPUT_MOVED, sentence)
 
 
-def _cost_note(cost: int | None) -> Iterator[RiskNote]:
+def _cost_note(change: JoinChange, cost: int | None) -> Iterator[RiskNote]:
     if cost != 0:
+        again = "" if change.old is None else " again"
         much = "both sides, how much cannot be told" if cost is None else f"about {size(cost)}"
-        yield RiskNote(Risk.COST_INCREASED, f"the first run joins all rows again and reads {much}")
+        yield RiskNote(Risk.COST_INCREASED, f"the first run joins all rows{again} and reads {much}")
 
 
 def _notes(change: JoinChange, evidence: Evidence) -> Iterator[str]:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from lancestat.lake.clean import clean, secret_values
-from lancestat.spec.model import Target
+from lancestat.spec.model import ProjectSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Hides secrets, and spells out what a terminal would obey or nobody could see."""
+    """Hides secrets, and spells out what a terminal would obey or nobody could see.
+
+    What lies in the project's folder, `root`, is told from there: where that folder is differs from
+    one machine to the next.
+    """
 
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    root: Path | None = None
 
     @classmethod
-    def of(cls, *targets: Target) -> Mask:
-        """For the secrets of targets."""
-        values = (secret_values(target.storage_options) for target in targets)
-        return cls(frozenset[str]().union(*values))
+    def of(cls, *specs: ProjectSpec) -> Mask:
+        """For the secrets of projects in one folder."""
+        values = (secret_values(spec.target.storage_options) for spec in specs)
+        return cls(frozenset[str]().union(*values), specs[0].root)
 
     def text(self, text: str) -> str:
         """A text of any number of lines; each is shortened as messages are."""
@@ -27,6 +33,8 @@ class Mask:
 
     def line(self, text: str) -> str:
         """A name, or a message of a library."""
+        if self.root is not None and len(self.root.parts) > 1:
+            text = text.replace(f"{self.root}/", "")
         return _visible(clean(text, self.secrets))
 
     def lines(self, texts: Iterable[str]) -> tuple[str, ...]:
@@ -35,7 +43,7 @@ class Mask:
 
     def hiding(self, secrets: Iterable[str]) -> Mask:
         """One that hides more."""
-        return Mask(self.secrets | frozenset(secrets))
+        return replace(self, secrets=self.secrets | frozenset(secrets))
 
     def _indented(self, line: str) -> str:
         indent = line[: len(line) - len(line.lstrip(" "))]

@@ -24,6 +24,7 @@ from lancestat.spec.model import (
 )
 
 HIDDEN = "(hidden)"
+_FLAGS = frozenset(("histogram", "rank"))
 
 Properties = Mapping[str, Property]
 
@@ -67,6 +68,15 @@ def target_properties(name: str, target: Target, mask: Mask) -> dict[str, Proper
     secret = {key: Property(value, HIDDEN, None, True) for key, value in settings.items()}
     found = {**plain, **secret}
     return {key: _masked(each, mask) for key, each in found.items() if each.value is not None}
+
+
+def without_flags(properties: Properties) -> dict[str, Property]:
+    """Properties less the switches that are off, as most nodes have them."""
+    return {
+        name: each
+        for name, each in properties.items()
+        if name not in _FLAGS or each.value is not False
+    }
 
 
 def hidden_uris(spec: ProjectSpec) -> frozenset[str]:
@@ -170,8 +180,7 @@ def _number(number: float | None) -> Property:
 
 
 def _flag(flag: bool) -> Property:
-    # Not declaring it is declaring it false, so false is nothing.
-    return Property(flag or None, "true", flag or None)
+    return Property(flag, str(flag).lower(), flag)
 
 
 def _span(span: timedelta | None) -> Property:

@@ -30,8 +30,8 @@ from lancestat.review.wording import (
 MAX_CHARACTERS = 65_000
 """Below what GitHub takes in one comment, so that a marker fits too."""
 
-# Shares of the page: risks and owners, then the table, then details.
-_RISKS_END, _TABLE_END = 20_000, 40_000
+# Shares of the page: risks, owners, the table, then details.
+_RISKS_END, _OWNERS_END, _TABLE_END = 16_000, 20_000, 40_000
 _RESERVE = 200
 _VALUE = 4_000
 _CELL = 300
@@ -50,8 +50,8 @@ def render_markdown(diff: Diff) -> str:
     told_cost = cost(diff)
     if told_cost is not None:
         page.lines(told_cost)
-    page.some(_risks(diff), _RISKS_END, "risk", start="")
-    page.some(_owners(diff), _RISKS_END, "owner", start="")
+    page.some(_risks(diff), _RISKS_END, "risk", start="\n**Risks**\n")
+    page.some(_owners(diff), _OWNERS_END, "owner", start="\n**Owners**\n")
     if diff.nodes:
         head = "\n| | node | kind | changed | risks |\n|:-:|---|---|---|---|"
         page.some(map(_row, diff.nodes), _TABLE_END, "node", start=head)
@@ -99,7 +99,7 @@ def _owners(diff: Diff) -> Iterator[str]:
         for owner in node.owners:
             owned.setdefault(owner, []).append(node.name)
     for owner, names in owned.items():
-        yield f"- owner {span(owner)}: {_listed(names)}"
+        yield f"- {span(owner)}: {_listed(names)}"
 
 
 def _row(node: NodeDiff) -> str:

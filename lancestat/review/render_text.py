@@ -6,6 +6,7 @@ import difflib
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
+from lancestat.plan.format import count
 from lancestat.review.values import Change, Diff, NodeDiff, PropertyChange
 from lancestat.review.wording import KINDS, NOTHING, SYMBOLS, cost, counts, side_name, sides
 
@@ -40,7 +41,8 @@ def render_text(diff: Diff, *, paint: Paint = plain, width: int = 100) -> str:
 
 def _summary(diff: Diff, paint: Paint) -> Iterator[str]:
     if diff.is_empty:
-        yield paint(f"No changes: both sides mean the same ({counts(diff)}).", "title")
+        unchanged = count(diff.unchanged, "node")
+        yield paint(f"No changes: both sides mean the same, {unchanged}.", "title")
         return
     yield counts(diff)
     if diff.risks:

@@ -112,17 +112,15 @@ def _staleness(change: TableChange) -> Iterator[RiskNote]:
 def _coverage(change: TableChange, compared: Compared) -> Iterator[RiskNote]:
     lost = compared.change.lost
     if change.new is None:
-        sentence = "nothing refreshes the table's statistics any more"
-        if compared.change.are_names:
-            sentence += f", which are those of {count(len(lost), 'column')}"
-        yield RiskNote(Risk.COVERAGE_LOST, sentence)
+        whose = f"{count(len(lost), 'column')}" if compared.change.are_names else "the table"
+        yield RiskNote(Risk.COVERAGE_LOST, f"nothing refreshes the statistics of {whose} any more")
     elif compared.may_lose:
         named = _listed(lost)
         yield RiskNote(
             Risk.COVERAGE_LOST,
             f"{_columns(len(lost))} {_verb(len(lost), 'lose')} statistics: {named}"
             if compared.change.are_names
-            else f"columns may lose their statistics, those of the pattern {named}",
+            else f"columns may lose their statistics: {named}",
         )
     elif change.old is not None and change.old.histogram and not change.new.histogram:
         yield RiskNote(Risk.COVERAGE_LOST, "histograms are made no more")

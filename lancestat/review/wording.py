@@ -21,10 +21,10 @@ def side_name(label: str) -> str:
 def counts(diff: Diff) -> str:
     """`1 added, 2 changed, 7 unchanged`."""
     found = [(change.value, len(list(diff.of(change)))) for change in Change]
-    parts = [f"{count(number)} {word}" for word, number in found if number]
+    parts = [f"{count(number)} {word}" for word, number in found if number] or ["no node changes"]
     if diff.unchanged:
         parts.append(f"{count(diff.unchanged)} unchanged")
-    return ", ".join(parts) or "no nodes"
+    return ", ".join(parts)
 
 
 def cost(diff: Diff) -> str | None:

@@ -1,0 +1,213 @@
+"""Pairs of small projects: one for each risk, and for each change that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lancestat.review.values import Risk
+
+Files = str | Mapping[str, str]
+
+ORDERS = {"o_key": "bigint", "o_price": "double", "o_text": "string", "o_vector": "vector"}
+PARTS = {"p_key": "bigint", "p_name": "string", "p_vector": "vector"}
+
+# What there is to open. `gone` is not.
+DATASETS = {
+    "s3://lake/orders.lance": ORDERS,
+    "s3://lake/orders_v2.lance": {**ORDERS, "o_new": "bigint"},
+    "s3://lake/parts.lance": PARTS,
+    "s3://lake/queries.lance": {"q_key": "bigint", "q_vector": "vector"},
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """BASE and HEAD, and the risks of what lies between."""
+
+    base: Files
+    head: Files
+    risks: frozenset[Risk] = frozenset()
+
+
+def _table(*lines: str, name: str = "orders", uri: str = "orders") -> str:
+    more = "".join(f"    {line}\n" for line in lines)
+    return f"tables:\n  - name: {name}\n    uri: \"{{{{ var('lake') }}}}/{uri}.lance\"\n{more}"
+
+
+def _join(*lines: str, k: int = 5, output: str = "like", name: str = "like") -> str:
+    more = "".join(f"    {line}\n" for line in lines)
+    return (
+        f"knn_joins:\n  - name: {name}\n"
+        "    left: {lance: s3://lake/queries.lance, vector: q_vector, select: [q_key]}\n"
+        "    right: {lance: s3://lake/parts.lance, vector: p_vector, select: [p_key]}\n"
+        f"    k: {k}\n    output: {{lance: s3://lake/{output}.lance}}\n{more}"
+    )
+
+
+_LISTED = "columns: [o_key, o_price]"
+_TOLERANT = """\
+policies:
+  - name: tolerant
+    allow.stale: {max_versions: 20, max_age: 24h, max_changed_rows: 5%}
+    refresh: when_stale
+"""
+_STRICT = _table("policy: {allow.stale: false}", _LISTED)
+
+RISKY = {
+    "staleness_loosened": Pair(
+        _STRICT,
+        _table("policy: tolerant", _LISTED) + _TOLERANT,
+        frozenset({Risk.STALENESS_LOOSENED}),
+    ),
+    "staleness_tightened": Pair(
+        _table("policy: {allow.stale: true}", _LISTED),
+        _STRICT,
+        frozenset({Risk.STALENESS_TIGHTENED}),
+    ),
+    "staleness_mixed": Pair(
+        _table("policy: {allow.stale: {max_versions: 20}}", _LISTED),
+        _table("policy: {allow.stale: {max_age: 1h}}", _LISTED),
+        frozenset({Risk.STALENESS_LOOSENED, Risk.STALENESS_TIGHTENED}),
+    ),
+    "staleness_by_refresh": Pair(
+        _table("policy: {allow.stale: true}", _LISTED),
+        _table("policy: {allow.stale: true, refresh: when_stale}", _LISTED),
+        frozenset({Risk.STALENESS_LOOSENED}),
+    ),
+    "coverage_lost": Pair(
+        _table(), _table("columns: {exclude: [o_text]}"), frozenset({Risk.COVERAGE_LOST})
+    ),
+    "coverage_lost_unopened": Pair(
+        _table(uri="gone"),
+        _table("columns: {exclude: [o_text]}", uri="gone"),
+        frozenset({Risk.COVERAGE_LOST}),
+    ),
+    "coverage_lost_histogram": Pair(
+        _table("histogram: true"), _table(), frozenset({Risk.COVERAGE_LOST})
+    ),
+    "removed": Pair(
+        {"specs/a.yml": _table(), "specs/b.yml": _join()},
+        {"specs/a.yml": "tables: []"},
+        frozenset({Risk.COVERAGE_LOST}),
+    ),
+    "publish_changed": Pair(_table(), _table("publish: none"), frozenset({Risk.PUBLISH_CHANGED})),
+    "published": Pair(_table("publish: none"), _table(), frozenset({Risk.PUBLISH_CHANGED})),
+    "dataset_moved": Pair(
+        _table(_LISTED),
+        _table(_LISTED, uri="orders_v2"),
+        frozenset({Risk.DATASET_MOVED, Risk.COST_INCREASED}),
+    ),
+    "output_moved": Pair(
+        _join(), _join(output="alike"), frozenset({Risk.OUTPUT_MOVED, Risk.COST_INCREASED})
+    ),
+    "join_meaning_changed": Pair(
+        _join(),
+        _join("metric: cosine", k=7),
+        frozenset({Risk.JOIN_MEANING_CHANGED, Risk.COST_INCREASED}),
+    ),
+    "join_threshold": Pair(_join(), _join("min_right_rows: 500"), frozenset({Risk.COST_INCREASED})),
+    "cost_increased": Pair(
+        _table(_LISTED), _table("columns: [o_*]"), frozenset({Risk.COST_INCREASED})
+    ),
+    "cost_of_histograms": Pair(
+        _table(_LISTED), _table(_LISTED, "histogram: true"), frozenset({Risk.COST_INCREASED})
+    ),
+    "cost_unknown": Pair(
+        _table("columns: [a]", uri="gone"),
+        _table("columns: [a, b_*]", uri="gone"),
+        frozenset({Risk.COST_INCREASED}),
+    ),
+    "added": Pair(
+        {"specs/a.yml": "tables: []"},
+        {
+            "specs/a.yml": _table("owner: sales@example.com", "tags: [nightly]"),
+            "specs/b.yml": _join("description: What is alike."),
+        },
+        frozenset({Risk.COST_INCREASED}),
+    ),
+}
+
+HARMLESS = {
+    "owner_and_description": Pair(
+        _table("owner: sales@example.com", "description: One row per order."),
+        _table("owner: data@example.com", "description: >-\n      Orders,\n      one row each."),
+    ),
+    "freshness": Pair(_table(), _table("freshness: {warn_after: 12h, error_after: 24h}")),
+    "renamed": Pair(
+        {"specs/a.yml": _table(_LISTED), "specs/b.yml": _table(name="parts", uri="parts")},
+        {
+            "specs/a.yml": _table(_LISTED, name="sales"),
+            "specs/b.yml": _table(name="parts", uri="parts"),
+        },
+    ),
+    "query_read_by": Pair(
+        {"specs/a.yml": _table("tags: [a]"), "specs/b.yml": _join("tags: [b, a]")},
+        {"specs/a.yml": _table("tags: [b]"), "specs/b.yml": _join("tags: [a, b, c]")},
+    ),
+    "settings": Pair(
+        {},
+        {
+            "lancestat_project.yml": "name: shop\nvars: {lake: 's3://lake'}\ntargets:\n"
+            "  dev: {state: s3://lake/state, storage-options: {aws_secret_access_key: hunter2}}\n"
+        },
+    ),
+    "column_that_is_not_there": Pair(
+        _table("columns: [o_key]"), _table("columns: [o_key, o_wrong]")
+    ),
+}
+
+_INLINE = _table(
+    "columns: {include: [o_key, o_price], types: [integer, float], exclude: [o_x*]}",
+    "policy:",
+    "  allow.stale: {max_versions: 20, max_age: 24h, max_changed_rows: 5%}",
+    "  refresh: when_stale",
+)
+_NAMED = """\
+column_sets:
+  - {name: keys, include: [o_price, o_key], types: [float, integer], exclude: ["o_x*"]}
+"""
+
+NONE = {
+    "formatting": Pair(
+        _table("columns: [o_key, o_price]", "tags: [a, b]"),
+        "# Orders.\ntables: [{uri: s3://lake/orders.lance, tags: ['b', 'a'],\n"
+        '  "name": "orders", columns: [\'o_price\', "o_key"]}] # the end\n',
+    ),
+    "moved": Pair(
+        {"specs/a.yml": _table() + _join()},
+        {
+            "specs/deep/b.yaml": _join(),
+            "specs/c.yml": "# moved\n" + _table(),
+            "specs/a.yml": "tables: []",
+        },
+    ),
+    "inlined": Pair(
+        _table("columns: {set: keys}", "policy: tolerant") + _TOLERANT + _NAMED, _INLINE
+    ),
+    "renamed_policy": Pair(
+        _table("policy: tolerant") + _TOLERANT,
+        _table("policy: loose") + _TOLERANT.replace("name: tolerant", "name: loose"),
+    ),
+    "anchors": Pair(
+        _INLINE,
+        _INLINE.replace("[o_key, o_price]", "&both [o_key, o_price]")
+        + "column_sets:\n  - {name: unused, include: *both}\n",
+    ),
+    "defaults": Pair(
+        _table() + _join(),
+        _table(
+            "columns: all",
+            "publish: manifest",
+            "histogram: false",
+            "policy: {allow.stale: false, refresh: always}",
+        )
+        + _join("metric: l2", "mode: exact", "join: inner", "rank: false", "min_right_rows: 10000"),
+    ),
+    "units": Pair(
+        _table("policy: {allow.stale: {max_age: 24h, max_changed_rows: 5%}}"),
+        _table("policy: {allow.stale: {max_age: 1d, max_changed_rows: 0.05}}"),
+    ),
+    "variable": Pair(_table(), _table().replace("{{ var('lake') }}", "s3://lake")),
+    "all": Pair(_table("columns: all"), _table('columns: ["*"]')),
+}
