@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timezone
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lancestat.knn.gate import Decision
 from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
@@ -79,21 +79,18 @@ class _Encoder:
         self._known: dict[int, tuple[object, bytes]] = {}
 
     def encode(self, value: object) -> bytes:
+        plain = _PLAIN.get(type(value))
+        if plain is not None:
+            return plain(value)
         match value:
-            case Enum():
-                return self.encode(value.value)
-            case None | bool() | int() | float():
-                return repr(value).encode()
-            case str():
-                return b"s" + value.encode(errors="surrogatepass")
-            case bytes():
-                return b"b" + value
-            case datetime():
-                return b"t" + value.astimezone(timezone.utc).isoformat().encode()
             case tuple() | frozenset():
                 return self._once(value)
+            case Enum():
+                return self.encode(value.value)
+            case datetime():
+                return b"t" + value.astimezone(timezone.utc).isoformat().encode()
             case Mapping():
-                return _hashed(b"m", sorted(self.encode(pair) for pair in value.items()))
+                return _hashed(b"m", sorted(map(self.encode, value.items())))
         if is_dataclass(value) and not isinstance(value, type):
             return self._dataclass(value)
         # Arrow's types say what they are.
@@ -103,35 +100,50 @@ class _Encoder:
         known = self._known.get(id(value))
         if known is not None:
             return known[1]
-        parts = (self.encode(part) for part in value)
+        parts = map(self.encode, value)
         is_tuple = isinstance(value, tuple)
         encoded = _hashed(b"(", parts) if is_tuple else _hashed(b"{", sorted(parts))
         self._known[id(value)] = (value, encoded)
         return encoded
 
     def _dataclass(self, value: DataclassInstance) -> bytes:
-        unordered = _UNORDERED.get(type(value), frozenset())
         parts = [type(value).__name__.encode()]
-        for name in _told(type(value)):
+        for name, key, is_ordered in _told(type(value)):
             found = getattr(value, name)
-            if name in unordered:
-                part = _hashed(b"{", sorted(self.encode(each) for each in found))
+            parts.append(key)
+            if is_ordered:
+                parts.append(self.encode(found))
             else:
-                part = self.encode(found)
-            parts += [name.encode(), part]
+                parts.append(_hashed(b"{", sorted(map(self.encode, found))))
         return _hashed(b"<", parts)
 
 
+def _spelled(value: object) -> bytes:
+    return repr(value).encode()
+
+
+_PLAIN: Mapping[type, Callable[[Any], bytes]] = {
+    type(None): _spelled,
+    bool: _spelled,
+    int: _spelled,
+    float: _spelled,
+    str: lambda text: b"s" + text.encode(errors="surrogatepass"),
+    bytes: lambda found: b"b" + found,
+}
+
+
 @lru_cache(maxsize=256)
-def _told(kind: type[DataclassInstance]) -> tuple[str, ...]:
-    """The fields of a dataclass that decide what it means and hold no secrets."""
+def _told(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
+    """The fields of a dataclass that decide what it means and hold no secrets.
+
+    With each, the key that stands for it, and whether its order counts.
+    """
     left_out = _TALK.get(kind, frozenset()) | _NOTES
-    told = (field.name for field in fields(kind) if field.repr)
-    return tuple(name for name in told if name not in left_out)
+    unordered = _UNORDERED.get(kind, frozenset())
+    told = (field.name for field in fields(kind) if field.repr and field.name not in left_out)
+    return tuple((name, name.encode(), name not in unordered) for name in told)
 
 
 def _hashed(mark: bytes, parts: Iterable[bytes]) -> bytes:
-    digest = hashlib.blake2b(mark, digest_size=_DIGEST_SIZE)
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return mark + digest.digest()
+    whole = mark + b"".join([b"%d:%b" % (len(part), part) for part in parts])
+    return mark + hashlib.blake2b(whole, digest_size=_DIGEST_SIZE).digest()

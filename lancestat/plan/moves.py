@@ -52,7 +52,7 @@ def _node(then: SavedNode, now: SavedNode) -> list[str]:
     if then.meaning != now.meaning:
         found.append("its declaration has changed")
     found += _inputs(then, now)
-    if then.record != now.record:
+    if then.record != now.record and not _is_elsewhere(then, now):
         found.append(_record(then.record, now.record))
     if then.output != now.output:
         found.append("its result has changed")
@@ -65,7 +65,10 @@ def _node(then: SavedNode, now: SavedNode) -> list[str]:
 def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
     before = {seen.identity: seen for seen in then.inputs}
     after = {seen.identity: seen for seen in now.inputs}
-    is_one = before.keys() == after.keys() and len(after) == 1
+    is_one = len(before) == len(after) == 1
+    if is_one and before.keys() != after.keys():
+        yield f"its dataset is {now.inputs[0].uri}, was {then.inputs[0].uri}"
+        return
     for identity in {**before, **after}:
         was, found = before.get(identity), after.get(identity)
         if found is None and was is not None:
@@ -74,6 +77,12 @@ def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
             yield f"it reads {found.uri}"
         elif was is not None and found is not None and was != replace(found, uri=was.uri):
             yield f"{'its dataset' if is_one else found.uri} {_dataset(was, found)}"
+
+
+def _is_elsewhere(then: SavedNode, now: SavedNode) -> bool:
+    """Whether a table is another dataset: what is remembered of that is about that."""
+    moved = {seen.identity for seen in then.inputs} != {seen.identity for seen in now.inputs}
+    return moved and now.shown.get("kind") == "table"
 
 
 def _dataset(then: SeenDataset, now: SeenDataset) -> str:

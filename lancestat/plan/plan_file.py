@@ -105,7 +105,7 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
         raise _other(path, found, "run it in that project's folder")
     if plan.target != target:
         found = f"target {quoted(plan.target)}, and not for {quoted(target)}"
-        raise _other(path, found, "give that one with --target")
+        raise _other(path, found, f"run it with --target {quoted(plan.target)}")
     if plan.lancestat != version:
         raise PlanFileError(
             "LS623",

@@ -9,7 +9,7 @@ from enum import Enum
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, Location
@@ -56,6 +56,7 @@ def spelled(value: object) -> str:
     return f"{type(value).__name__}<{value!r}>"
 
 
+@settings(deadline=None)
 @given(values, values)
 def test_digests_are_equal_for_equal_values_only(one: object, other: object) -> None:
     assert (value_digest(one) == value_digest(other)) == (spelled(one) == spelled(other))

@@ -49,6 +49,14 @@ def test_a_dataset_that_is_read_too() -> None:
     assert told(more, NODE) == ["orders: it no longer reads parts.lance"]
 
 
+def test_another_dataset_has_another_record() -> None:
+    """A table whose URI changed: what the state remembers is of the old place."""
+    moved = replace(seen(identity="j", uri="/elsewhere.lance"), record="r")
+    assert told(NODE, moved) == [
+        "orders: its dataset is /elsewhere.lance, was /warehouse/orders.lance"
+    ]
+
+
 def test_figures_that_differ_are_named() -> None:
     then = replace(NODE, shown={**NODE.shown, "rows_scanned": 1_000, "recall": None})
     now = replace(NODE, shown={**NODE.shown, "rows_scanned": 250_000, "recall": 0.5})
