@@ -147,7 +147,7 @@ class Comparison:
 
 def _moved_state(settings: Iterable[PropertyChange]) -> Iterator[str]:
     if any(setting.name == "state" for setting in settings):
-        yield "the state is elsewhere: unless it is moved too, runs know nothing of what was read before"
+        yield "the state is elsewhere: unless it is moved too, runs know nothing of earlier ones"
 
 
 def _what(each: Pair) -> Change:

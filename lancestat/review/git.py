@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -178,7 +179,9 @@ class Repository:
 
     def _near(self, revision: str) -> str:
         names = _line(self._told("for-each-ref", "--format=%(refname:short)"))
-        near = did_you_mean(revision, names.split())
+        # Where 'main~9' is missing, it is not 'main' that was misspelled.
+        name = re.split("[~^@:]", revision)[0]
+        near = None if name in names.split() else did_you_mean(revision, names.split())
         if ".." in revision:
             near = "two revisions are written 'BASE HEAD', or 'BASE...HEAD' for their merge base"
         fetch = "the clone is shallow: fetch the revision first (fetch-depth: 0)"
@@ -215,7 +218,8 @@ def _entries(told: bytes) -> tuple[Entry, ...]:
 def _entry(line: bytes) -> Entry:
     about, _, path = line.partition(b"\t")
     mode, _, object_id, size = about.decode().split()
-    return Entry(mode, object_id, None if size == "-" else int(size), os.fsdecode(path))
+    # Of a tree it is `-`, of what is lost `BAD`: reading that will tell.
+    return Entry(mode, object_id, int(size) if size.isdecimal() else None, os.fsdecode(path))
 
 
 def _line(told: bytes) -> str:

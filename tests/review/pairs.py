@@ -176,11 +176,7 @@ NONE = {
     ),
     "moved": Pair(
         {"specs/a.yml": _table() + _join()},
-        {
-            "specs/deep/b.yaml": _join(),
-            "specs/c.yml": "# moved\n" + _table(),
-            "specs/a.yml": "tables: []",
-        },
+        {"specs/deep/b.yaml": _join(), "specs/c.yml": "# moved\n" + _table()},
     ),
     "inlined": Pair(
         _table("columns: {set: keys}", "policy: tolerant") + _TOLERANT + _NAMED, _INLINE

@@ -12,6 +12,7 @@ from tests.conftest import Golden
 from tests.review.conftest import Lake, Sides
 from tests.review.pairs import DATASETS, HARMLESS, NONE, RISKY, Pair
 
+EMPTY = {"specs/shop.yml": "tables: []"}
 SHOWN = {**RISKY, **HARMLESS}
 
 
@@ -23,9 +24,7 @@ def _datasets(lake: Lake) -> None:
 
 def compare(sides: Sides, pair: Pair, *, with_datasets: bool = True) -> Diff:
     base, head = (
-        {"specs/shop.yml": files}
-        if isinstance(files, str)
-        else {"specs/shop.yml": "tables: []", **files}
+        {"specs/shop.yml": files} if isinstance(files, str) else {**EMPTY, **files}
         for files in (pair.base, pair.head)
     )
     return sides.diff(base, head, with_datasets=with_datasets)

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import InvalidProject, LancestatError, UsageError
+from lancestat.review.review import review
+from lancestat.review.source import find_sides
+from lancestat.review.values import Diff
+from tests.review.conftest import Repository, write
+
+ORDERS = "tables:\n  - {name: orders, uri: orders.lance}\n"
+BOTH = ORDERS + "  - {name: parts, uri: parts.lance}\n"
+
+
+def specs(text: str) -> dict[str, str]:
+    return {"specs/shop.yml": text}
+
+
+def names(diff: Diff) -> dict[str, str]:
+    return {node.name: node.change.value for node in diff.nodes}
+
+
+def compare(project: Path, base: str, head: str | None = None) -> Diff:
+    return review(project, base, head, with_datasets=False)
+
+
+def refusal(project: Path, base: str, head: str | None = None) -> LancestatError:
+    with pytest.raises(LancestatError) as caught:
+        compare(project, base, head)
+    return caught.value
+
+
+def test_a_revision_is_compared_with_the_work_tree(repository: Repository) -> None:
+    repository.commit(specs(ORDERS))
+    write(repository.top, specs(BOTH))
+    assert names(compare(repository.top, "main")) == {"parts": "added"}
+    assert compare(repository.top, "main", "HEAD").is_empty
+
+
+def test_two_revisions_are_compared(repository: Repository) -> None:
+    first = repository.commit(specs(BOTH))
+    second = repository.commit(specs(ORDERS))
+    write(repository.top, {"specs/shop.yml": "not: valid"})
+    diff = compare(repository.top, first, second[:10])
+    assert names(diff) == {"parts": "removed"}
+    assert (diff.base_commit, diff.head_commit) == (first, second)
+
+
+def test_tags_branches_and_relative_revisions_are_known(repository: Repository) -> None:
+    repository.commit(specs(ORDERS))
+    repository.git("tag", "--annotate", "v1", "--message", "one")
+    repository.git("branch", "deep/branch")
+    repository.commit(specs(BOTH))
+    for revision in ("v1", "deep/branch", "HEAD~1", "main^", "refs/tags/v1"):
+        assert names(compare(repository.top, revision)) == {"parts": "added"}
+
+
+def test_uris_lead_from_the_folder_on_both_sides(repository: Repository, tmp_path: Path) -> None:
+    repository.commit(specs(ORDERS), project="deep/shop")
+    project = repository.top / "deep" / "shop"
+    write(tmp_path / "elsewhere", specs(ORDERS))
+    assert compare(project, "main").is_empty
+    assert compare(project, str(tmp_path / "elsewhere")).is_empty
+    assert compare(project, str(tmp_path / "elsewhere"), "main").is_empty
+
+
+def test_a_comparison_with_where_the_work_left(repository: Repository) -> None:
+    repository.commit(specs(ORDERS))
+    repository.git("switch", "--quiet", "--create", "feature")
+    repository.commit({**specs(ORDERS), "specs/more.yml": ORDERS.replace("orders", "more")})
+    repository.git("switch", "--quiet", "main")
+    repository.commit({"specs/shop.yml": BOTH})
+    repository.git("switch", "--quiet", "feature")
+    assert names(compare(repository.top, "main...")) == {"more": "added"}
+    assert names(compare(repository.top, "main...feature")) == {"more": "added"}
+    assert names(compare(repository.top, "main...", "feature")) == {"more": "added"}
+    assert names(compare(repository.top, "...main")) == {"parts": "added"}
+    assert names(compare(repository.top, "main")) == {"more": "added", "parts": "removed"}
+    assert refusal(repository.top, "main...feature", "main").code == "LS605"
+
+
+def test_what_has_nothing_in_common_has_no_merge_base(repository: Repository) -> None:
+    repository.commit(specs(ORDERS))
+    repository.git("switch", "--quiet", "--orphan", "other")
+    repository.commit(specs(BOTH))
+    error = refusal(repository.top, "main...")
+    assert (error.code, error.message) == ("LS603", "'main' and 'HEAD' have no commit in common")
+
+
+def test_a_shallow_clone_says_how_to_deepen_it(repository: Repository, tmp_path: Path) -> None:
+    repository.commit(specs(ORDERS))
+    repository.commit(specs(BOTH))
+    clone = tmp_path / "clone"
+    repository.git("clone", "--quiet", "--depth=1", f"file://{repository.top}", str(clone))
+    error = refusal(clone, "origin/main~1")
+    assert error.code == "LS602"
+    assert "fetch-depth: 0" in str(error.hint)
+
+
+def test_a_folder_of_a_revisions_name_wins_where_it_is_meant(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit(specs(ORDERS))
+    repository.git("branch", "release")
+    write(repository.top, specs(BOTH))
+    monkeypatch.chdir(repository.top)
+    (repository.top / "release").mkdir()
+    assert names(compare(Path(), "release")) == {"parts": "added"}
+    assert refusal(Path(), "./release").code == "LS604"
+    write(repository.top / "release", specs(BOTH))
+    assert compare(Path(), "release").is_empty
+    assert compare(Path(), "release/").is_empty
+
+
+def test_folders_need_no_repository(tmp_path: Path) -> None:
+    write(tmp_path / "old", specs(ORDERS))
+    write(tmp_path / "new", specs(BOTH))
+    (tmp_path / "empty").mkdir()
+    assert names(compare(tmp_path / "new", f"{tmp_path}/old")) == {"parts": "added"}
+    found = compare(tmp_path / "empty", f"{tmp_path}/old", f"{tmp_path}/new")
+    assert names(found) == {"parts": "added"}
+    assert refusal(tmp_path / "new", "main").code == "LS601"
+
+
+def test_names_that_are_nothing_are_told(repository: Repository) -> None:
+    repository.commit(specs(ORDERS))
+    repository.git("branch", "feature")
+    error = refusal(repository.top, "featur")
+    assert error.code == "LS602"
+    assert error.message == "'featur' is neither a git revision nor the folder of a project"
+    assert error.hint == "did you mean 'feature'?"
+    assert "'BASE...HEAD'" in str(refusal(repository.top, "main..feature").hint)
+    for word in ("", "-", "--help", "main:specs", "a b", "\u00e9"):
+        assert refusal(repository.top, word).code == "LS602"
+
+
+def test_a_revision_without_the_project_is_told(repository: Repository) -> None:
+    repository.commit_all()
+    repository.git("tag", "before")
+    repository.commit(specs(ORDERS), project="deep/shop")
+    error = refusal(repository.top / "deep" / "shop", "before")
+    assert error.code == "LS604"
+    assert error.message == "there is no lancestat_project.yml in deep/shop/ at before"
+
+
+def test_errors_of_a_revision_have_their_places_there(repository: Repository) -> None:
+    repository.commit(specs("tables:\n  - {name: orders, ury: orders.lance}\n"))
+    write(repository.top, specs(ORDERS))
+    with pytest.raises(InvalidProject) as caught:
+        compare(repository.top, "main")
+    assert {str(error.location) for error in caught.value.errors} == {
+        "main:specs/shop.yml:2:5",
+        "main:specs/shop.yml:2:20",
+    }
+
+
+def test_a_target_that_one_side_lacks_is_told_of_that_side(repository: Repository) -> None:
+    repository.commit(specs(ORDERS))
+    project = "name: shop\ndefault-target: dev\ntargets: {dev: {}, prod: {}}\n"
+    write(repository.top, {"lancestat_project.yml": project})
+    with pytest.raises(UsageError, match=r"unknown target 'prod'.*\(at main\)"):
+        review(repository.top, "main", target="prod", with_datasets=False)
+
+
+def test_a_variable_of_the_environment_that_only_base_needs_is_told_of_base(
+    repository: Repository,
+) -> None:
+    repository.commit(specs(ORDERS.replace("orders.lance", "\"{{ env_var('NOT_SET_HERE') }}\"")))
+    write(repository.top, specs(ORDERS))
+    with pytest.raises(InvalidProject) as caught:
+        compare(repository.top, "main")
+    [error] = caught.value.errors
+    assert str(error.location) == "main:specs/shop.yml:2:25"
+    assert "'NOT_SET_HERE' is not set" in error.message
+
+
+def test_links_and_submodules_are_refused(repository: Repository, tmp_path: Path) -> None:
+    repository.commit(specs(ORDERS))
+    (repository.top / "specs" / "more.yml").symlink_to("shop.yml")
+    repository.commit_all()
+    with pytest.raises(InvalidProject, match=r"'specs/more.yml' is a symbolic link in main"):
+        compare(repository.top, "main")
+
+    (repository.top / "specs").rename(repository.top / "real")
+    (repository.top / "specs").symlink_to("real")
+    repository.commit_all()
+    with pytest.raises(InvalidProject, match="'specs' is a symbolic link in main"):
+        compare(repository.top, "main")
+
+
+def test_a_submodule_is_refused(repository: Repository, tmp_path: Path) -> None:
+    other = Repository(tmp_path / "other")
+    other.top.mkdir()
+    other.git("init", "--quiet")
+    commit = other.commit_all()
+    repository.commit(specs(ORDERS))
+    repository.git("update-index", "--add", "--cacheinfo", f"160000,{commit},specs/sub")
+    repository.git("commit", "--quiet", "--message", "sub")
+    with pytest.raises(InvalidProject, match="'specs/sub' is a submodule in main"):
+        compare(repository.top, "main", "HEAD~1")
+
+
+def test_spec_paths_may_lead_out_of_the_project_but_not_out_of_the_repository(
+    repository: Repository,
+) -> None:
+    header = "name: shop\ntargets: {dev: {}}\nspec-paths: [../shared]\n"
+    shared = {"shared/a.yml": ORDERS, "shared/.hidden.yml": "x", "shared/b/.c/d.yml": "x"}
+    write(repository.top, shared)
+    repository.commit({"lancestat_project.yml": header}, project="shop")
+    write(repository.top, {"shared/a.yml": BOTH})
+    assert names(compare(repository.top / "shop", "main")) == {"parts": "added"}
+
+    write(repository.top / "shop", {"lancestat_project.yml": header.replace("..", "../../outside")})
+    repository.commit_all()
+    with pytest.raises(InvalidProject, match=r"outside/shared' is outside the repository"):
+        compare(repository.top / "shop", "main")
+
+
+def test_names_of_files_may_be_anything(repository: Repository) -> None:
+    files = ("specs/sp ace.yml", "specs/tab\tand\nline.yml", "specs/ü.yaml", "specs/*.yml")
+    for number, name in enumerate(files):
+        write(repository.top, {name: ORDERS.replace("orders", f"t{number}")})
+    repository.commit_all()
+    assert compare(repository.top, "main").unchanged == len(files)
+
+
+def test_the_work_tree_and_the_index_are_not_touched(repository: Repository) -> None:
+    repository.commit(specs(ORDERS))
+    write(repository.top, specs(BOTH))
+    write(repository.top, {"staged.yml": "x", "untracked.yml": "x"})
+    repository.git("add", "staged.yml")
+    # An index whose stamps are old is what git would like to write anew.
+    os.utime(repository.top / "lancestat_project.yml", (1, 1))
+
+    def seen() -> dict[str, tuple[int, bytes]]:
+        files = [path for path in repository.top.rglob("*") if path.is_file()]
+        return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+    before = seen()
+    compare(repository.top, "main")
+    compare(repository.top, "main...")
+    assert seen() == before
+
+
+def test_what_a_hook_says_of_its_repository_is_not_taken_for_ours(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit(specs(ORDERS))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    assert compare(repository.top, "main").is_empty
+
+
+def test_no_program_of_the_repositorys_configuration_is_run(
+    repository: Repository, tmp_path: Path
+) -> None:
+    repository.commit(specs(ORDERS))
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    for key in ("core.fsmonitor", "core.pager", "core.sshCommand", "diff.external", "core.editor"):
+        repository.git("config", key, str(trap))
+    repository.git("config", "alias.ls-tree", f"!{trap}")
+    assert compare(repository.top, "main...").is_empty
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_no_git_is_told(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository.commit(specs(ORDERS))
+    monkeypatch.setenv("PATH", "")
+    assert refusal(repository.top, "main").code == "LS600"
+
+
+def test_an_object_that_is_lost_is_told(repository: Repository) -> None:
+    repository.commit(specs(ORDERS))
+    blob = repository.git("rev-parse", "main:specs/shop.yml")
+    (repository.top / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    error = refusal(repository.top, "main")
+    assert error.code == "LS607"
+    assert blob in error.message
+
+
+def test_a_file_too_large_is_not_read(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit(specs(ORDERS + "#" * 1000))
+    write(repository.top, specs(ORDERS))
+    monkeypatch.setattr("lancestat.review.source.MAX_BYTES", 500)
+    with pytest.raises(InvalidProject, match=r"the file has 1,\d\d\d bytes; at most 500 are read"):
+        compare(repository.top, "main")
+
+
+def test_labels_of_sides(repository: Repository) -> None:
+    commit = repository.commit(specs(ORDERS))
+    found = find_sides(repository.top, "main...")
+    short = found.base.label.split()[0]
+    assert commit.startswith(short)
+    assert found.base.label == f"{short} (where main and HEAD went apart)"
+    assert found.head.label == "."
