@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -12,6 +14,8 @@ from lancestat.stats.histogram import Histogram
 
 INTERVALS = 48
 _MOST_VALUES = 60
+# Up to here, half of one can be added to a double.
+_LARGEST_WHOLE = 2.0**52
 _PARTS = 10
 _WIDTH, _HEIGHT = 240, 56
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -108,20 +112,22 @@ def distribution(histogram: Histogram, kind: str) -> Distribution | None:
 
 def _edges(low: float, high: float, ends: Iterable[float]) -> list[float]:
     """Of an interval per value where all are whole and few, else of equally many everywhere."""
-    if high - low < _MOST_VALUES and all(end == int(end) for end in ends):
+    is_exact = max(-low, high) < _LARGEST_WHOLE
+    if is_exact and high - low < _MOST_VALUES and all(end == int(end) for end in ends):
         return [low - 0.5 + step for step in range(int(high - low) + 2)]
     width = (high - low) / INTERVALS
-    if low + width == low or high - width == high:
-        return [low, high] if high > low else [low - 0.5, low + 0.5]
-    return [low + width * step for step in range(INTERVALS)] + [high]
+    edges = [*(low + width * step for step in range(INTERVALS)), high]
+    if all(left < right for left, right in pairwise(edges)):
+        return edges
+    # The bounds are so near to each other that there are not as many numbers between them.
+    return [low, high] if low < high else [low - math.ulp(low) - 0.5, high + math.ulp(high) + 0.5]
 
 
 def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
     rows = [0.0] * (len(edges) - 1)
-    width = (edges[-1] - edges[0]) / len(rows)
 
     def place(value: float) -> int:
-        return min(max(int((value - edges[0]) / width), 0), len(rows) - 1)
+        return min(max(bisect_right(edges, value) - 1, 0), len(rows) - 1)
 
     for each in histogram.bins:
         first, last = place(each.low), place(each.high)
@@ -130,7 +136,7 @@ def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
             continue
         for at in range(first, last + 1):
             within = min(each.high, edges[at + 1]) - max(each.low, edges[at])
-            rows[at] += histogram.height * max(0.0, within) / (each.high - each.low)
+            rows[at] += histogram.height * (max(0.0, within) / (each.high - each.low))
     return rows
 
 

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lancestat.report.site.build import build_site
+from lancestat.report.values import ProjectReport
+from tests.report.site.reports import project, spec_of
+
+Build = Callable[..., Path]
+
+YAML = """\
+tables:
+  - name: orders
+    uri: "{{ var('warehouse') }}/orders.lance"
+    # Kept for ten years.
+    policy: tolerant
+
+knn_joins:
+  - name: similar_parts
+    left: {table: orders, vector: emb}
+    k: 10
+# The end.
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of a project with specs."""
+    folder = tmp_path / "project"
+    (folder / "specs").mkdir(parents=True)
+    (folder / "specs" / "shop.yml").write_text(YAML, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def build(root: Path, tmp_path: Path) -> Build:
+    """Write the site of a report, one of every sort of node if none is given; its folder."""
+
+    def write(
+        report: ProjectReport | None = None, name: str = "site", **spec_changes: object
+    ) -> Path:
+        shown = report or project()
+        made = build_site(shown, spec_of(shown, root, **spec_changes), tmp_path / name)
+        return made.page.parent
+
+    return write

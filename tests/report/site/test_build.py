@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import UsageError
+from lancestat.report.site.build import MARKER, build_site
+from lancestat.report.site.pages import Pages
+from lancestat.report.values import ProjectReport
+from tests.report.site.conftest import Build
+from tests.report.site.reports import project, spec_of, table_report
+
+
+def test_a_site_is_told_of(root: Path, tmp_path: Path) -> None:
+    report = project()
+    site = build_site(report, spec_of(report, root), tmp_path / "deep" / "er")
+    assert site.page == tmp_path / "deep" / "er" / "index.html"
+    assert site.pages == len(list((tmp_path / "deep" / "er").rglob("*.html"))) == 7
+    assert site.report is report
+
+
+def test_a_site_takes_the_place_of_the_one_before(build: Build) -> None:
+    site = build(project(table_report("gone")))
+    assert (site / "tables" / "gone.html").is_file()
+    assert build(project(table_report("there"))) == site
+    assert not (site / "tables" / "gone.html").exists()
+    assert (site / "tables" / "there.html").is_file()
+    assert sorted(path.name for path in site.parent.iterdir()) == ["project", "site"]
+
+
+@pytest.mark.parametrize("name", ["empty", "not there"])
+def test_an_empty_folder_is_used(name: str, build: Build, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert (build(name=name) / MARKER).is_file()
+
+
+def test_a_folder_of_other_files_is_left_alone(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "thesis.txt").write_text("all of it")
+    with pytest.raises(UsageError, match="would be replaced") as refused:
+        build()
+    assert refused.value.code == "LS650"
+    assert [path.name for path in (tmp_path / "site").iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_is_left_alone(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "site").write_text("all of it")
+    with pytest.raises(UsageError, match="is a file"):
+        build()
+    assert (tmp_path / "site").read_text() == "all of it"
+
+
+def test_a_place_where_nothing_can_be_written_is_told(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write the pages") as refused:
+        build(name="file/site")
+    assert refused.value.code == "LS651"
+    with pytest.raises(UsageError, match="cannot write the pages"):
+        build(name="nul\0byte")
+    with pytest.raises(UsageError, match="cannot write the pages"):
+        build(name="n" * 300)
+
+
+def test_what_a_link_points_to_is_replaced_and_the_link_stays(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "site").symlink_to("real")
+    assert build() == tmp_path / "real"
+    assert (tmp_path / "site").is_symlink()
+
+
+def test_a_failure_leaves_the_site_as_it_was(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = build()
+    before = (site / "index.html").read_bytes()
+
+    def fail(*_: object) -> object:
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(Pages, "_join", fail)
+    with pytest.raises(RuntimeError):
+        build(ProjectReport("other", "prod", project().made_at, project().nodes, {}))
+    assert (site / "index.html").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["project", "site"]
+
+
+def test_licences_of_others_lie_beside_what_is_theirs(build: Build) -> None:
+    assets = build() / "assets"
+    assert "uPlot" in (assets / "NOTICE").read_text(encoding="utf-8")
+    assert "Permission is hereby granted" in (assets / "uPlot.LICENSE").read_text(encoding="utf-8")

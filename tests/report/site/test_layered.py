@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lancestat.report.site.graph import draw
+from lancestat.report.site.layered import arrange
+from tests.report.site.reports import project, table_report
+
+Reads = dict[str, list[str]]
+
+
+@st.composite
+def graphs(draw_value: st.DrawFn) -> Reads:
+    """Nodes that read some of those before them."""
+    size = draw_value(st.integers(1, 25))
+    names = [f"n{at}" for at in range(size)]
+    return {
+        name: draw_value(st.lists(st.sampled_from(names[:at]), unique=True, max_size=4))
+        if at
+        else []
+        for at, name in enumerate(names)
+    }
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(graphs())
+def test_a_node_lies_to_the_right_of_all_it_reads_and_alone(reads: Reads) -> None:
+    places = arrange(reads)
+    assert set(places) == set(reads)
+    assert all(places[each].column < places[name].column for name in reads for each in reads[name])
+    assert len({(place.column, place.row) for place in places.values()}) == len(reads)
+
+
+def test_edges_that_can_do_without_crossing_do() -> None:
+    places = arrange({"a": [], "b": [], "c": [], "x": ["c"], "y": ["b"], "z": ["a"]})
+    left = sorted("abc", key=lambda name: places[name].row)
+    right = sorted("zyx", key=lambda name: places[name].row)
+    assert [{"a": "z", "b": "y", "c": "x"}[name] for name in left] == right
+
+
+def test_a_long_chain_takes_no_recursion() -> None:
+    chain = {f"n{at}": [f"n{at - 1}"] if at else [] for at in range(3000)}
+    assert arrange(dict(reversed(chain.items())))["n2999"].column == 2999
+
+
+def test_only_nodes_with_edges_are_drawn_in_parts_that_do_not_overlap() -> None:
+    names = ["a", "b", "c", "d", "lone"]
+    report = project(*map(table_report, names), reads={"b": ("a",), "d": ("c",), "a": ("gone",)})
+    drawing = draw(report)
+    boxes = {node.name: node for node in drawing.nodes}
+    assert sorted(boxes) == ["a", "b", "c", "d"]
+    assert [(edge.start, edge.end) for edge in drawing.edges] == [("a", "b"), ("c", "d")]
+    assert len({(node.x, node.y) for node in drawing.nodes}) == 4
+    assert all(node.y + drawing.box_height < drawing.height for node in drawing.nodes)

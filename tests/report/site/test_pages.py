@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from markupsafe import escape
+
+from lancestat.report.site.text import Plain
+from lancestat.report.values import Health, ProjectReport
+from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
+from lancestat.stats.wire import PublishedColumn
+from tests.conftest import Golden
+from tests.report.site.conftest import YAML, Build
+from tests.report.site.markup import pages, parse
+from tests.report.site.poison import PAYLOADS, poisoned, yaml_comment
+from tests.report.site.reports import (
+    COLUMNS,
+    NOW,
+    join,
+    join_report,
+    project,
+    shown,
+    table,
+    table_report,
+    table_run,
+)
+
+
+@pytest.mark.parametrize(
+    "page", ["index", "runs", "graph", "tables/orders", "tables/part", "joins/similar_parts"]
+)
+def test_every_kind_of_page(page: str, build: Build, golden: Golden) -> None:
+    golden(f"report/{page}.html", (build() / f"{page}.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+def test_no_text_changes_what_a_page_is_made_of(payload: str, build: Build) -> None:
+    """Tags and attributes are the same, whatever stands in the report's texts."""
+    harmless = pages(build(poisoned(project(), "h" * len(payload)), "harmless"))
+    harmful = pages(build(poisoned(project(), payload), "harmful"))
+    assert [page.shape for page in harmful.values()] == [page.shape for page in harmless.values()]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+def test_nor_does_what_stands_in_the_yaml(payload: str, build: Build, root: Path) -> None:
+    harmless = pages(build(name="harmless"))["tables/orders.html"]
+    written = YAML.replace("# Kept for ten years.", yaml_comment(payload))
+    (root / "specs" / "shop.yml").write_text(written, encoding="utf-8")
+    harmful = pages(build(name="harmful"))["tables/orders.html"]
+    assert harmful.shape == harmless.shape
+    shown_lines = " ".join(str(Plain().verbatim(yaml_comment(payload))).split())
+    assert shown_lines in escape(harmful.text)
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_every_link_leads_to_a_file_of_the_site(name: str, build: Build) -> None:
+    site = build(poisoned(project(), PAYLOADS[name]))
+    for path, page in pages(site).items():
+        for link in (*page.values("href"), *page.values("src")):
+            parts = urlsplit(link)
+            assert not parts.scheme
+            assert not parts.netloc
+            target = (site / path).parent / parts.path if parts.path else site / path
+            assert target.resolve().is_relative_to(site)
+            assert target.is_file(), f"{path} links to {link}"
+            if parts.fragment:
+                ids = parse(target.read_text(encoding="utf-8")).values("id")
+                assert parts.fragment in ids
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_the_search_index_is_one_assignment_of_json(name: str, build: Build) -> None:
+    script = (build(poisoned(project(), PAYLOADS[name])) / "search-index.js").read_text("utf-8")
+    head, _, body = script.partition(" = ")
+    assert head == "window.lancestatNodes"
+    assert body.endswith(";\n")
+    assert script.isascii()
+    assert len(json.loads(body[:-2])) == 4
+
+
+def test_pages_run_and_load_only_what_is_theirs(build: Build) -> None:
+    for path, page in pages(build()).items():
+        attributes = [name for _, found in page.tags for name, _ in found]
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        assert not [tag for tag, _ in page.tags if tag in ("style", "iframe", "form", "base")]
+        scripts = [dict(found) for tag, found in page.tags if tag == "script"]
+        assert all("src" in script for script in scripts)
+        [rules] = [
+            dict(found)["content"] or ""
+            for tag, found in page.tags
+            if tag == "meta" and dict(found).get("http-equiv") == "Content-Security-Policy"
+        ]
+        assert rules.startswith("default-src 'none'; script-src 'self'; style-src 'self';"), path
+        assert "unsafe" not in rules
+        policy_at = [tag for tag, _ in page.tags].index("meta")
+        assert policy_at < [tag for tag, _ in page.tags].index("script")
+
+
+def test_pages_have_landmarks_titles_and_names(build: Build) -> None:
+    for page in pages(build()).values():
+        tags = [tag for tag, _ in page.tags]
+        assert [tags.count(tag) for tag in ("main", "header", "footer", "h1")] == [1] * 4
+        assert "#main" in page.values("href")
+        ids = page.values("id")
+        assert len(ids) == len(set(ids))
+        unnamed = [
+            found
+            for tag, found in page.tags
+            if tag in ("input", "nav") and "aria-label" not in dict(found)
+        ]
+        assert not unnamed
+
+
+def test_secrets_stand_on_no_page(build: Build, root: Path) -> None:
+    (root / "specs" / "shop.yml").write_text(
+        YAML.replace("k: 10", "k: 10\n    options: {password: opt1on-s3cret}"), encoding="utf-8"
+    )
+    side = KnnSide("emb", None, format="jdbc", uri="x", options={"password": "opt1on-s3cret"})
+    message = "cannot read https://user:pa55@host/x with storage-s3cret: Bearer abcdef123456"
+    report = project(
+        table_report(
+            spec=table(uri="s3://key:pa55@bucket/orders"),
+            problems=(message,),
+            runs=(table_run(message=message),),
+        ),
+        join_report(spec=join(right=side), problems=("password is opt1on-s3cret",)),
+    )
+    target = Target("prod", "state", storage_options={"aws_secret_access_key": "storage-s3cret"})
+    site = build(report, target=target)
+    for path in (path for path in site.rglob("*") if path.is_file()):
+        content = path.read_text(encoding="utf-8", errors="replace")
+        for secret in ("s3cret", "pa55", "abcdef123456"):
+            assert secret not in content, path
+
+
+def test_what_the_environment_gave_is_shown_as_its_template(build: Build) -> None:
+    report = project(
+        table_report(
+            spec=table(uri="s3://from-environment/orders", owner="env@example.com"),
+            problems=("no dataset at s3://from-environment/orders",),
+        ),
+        join_report(spec=join(output_uri="s3://from-environment/parts")),
+    )
+    templates = {
+        "orders": {"uri": "{{ env_var('LAKE') }}/orders", "owner": "{{ env_var('OWNER') }}"},
+        "similar_parts": {"output.lance": "{{ env_var('LAKE') }}/parts"},
+    }
+    site = build(report, templates=templates)
+    shown_pages = pages(site)
+    assert "URI {{ env_var('LAKE') }}/orders" in shown_pages["tables/orders.html"].text
+    assert "no dataset at {{ env_var('LAKE') }}/orders" in shown_pages["index.html"].text
+    assert "lance: {{ env_var('LAKE') }}/parts" in shown_pages["joins/similar_parts.html"].text
+    for path in (*site.rglob("*.html"), site / "search-index.js"):
+        content = path.read_text(encoding="utf-8")
+        assert "from-environment" not in content
+        assert "env@example.com" not in content
+
+
+def test_texts_of_a_megabyte_do_not_make_pages_of_megabytes(build: Build) -> None:
+    site = build(poisoned(project(), "<" * 1_000_000))
+    for page in site.rglob("*.html"):
+        assert page.stat().st_size < 400_000
+
+
+def test_a_page_of_a_wide_table_has_all_columns(build: Build) -> None:
+    columns = {f"c{at}": PublishedColumn(at, 0, str(at), "9", 8, 8) for at in range(200)}
+    page = pages(build(project(table_report(shown=shown(columns=columns)))))["tables/orders.html"]
+    assert all(f" c{at} " in page.text for at in range(200))
+
+
+def test_the_overview_begins_with_what_is_worst(build: Build) -> None:
+    page = pages(build())["index.html"].text
+    assert "2 nodes need attention" in page
+    places = [page.index(text) for text in ("cannot be opened", "warn_after", "Tables Table")]
+    assert places == sorted(places)
+    assert "Columns with usable statistics 8 of 17" in page
+    assert "1 unchanged" in page
+    assert "1.2 s, read 1 of 17 fragments, 88,000 rows" in page
+
+
+def test_the_overview_says_why_nodes_were_left_alone(build: Build) -> None:
+    idle = table_run(action="skip", reasons=("policy_accepts",), fragments_scanned=0)
+    page = pages(build(project(table_report(runs=(idle,)))))["index.html"].text
+    assert "Left alone by their last run 1 node: policy accepts" in page
+
+
+def test_an_empty_project_has_pages_too(build: Build) -> None:
+    site = pages(build(ProjectReport("shop", "prod", NOW, (), {})))
+    assert "No tables are declared." in site["index.html"].text
+    assert "Nothing has been run yet" in site["runs.html"].text
+    assert "No node reads another." in site["graph.html"].text
+
+
+def test_a_table_page_spells_policy_freshness_and_publication(build: Build) -> None:
+    spec = table(
+        policy=Policy(None, None, True, Refresh.WHEN_STALE),
+        publish=Publish.NONE,
+        freshness=Freshness(timedelta(hours=12), timedelta(hours=24)),
+    )
+    page = pages(build(project(table_report(spec=spec))))["tables/orders.html"].text
+    assert "Policy any staleness; refreshed when readers would refuse" in page
+    assert "Published to the state only" in page
+    assert "rows changed 2 h ago; warning after 12 h, error after 1 d" in page
+
+
+def test_nulls_are_bars_to_scale(build: Build) -> None:
+    page = pages(build())["tables/orders.html"]
+    widths = [
+        dict(found)["width"]
+        for tag, found in page.tags
+        if tag == "rect" and dict(found).get("class") == "fill"
+    ]
+    assert widths == ["0.80", "48.75", "100.00"]
+    assert COLUMNS["o_comment"].nulls == 731_204
+    assert "731,204 (48.7 %)" in page.text
+
+
+def test_charts_have_what_they_draw_in_the_page(build: Build) -> None:
+    page = pages(build())["tables/orders.html"]
+    shapes = [json.loads(each) for each in page.values("data-distribution")]
+    assert [shape["kind"] for shape in shapes] == ["number", "date", "timestamp"]
+    assert all(len(shape["edges"]) == len(shape["rows"]) + 1 for shape in shapes)
+    [history] = [json.loads(each) for each in page.values("data-history")]
+    assert history["times"] == sorted(history["times"])
+    assert history["fragments"] == [14, 15, 16, 17]
+    assert history["scanned"] == [14, 1, 0, 1]
+    assert history["versions"] == [15, 16, 17, 18]
+
+
+def test_a_join_that_was_never_made_says_so(build: Build) -> None:
+    report = join_report(
+        health=Health.ERROR, verdict="absent", reasons=("new",), record=None, runs=()
+    )
+    page = pages(build(project(report)))["joins/similar_parts.html"].text
+    assert "Result absent: new" in page
+    assert "No run has looked at it yet." in page
