@@ -140,6 +140,7 @@ def test_what_the_environment_gave_is_shown_as_its_template(build: Build) -> Non
     report = project(
         table_report(
             spec=table(uri="s3://from-environment/orders", owner="env@example.com"),
+            health=Health.ERROR,
             problems=("no dataset at s3://from-environment/orders",),
         ),
         join_report(spec=join(output_uri="s3://from-environment/parts")),
