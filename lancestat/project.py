@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
@@ -15,21 +14,20 @@ from lancestat.spec.load import load_project
 from lancestat.spec.model import ColumnSelection, Node, ProjectSpec, Refresh, Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lancestat.plan.actions import Action, Plan
-    from lancestat.plan.join_actions import Await
+    from lancestat.plan.actions import Plan
+    from lancestat.plan.keeper import PlanKeeper
     from lancestat.plan.observe import Observer
-    from lancestat.plan.saved import Options, SavedPlan
     from lancestat.plan.shown import Shown
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
-    from lancestat.run.node_run import NodeRunner
+    from lancestat.run.perform import Performer
     from lancestat.run.progress import Progress
     from lancestat.run.result import RunResult
     from lancestat.run.unfinished import Unfinished
     from lancestat.spark.reading import Attachment
-    from lancestat.spark.scanner import SparkScanner
     from lancestat.state.store import LanceState
     from lancestat.state.sweep import SweepReport
 
@@ -148,13 +146,9 @@ class Project:
             PlanFileError: LS621 something else is at `path`, or it cannot be written.
             UsageError, StateError: as for `plan`.
         """
-        from lancestat.plan.plan_file import check_writable, write_plan_file
         from lancestat.plan.saved import Options
 
-        check_writable(Path(path))
-        plan, saved = self._saved(Options.of(select, exclude, full_refresh))
-        write_plan_file(Path(path), saved)
-        return plan
+        return self._keeper.save(Path(path), Options.of(select, exclude, full_refresh))
 
     def load_plan(self, path: str | Path) -> Plan:
         """The plan of a file, provided that the project, the datasets and the state are as it says.
@@ -166,22 +160,7 @@ class Project:
             PlanFileError: LS622 to LS624 the file is no such plan, or that of another project,
                 target or release.
         """
-        from lancestat import __version__
-        from lancestat.errors import UsageError
-        from lancestat.plan.moves import moves
-        from lancestat.plan.plan_file import check_made_for, moved, read_plan_file
-
-        place, spec = Path(path), self.spec
-        then = read_plan_file(place)
-        check_made_for(place, then, project=spec.name, target=spec.target.name, version=__version__)
-        try:
-            plan, now = self._saved(then.options)
-        except UsageError as error:
-            raise moved(place, [f"its selection: {error.message}"]) from None
-        found = moves(then, now)
-        if found:
-            raise moved(place, found)
-        return plan
+        return self._keeper.load(Path(path))
 
     def run(
         self,
@@ -202,7 +181,7 @@ class Project:
             progress: Told of fragments and bytes read, of stages of joins, and of nodes that ended.
         """
         plan = plan or self.plan(full_refresh=full_refresh)
-        return self._execute(plan, "run", threads, fail_fast, progress)
+        return self._performer(threads, fail_fast, progress).perform(plan, "run")
 
     def unfinished(self) -> Unfinished:
         """What failed, or was not run for that, in the newest run that is recorded of the target.
@@ -234,36 +213,7 @@ class Project:
         found = unfinished or self.unfinished()
         nodes = tuple(node for node in self.spec.nodes if node.name in found.nodes)
         plan = self._observer.plan(nodes, full_refresh=found.full_refresh)
-        return self._execute(plan, "retry", threads, fail_fast, progress)
-
-    def _execute(
-        self,
-        plan: Plan,
-        command: str,
-        threads: int | None,
-        fail_fast: bool,
-        progress: Progress | None,
-    ) -> RunResult:
-        from lancestat.plan.summary import totals
-        from lancestat.run.executor import THREADS, Executor
-        from lancestat.run.progress import Silent
-        from lancestat.spark.scanner import SparkScanner
-
-        shown = progress or Silent()
-        has_joins = totals(plan.actions).joins > 0
-        with SparkScanner(self.spec.target, shown.advanced, has_joins=has_joins) as scanner:
-            executor = Executor(
-                self._runner(scanner, shown),
-                self.state,
-                shown,
-                self._clock,
-                self._digests,
-                scanner.cancel,
-                threads or THREADS,
-                fail_fast,
-                command,
-            )
-            return executor.execute(plan)
+        return self._performer(threads, fail_fast, progress).perform(plan, "retry")
 
     def analyze(
         self,
@@ -403,6 +353,28 @@ class Project:
             runs=RUNS if runs is None else runs,
         )
 
+    def report_tables(self, wanted: Collection[str]) -> dict[str, pa.Table]:
+        """What is known of all nodes as Arrow tables: `statistics`, `runs`, `fragments`.
+
+        Args:
+            wanted: Which of them.
+
+        Raises:
+            ValueError: there is no such table.
+            StateError: the state cannot be reached.
+        """
+        from lancestat.report.gather import gather
+        from lancestat.report.runs import ALL, runs_by_node
+        from lancestat.report.tables import ReportTable, report_tables
+
+        return report_tables(
+            frozenset(map(ReportTable, wanted)),
+            report=lambda: gather(
+                self.spec, self.state, self._clock, self.spec.tables, with_fragments=True, runs=0
+            ),
+            runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
+        )
+
     def sweep(self, *, dry_run: bool = False) -> SweepReport:
         """Drop state of tables that are declared no more, and what killed joins left in scratch.
 
@@ -420,14 +392,6 @@ class Project:
 
         return {node.name: node_digest(node) for node in self.spec.nodes}
 
-    def _saved(self, options: Options) -> tuple[Plan, SavedPlan]:
-        from lancestat import __version__
-        from lancestat.plan.saved import Saver
-
-        nodes = self.nodes(options.select, options.exclude)
-        survey = self._observer.survey(nodes, full_refresh=options.full_refresh)
-        return survey.plan, Saver(self.spec, __version__, self._clock).save(survey, options)
-
     def _node_states(self) -> dict[str, str]:
         known = self.state.digests()
         return {
@@ -441,30 +405,21 @@ class Project:
 
         return Observer(self.spec, self.state, self._clock)
 
-    def _runner(self, scanner: SparkScanner, progress: Progress) -> NodeRunner:
-        from lancestat.run.join_run import JoinRunner
-        from lancestat.run.node_run import NodeRunner
-        from lancestat.run.table_run import TableRunner
+    @property
+    def _keeper(self) -> PlanKeeper:
+        from lancestat import __version__
+        from lancestat.plan.keeper import PlanKeeper
 
-        tables = TableRunner(
-            state=self.state,
-            scan=scanner.scan,
-            replan=self._replan,
-            storage_options=self.spec.target.storage_options,
-            run_id=uuid.uuid4().hex,
-            clock=self._clock,
-        )
-        locations = {node.name: node.location for node in self.spec.nodes}
-        joins = JoinRunner(scanner.join, self._clock, self._digests, locations, progress.joined)
-        return NodeRunner(tables, joins, self._replan_awaiting)
+        return PlanKeeper(self._observer, self.nodes, __version__)
 
-    def _replan(self, name: str, use_partials: bool) -> Action:
-        return self._observer.plan_again(self._table(name), use_partials=use_partials)
+    def _performer(
+        self, threads: int | None, fail_fast: bool, progress: Progress | None
+    ) -> Performer:
+        from lancestat.run.perform import Performer
+        from lancestat.run.progress import Silent
 
-    def _replan_awaiting(self, action: Await) -> Action:
-        nodes = [node for node in self.spec.nodes if node.name == action.node]
-        [planned] = self._observer.plan(nodes, full_refresh=action.full_refresh).actions
-        return planned
+        told = progress or Silent()
+        return Performer(self._observer, self.state, self._digests, told, threads, fail_fast)
 
     def _table(self, name: str) -> Table:
         from lancestat.errors import UsageError, did_you_mean

@@ -1,9 +1,10 @@
-"""Query results as CSV, for other programs."""
+"""Query results and statistics as CSV, for other programs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ from lancestat.cli.sql_value import json_value
 from lancestat.cli.text_output import TextOutput
 
 if TYPE_CHECKING:
+    from lancestat.plan.shown import Shown
     from lancestat.spark.query_result import Plain, QueryResult, Shape
 
 _ROWS_AT_ONCE = 1000
@@ -21,6 +23,14 @@ _NEEDS_QUOTES = frozenset('",\r\n')
 
 class CsvOutput(TextOutput):
     """Prints rows as they come; commands that print no rows refuse the format beforehand."""
+
+    def shown(self, shown: Shown) -> None:
+        """A line per column with all figures: the rows of `lancestat.statistics`, written alike."""
+        from lancestat.report.rows import STATISTICS, statistics_rows
+
+        names = list(STATISTICS.columns)
+        rows = ([_text(row.get(name)) for name in names] for row in statistics_rows(shown))
+        _flush([_line(names), *map(_line, rows)])
 
     def queried(self, result: QueryResult) -> Printed:
         """A line of names, then a line per row, as RFC 4180 has it but for its line ends.
@@ -43,6 +53,15 @@ class CsvOutput(TextOutput):
                 _flush(lines)
         _flush(lines)
         return Printed(printed)
+
+
+def _text(value: object) -> str | None:
+    """A value as the JSON output has it."""
+    from lancestat.stats.wire import format_instant
+
+    if value is None or isinstance(value, str):
+        return value
+    return format_instant(value) if isinstance(value, datetime) else json.dumps(value)
 
 
 def _flush(lines: list[str]) -> None:

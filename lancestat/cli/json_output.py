@@ -103,7 +103,15 @@ class JsonOutput:
                 "numRows": shown.rows,
                 "sizeInBytes": shown.size_bytes,
                 "computedAt": format_instant(shown.computed_at) if shown.computed_at else None,
-                "columns": {name: _column(column) for name, column in shown.columns.items()},
+                "columns": {
+                    name: {**_column(column), "fragmentsCovered": (shown.covered or {}).get(name)}
+                    for name, column in shown.columns.items()
+                },
+                "missingColumns": list(shown.missing),
+                "fragments": shown.fragments,
+                "versionsBehind": shown.versions_behind,
+                "changedRows": shown.changed_rows,
+                "policy": shown.policy,
             }
         )
 

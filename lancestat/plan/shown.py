@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from lancestat.plan.appraise import entries_of, told
@@ -21,7 +21,8 @@ class Shown:
     `columns` is what is published, used or refused; `analyzable` counts the columns that could have
     statistics. `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is
     published or it cannot be found out. `covered` has, by wanted column, in how many fragments the
-    state knows it, None where nobody looked.
+    state knows it, None where nobody looked. `types` are Spark's, of the columns that can have
+    statistics.
     """
 
     table: str
@@ -45,6 +46,7 @@ class Shown:
     age: timedelta | None
     changed_rows: float | None
     covered: Mapping[str, int] | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 def show(
@@ -89,6 +91,7 @@ def show(
         age=now - computed_at if computed_at else None,
         changed_rows=changed_rows,
         covered=covered,
+        types={name: type.spark_type for name, type in appraisal.types.items()},
     )
 
 

@@ -11,6 +11,9 @@ from lancestat.state.values import NodeOutcome, StateReader
 
 _log = logging.getLogger("lancestat.report")
 
+# More than the state keeps.
+ALL = 1_000_000
+
 NodeRuns = Mapping[str, tuple[NodeRunReport, ...]]
 
 

@@ -68,19 +68,19 @@ class NodeResult:
         return {**shown, **asdict(self.join or JoinFigures())} if is_join else shown
 
 
-_TEXTS = frozenset({"name", "kind", "action", "message", "strategy", "scope"})
-
-
 def _known(
     stored: Mapping[str, object], form: type, others: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
     """The fields of a dataclass that are stored: texts and numbers, each of which may be null."""
-    names = (field.name for field in fields(form) if field.name not in others)
-    found = {name: stored[name] for name in names if name in stored}
-    for name, value in found.items():
-        expected = str if name in _TEXTS else (int, float)
+    found = {}
+    for field in fields(form):
+        if field.name in others or field.name not in stored:
+            continue
+        value = found[field.name] = stored[field.name]
+        # Annotations are texts here.
+        expected = str if str(field.type).startswith("str") else (int, float)
         if value is not None and not isinstance(value, expected):
-            raise TypeError(f"{name} is {type(value).__name__}")
+            raise TypeError(f"{field.name} is {type(value).__name__}")
     return found
 
 

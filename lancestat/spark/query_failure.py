@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
 from lancestat.lake.clean import clean
 from lancestat.spark.failure import CANCELLED, cause, is_cancelled
 from lancestat.spark.query_text import BAD_QUERY, QueryText
+from lancestat.spark.system_views import SCHEMA
 from lancestat.spark.worker_error import carried_error
 
 QUERY_FAILED = "LS513"
@@ -23,11 +25,12 @@ _FROM_STATE_ON = re.compile(r"\s*SQLSTATE:.*", re.DOTALL)
 class Surroundings:
     """What a query may name: declared tables, each with the error if it could not be opened.
 
-    `secrets` are values that messages must not show.
+    `views` are the full names of lancestat's own. `secrets` are values that messages must not show.
     """
 
     tables: Mapping[str, LancestatError | None] = field(default_factory=dict)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    views: tuple[str, ...] = ()
 
 
 NOTHING_AROUND = Surroundings()
@@ -70,13 +73,25 @@ def _no_table(error: Any, text: QueryText, surroundings: Surroundings) -> Lances
             return failure
     place = _place(error, text)
     message = f"there is no table or view '{name}'"
-    declared = ", ".join(list(surroundings.tables)[:20]) or "none"
     return UsageError(
         BAD_QUERY,
         message if place is None else f"{message}\n{text.excerpt(*place)}",
         location=None if place is None else text.location(place[0]),
-        hint=did_you_mean(name, surroundings.tables) or f"declared tables: {declared}",
+        hint=_near(name, surroundings),
     )
+
+
+def _near(name: str, surroundings: Surroundings) -> str:
+    """What may have been meant: of lancestat's own views where the schema is named."""
+    schema, _, view = name.rpartition(".")
+    own = {each.rpartition(".")[0].lower() for each in surroundings.views} | {SCHEMA}
+    if surroundings.views and schema.lower() in own:
+        by_name = {each.rpartition(".")[2]: each for each in surroundings.views}
+        near = difflib.get_close_matches(view.lower(), by_name, n=1)
+        listed = ", ".join(surroundings.views)
+        return f"did you mean '{by_name[near[0]]}'?" if near else f"there are {listed}"
+    declared = ", ".join(list(surroundings.tables)[:20]) or "none"
+    return did_you_mean(name, surroundings.tables) or f"declared tables: {declared}"
 
 
 def _said(error: Any, surroundings: Surroundings) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lancestat.errors import RunError
 from lancestat.spark.jvm import not_started, start_jvm
 from lancestat.spark.scan_task import THREAD_VARIABLES
+from lancestat.spark.system_views import SCHEMA, SETTING
 from lancestat.spec.model import Target
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def start_session(
 
     The target's configuration is final; around it, lancestat turns off the console's progress bar,
     the user interface of a local session, and threads beyond a task's cores in its workers, which
-    also keep the memory they free. Storage options never become Spark properties.
+    also keep the memory they free. Global temporary views are in the schema `lancestat`. Storage
+    options never become Spark properties.
 
     Args:
         target: Master (None: spark-submit's, else `local[*]`) and configuration.
@@ -118,6 +120,7 @@ def defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     chosen = {f"spark.executorEnv.{name}": threads for name in THREAD_VARIABLES}
     chosen |= {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR_VARIABLES.items()}
     chosen["spark.ui.showConsoleProgress"] = "false"
+    chosen[SETTING] = SCHEMA
     if master.startswith("local"):
         chosen["spark.ui.enabled"] = "false"
         chosen["spark.driver.host"] = "127.0.0.1"

@@ -73,6 +73,16 @@ policies:
   - {name: l, refresh: when-stale}
   - {name: m, allow.stale: 'true'}
 """,
+    "freshness": """\
+tables:
+  - {name: a, uri: a, freshness: {}}
+  - {name: b, uri: b, freshness: 12h}
+  - {name: c, uri: c, freshness: {warn_after: 24}}
+  - {name: d, uri: d, freshness: {warn_after: 1w, error_afer: 2d}}
+  - {name: e, uri: e, freshness: {warn_after: 12h, error_after: 11h}}
+  - {name: f, uri: f, freshness: {error_after: 999999999d}}
+  - {name: g, uri: g, freshness: {warn_after: 90m, error_after: 5400s}}
+""",
     "knn_joins": """\
 tables: [{name: t, uri: t}]
 knn_joins:

@@ -9,6 +9,7 @@ from lancestat.errors import InvalidProject, UsageError
 from lancestat.spec.load import dependencies, load_project
 from lancestat.spec.model import (
     ColumnSelection,
+    Freshness,
     KnnJoin,
     NodeKind,
     Policy,
@@ -103,6 +104,19 @@ def test_paths_start_at_the_project(
 )
 def test_policies_may_be_inline(load: Load, text: str, expected: object) -> None:
     assert policy(load, text).allow_stale == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{warn_after: 12h}", Freshness(warn_after=timedelta(hours=12))),
+        ("{error_after: 2d}", Freshness(error_after=timedelta(days=2))),
+        ("{warn_after: 90m, error_after: 90m}", Freshness(*[timedelta(minutes=90)] * 2)),
+    ],
+)
+def test_rows_may_have_to_be_fresh(load: Load, text: str, expected: Freshness) -> None:
+    assert table(load, f"{{name: t, uri: u, freshness: {text}}}").freshness == expected
+    assert table(load, "{name: t, uri: u}").freshness is None
 
 
 def test_policies_may_be_named_in_another_file(load: Load) -> None:

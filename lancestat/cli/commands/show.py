@@ -8,7 +8,14 @@ from lancestat.cli.command import Invocation, command
 from lancestat.cli.completion import complete_table
 
 
-@command("show", help="Show a table's published statistics.")
+@command(
+    "show",
+    help="""Show a table's published statistics, and whether its policy lets readers use them.
+
+    As CSV it is a line per column with all figures, as lancestat.statistics has them in SQL.""",
+    short_help="Show a table's published statistics.",
+    formats=("text", "json", "csv"),
+)
 @click.argument("table", shell_complete=complete_table)
 def show(invocation: Invocation, table: str) -> None:
     """Print the statistics, and whether a reader may use them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,10 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     QUERY is one statement of Spark's SQL, '-' reads it from stdin. ANALYZE TABLE t COMPUTE
     STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS] computes what is not known yet of a declared
-    table, as `lancestat run` does.""",
+    table, as `lancestat run` does.
+
+    What is known of the project is there too: lancestat.statistics has a row per table and column,
+    lancestat.runs one per run and node, lancestat.fragments one per fragment.""",
     short_help="Run a query with the tables' statistics.",
     formats=("text", "json", "csv", "markdown"),
 )
@@ -105,10 +109,11 @@ def sql(
             if _analyze(context, invocation, project, spark, statement.analyze):
                 return
         surroundings = _attach(project, spark, text)
-        if explain:
-            _explain(invocation, spark, statement, surroundings)
-        else:
-            _run(invocation, spark, statement, surroundings, _limit(invocation, limit))
+        with _system_views(project, spark, text):
+            if explain:
+                _explain(invocation, spark, statement, surroundings)
+            else:
+                _run(invocation, spark, statement, surroundings, _limit(invocation, limit))
 
 
 def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
@@ -141,14 +146,30 @@ def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
 def _attach(project: Project, spark: SparkSession, text: QueryText) -> Surroundings:
     """Open the tables that the query may name; one that cannot be opened fails who names it."""
     from lancestat.lake.clean import secret_values
+    from lancestat.report.tables import ReportTable
     from lancestat.spark.query_failure import Surroundings
     from lancestat.spark.statement import mentioned
+    from lancestat.spark.system_views import view_schema
 
     tables: dict[str, LancestatError | None] = {table.name: None for table in project.spec.tables}
     wanted = mentioned(text.text, tuple(tables))
     if wanted:
         tables |= project.attach(spark, select=wanted).failed
-    return Surroundings(tables, secret_values(project.spec.target.storage_options))
+    schema = view_schema(spark)
+    views = tuple(f"{schema}.{each.value}" for each in ReportTable)
+    return Surroundings(tables, secret_values(project.spec.target.storage_options), views)
+
+
+def _system_views(
+    project: Project, spark: SparkSession, text: QueryText
+) -> AbstractContextManager[None]:
+    """What is known of the project, as far as the query may name it: gathering takes its time."""
+    from lancestat.report.tables import ReportTable
+    from lancestat.spark.system_views import mentioned_views, system_views, view_schema
+
+    names = [each.value for each in ReportTable]
+    wanted = mentioned_views(text.text, view_schema(spark), names)
+    return system_views(spark, project.report_tables(wanted) if wanted else {})
 
 
 def _run(

@@ -1,0 +1,181 @@
+"""What is known of a project as rows, for SQL and for files: one shape each, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from lancestat.plan.join_actions import JoinFigures
+from lancestat.plan.shown import Shown
+from lancestat.report.values import NodeRunReport, TableReport
+from lancestat.run.result import NodeResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = dict[str, object]
+
+
+class CellType(str, Enum):
+    """What the cells of a column are; any may be null. The spelling is Spark's."""
+
+    TEXT = "string"
+    TEXTS = "array<string>"
+    COUNT = "bigint"
+    NUMBER = "double"
+    INSTANT = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """The columns of some rows, in their order, each with the type of its cells."""
+
+    columns: Mapping[str, CellType]
+
+    def table(self, rows: Iterable[Row]) -> pa.Table:
+        """Rows as an Arrow table; instants are microseconds in UTC."""
+        import pyarrow as pa
+
+        types = {
+            CellType.TEXT: pa.string(),
+            CellType.TEXTS: pa.list_(pa.string()),
+            CellType.COUNT: pa.int64(),
+            CellType.NUMBER: pa.float64(),
+            CellType.INSTANT: pa.timestamp("us", "UTC"),
+        }
+        schema = pa.schema([pa.field(name, types[of]) for name, of in self.columns.items()])
+        return pa.Table.from_pylist(list(rows), schema)
+
+
+_TEXT, _TEXTS, _COUNT = CellType.TEXT, CellType.TEXTS, CellType.COUNT
+_NUMBER, _INSTANT = CellType.NUMBER, CellType.INSTANT
+
+STATISTICS = RowShape(
+    {
+        "table": _TEXT,
+        "column": _TEXT,
+        "type": _TEXT,
+        "min": _TEXT,
+        "max": _TEXT,
+        "null_count": _COUNT,
+        "distinct_count": _COUNT,
+        "avg_len": _COUNT,
+        "max_len": _COUNT,
+        "rows": _COUNT,
+        "version": _COUNT,
+        "computed_at": _INSTANT,
+        "versions_behind": _COUNT,
+        "changed_rows": _NUMBER,
+        "fragments": _COUNT,
+        "fragments_covered": _COUNT,
+        "verdict": _TEXT,
+        "reason": _TEXT,
+        "detail": _TEXT,
+        "policy": _TEXT,
+    }
+)
+
+# What a run's row begins with, and what only plans have.
+_ELSEWHERE = frozenset({"name", "kind", "join", "why", "estimated_seconds"})
+_CELLS = {"int": _COUNT, "float": _NUMBER, "tuple[str, ...]": _TEXTS}
+
+
+def _result_columns() -> Iterator[tuple[str, CellType]]:
+    """Those of a node's object in the JSON of runs, less what stands before them."""
+    for field in (*fields(NodeResult), *fields(JoinFigures)):
+        if field.name not in _ELSEWHERE:
+            # Annotations are texts here.
+            yield field.name, _CELLS.get(str(field.type).removesuffix(" | None"), _TEXT)
+
+
+RUNS = RowShape(
+    {
+        "run_id": _TEXT,
+        "command": _TEXT,
+        "target": _TEXT,
+        "finished_at": _INSTANT,
+        "node": _TEXT,
+        "kind": _TEXT,
+        **dict(_result_columns()),
+    }
+)
+
+FRAGMENTS = RowShape(
+    {
+        "table": _TEXT,
+        "fragment": _COUNT,
+        "rows": _COUNT,
+        "deleted_rows": _COUNT,
+        "files": _COUNT,
+        "size_bytes": _COUNT,
+        "columns": _COUNT,
+        "columns_covered": _COUNT,
+    }
+)
+
+
+def statistics_rows(shown: Shown) -> Iterator[Row]:
+    """A row per column that has statistics or is wanted to; figures that are not known are null."""
+    whole: Row = {
+        "table": shown.table,
+        "rows": shown.rows,
+        "version": shown.version,
+        "computed_at": shown.computed_at,
+        "versions_behind": shown.versions_behind,
+        "changed_rows": shown.changed_rows,
+        "fragments": shown.fragments,
+        "verdict": "use" if shown.use else "refuse",
+        "reason": shown.reason,
+        "detail": shown.detail,
+        "policy": shown.policy,
+    }
+    for name in (*shown.columns, *shown.missing):
+        found = shown.columns.get(name)
+        yield {
+            **whole,
+            "column": name,
+            "type": shown.types.get(name),
+            "min": found.minimum if found else None,
+            "max": found.maximum if found else None,
+            "null_count": found.nulls if found else None,
+            "distinct_count": found.distinct if found else None,
+            "avg_len": found.average_length if found else None,
+            "max_len": found.maximum_length if found else None,
+            "fragments_covered": (shown.covered or {}).get(name),
+        }
+
+
+def run_rows(runs: Iterable[NodeRunReport]) -> Iterator[Row]:
+    """A row per run of a node."""
+    for run in runs:
+        result = run.result
+        figures = asdict(result.join or JoinFigures())
+        yield {
+            **figures,
+            **result.to_json(),
+            "run_id": run.run_id,
+            "command": run.command,
+            "target": run.target,
+            "finished_at": run.finished_at,
+            "node": result.name,
+            "kind": result.kind,
+        }
+
+
+def fragment_rows(table: TableReport) -> Iterator[Row]:
+    """A row per fragment of a table that could be opened."""
+    shown = table.shown
+    wanted = None if shown is None or shown.covered is None else len(shown.covered)
+    for each in table.fragments:
+        yield {
+            "table": table.spec.name,
+            "fragment": each.id,
+            "rows": each.rows,
+            "deleted_rows": each.deleted_rows,
+            "files": each.files,
+            "size_bytes": each.size_bytes,
+            "columns": wanted,
+            "columns_covered": each.covered,
+        }

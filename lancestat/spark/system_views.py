@@ -1,0 +1,47 @@
+"""Views in a schema of lancestat's own, for the time of a query."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+# Spark has one schema of views that belong to no database; it is named when the first session of a
+# process starts, and so is lancestat's in sessions that lancestat starts.
+SETTING = "spark.sql.globalTempDatabase"
+SCHEMA = "lancestat"
+
+
+def view_schema(spark: SparkSession) -> str:
+    """The schema that the views of a session are in: `lancestat`, unless others started Spark."""
+    return str(spark.conf.get(SETTING, SCHEMA))
+
+
+def mentioned_views(text: str, schema: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the views `names` that a query may read: none unless it has the schema's name.
+
+    A query that names the schema and no view, as one that lists views, may read all.
+    """
+    if not re.search(rf"(?<!\w){re.escape(schema)}(?!\w)", text, re.IGNORECASE):
+        return ()
+    lowered = text.lower()
+    return tuple(name for name in names if name.lower() in lowered) or tuple(names)
+
+
+@contextmanager
+def system_views(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[None]:
+    """Make views of Arrow tables by their names, and drop them in the end."""
+    made = []
+    try:
+        for name, rows in tables.items():
+            spark.createDataFrame(rows).createOrReplaceGlobalTempView(name)
+            made.append(name)
+        yield
+    finally:
+        for name in made:
+            spark.catalog.dropGlobalTempView(name)
