@@ -27,11 +27,12 @@ def render_json(plan: Plan) -> dict[str, object]:
         "project": plan.project,
         "target": plan.target,
         "status": "error" if blocked(plan) else "planned",
-        "nodes": [_node(action) for action in plan.actions],
+        "nodes": [node_json(action) for action in plan.actions],
     }
 
 
-def _node(action: Action) -> dict[str, object]:
+def node_json(action: Action) -> dict[str, object]:
+    """A node of a plan, with the keys that a node of a run has."""
     if isinstance(action, Blocked):
         reasons, status, message = [], "error", str(action.error)
     else:

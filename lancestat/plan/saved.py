@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from lancestat.errors import LakeError, LancestatError
@@ -42,7 +42,7 @@ from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.digest import action_digest, snapshot_digest, value_digest
 from lancestat.plan.join_reads import lance_uris
 from lancestat.plan.observe import Survey
-from lancestat.plan.render_json import render_json
+from lancestat.plan.render_json import node_json
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
 from lancestat.state.identity import canonical_uri, table_identity
@@ -126,13 +126,8 @@ class Saver:
     def save(self, survey: Survey, options: Options) -> SavedPlan:
         """A plan with all that it rests on; results of joins are looked at here."""
         target, plan = self.spec.target, survey.plan
-        shown = render_json(plan)["nodes"]
-        assert isinstance(shown, list)
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-            made = pool.map(lambda action: self._node(action, survey), plan.actions)
-            nodes = tuple(
-                replace(node, shown=found) for node, found in zip(made, shown, strict=True)
-            )
+            nodes = tuple(pool.map(lambda action: self._node(action, survey), plan.actions))
         return SavedPlan(
             lancestat=self.version,
             made_at=self.clock(),
@@ -148,7 +143,7 @@ class Saver:
         node = self.spec.node(action.node)
         assert node is not None
         return SavedNode(
-            shown={},
+            shown=node_json(action),
             meaning=node_digest(node),
             work=action_digest(action),
             record=_record(node, survey),

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.plan.actions import Action, Blocked, Skip
 from lancestat.plan.join_actions import Await, Join
-from lancestat.plan.summary import join_figures, table_figures
+from lancestat.plan.render_json import node_json
 from lancestat.run.join_run import JoinRunner
 from lancestat.run.result import NodeResult, Status
 from lancestat.run.table_run import Outcome, TableRunner
 from lancestat.state.values import JoinRecord, TableRecord
-
-_SHOWN = (
-    "fragments_total",
-    "fragments_scanned",
-    "columns",
-    "rows_total",
-    "rows_scanned",
-    "version_read",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +76,4 @@ def _published(done: NodeResult, outcome: Outcome) -> NodeResult:
 
 def planned(action: Action) -> NodeResult:
     """A node of a plan, as the JSON of `lancestat plan` shows it."""
-    if isinstance(action, Blocked):
-        return NodeResult(
-            action.node, action.kind, action.verb, (), Status.ERROR, message=str(action.error)
-        )
-    figures = table_figures(action)
-    known = asdict(figures) if figures is not None else {}
-    return NodeResult(
-        name=action.node,
-        kind=action.kind,
-        action=action.verb,
-        reasons=tuple(reason.value for reason in action.reasons),
-        status=Status.PLANNED,
-        **{name: known.get(name) for name in _SHOWN},
-        join=join_figures(action),
-    )
+    return NodeResult.from_json(node_json(action))
