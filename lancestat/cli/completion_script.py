@@ -14,19 +14,18 @@ from click.shell_completion import (
 )
 
 VARIABLE = "_LANCESTAT_COMPLETE"
-SHELLS = ("bash", "zsh", "fish")
 
 # Bash ends a word at each of COMP_WORDBREAKS, `:` and `=` among them, and replaces what comes after
 # the last. So lancestat is given the line, finds the words itself, and bash drops what it has.
 _BASH = """\
 %(complete_func)s() {
-    local line cur kept='' type value
+    local line cur breaks kept='' type value
     line=$(LC_ALL=C; printf '%%s' "${COMP_LINE:0:COMP_POINT}")
     COMPREPLY=()
     if [[ ${COMP_WORDS[COMP_CWORD]} != [\\"\\']* ]]; then
         cur=${line##*[[:space:]]}
-        [[ $cur == --*=* ]] && cur=${cur#*=}
-        [[ $COMP_WORDBREAKS == *:* ]] && kept=${cur%%"${cur##*:}"}
+        breaks=${COMP_WORDBREAKS//[^:=]/}
+        [[ -n $breaks ]] && kept=${cur%%"${cur##*[$breaks]}"}
     fi
     while IFS=, read -r type value; do
         case $type in
@@ -62,7 +61,18 @@ complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 """
 
 
-class BashCompletion(ShellComplete):
+class _WholeWords(ShellComplete):
+    """Answers `--target=pr` with `--target=prod`: shells replace the word, and click the value."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        items = super().get_completions(args, incomplete)
+        option, is_given, _ = incomplete.partition("=")
+        if not (is_given and option.startswith("--")):
+            return items
+        return [CompletionItem(f"{option}={i.value}", type=i.type, help=i.help) for i in items]
+
+
+class BashCompletion(_WholeWords):
     """Bash, whose script sends the line up to the cursor."""
 
     name = "bash"
@@ -79,21 +89,31 @@ class BashCompletion(ShellComplete):
         return f"{item.type},{item.value}"
 
 
-class FishCompletion(FishComplete):
+class ZshCompletion(_WholeWords, ZshComplete):
+    """Zsh, with click's script."""
+
+
+class FishCompletion(_WholeWords, FishComplete):
     """Fish, with words that hold commas."""
 
     source_template = _FISH
 
 
+_KINDS: dict[str, type[ShellComplete]] = {
+    "bash": BashCompletion,
+    "zsh": ZshCompletion,
+    "fish": FishCompletion,
+}
+
+
 def register() -> None:
     """Let click answer with these."""
-    add_completion_class(BashCompletion)
-    add_completion_class(FishCompletion)
+    for kind in _KINDS.values():
+        add_completion_class(kind)
 
 
 def script(shell: str) -> str:
-    """The script that teaches a shell, one of `SHELLS`, to complete `lancestat`."""
+    """The script that teaches a shell, `bash`, `zsh` or `fish`, to complete `lancestat`."""
     from lancestat.cli.main import cli
 
-    kinds = {"bash": BashCompletion, "zsh": ZshComplete, "fish": FishCompletion}
-    return kinds[shell](cli, {}, "lancestat", VARIABLE).source()
+    return _KINDS[shell](cli, {}, "lancestat", VARIABLE).source()

@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lancestat.cli.completion_script import BashCompletion, FishCompletion, ZshCompletion, script
+from lancestat.cli.main import cli
+from tests.cli.conftest import Lancestat
+from tests.cli.test_imports import HEAVY
+
+PROJECT = "name: shop\ntargets: {dev: {}, prod: {state: \"{{ env_var('X') }}\"}, 'p;q': {}}\n"
+SHOP = """\
+tables:
+  - {name: orders, uri: o, tags: [nightly], description: "One per\\norder.\\e[31m"}
+  - {name: order_lines, uri: l, tags: [nightly, big]}
+  - {name: "{{ var('x') }}", uri: x}
+  - {name: "rm;touch x", uri: x}
+"""
+NEAR = "knn_joins: [{name: near, left: {}, right: {}}]\n"
+ORDERS = ["orders", "order_lines"]
+NODES = [*ORDERS, "near"]
+SELECTORS = [
+    *NODES,
+    *("tag:nightly", "tag:big", "kind:table", "kind:knn_join", "state:new", "state:modified"),
+    *("path:specs/near.yaml", "path:specs/shop.yml"),
+]
+Complete = Callable[..., list[str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project whose values are wrong in more than one way; its names can be read."""
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
+    (tmp_path / "specs" / "shop.yml").write_text(SHOP)
+    (tmp_path / "specs" / "near.yaml").write_text(NEAR)
+    return tmp_path
+
+
+@pytest.fixture
+def complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
+    """What is offered for the last of some words."""
+    monkeypatch.chdir(folder)
+
+    def offered(*words: str) -> list[str]:
+        shell = ZshCompletion(cli, {}, "lancestat", "_LANCESTAT_COMPLETE")
+        return [item.value for item in shell.get_completions([*words[:-1]], words[-1])]
+
+    return offered
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["sh"], ["show"]),
+        (["show", "ord"], ORDERS),
+        (["show", "ne"], []),
+        (["plan", "--select", "ord"], ORDERS),
+        (["plan", "--select=order_"], ["--select=order_lines"]),
+        (["run", "-s", "near"], ["near"]),
+        (["list", "--exclude", "kind:"], ["kind:table", "kind:knn_join"]),
+        (["list", "-s", "state:m"], ["state:modified"]),
+        (["list", "-s", "path:specs/s"], ["path:specs/shop.yml"]),
+        (["list", "-s", "+ne"], ["+near"]),
+        (["list", "-s", "tag:nightly,kind:t"], ["tag:nightly,kind:table"]),
+        (["list", "-s", "orders ne"], ["orders near"]),
+        (["list", "-s", "near tag:b,+order_"], ["near tag:b,+order_lines"]),
+        (["list", "-s", "nothing"], []),
+        (["plan", "--target", ""], ["dev", "prod"]),
+        (["--target", "p"], ["prod"]),
+        (["plan", "-t", "d"], ["dev"]),
+        (["plan", "--target=p"], ["--target=prod"]),
+        (["schema", "tab"], ["table"]),
+        (["completion", ""], ["bash", "zsh", "fish"]),
+        (["plan", "--che"], ["--check"]),
+        (["plam", "--target", "p"], ["prod"]),
+        (["--vars", "{", "plan", "-s", "near"], ["near"]),
+    ],
+)
+def test_what_is_offered(words: list[str], expected: list[str], complete: Complete) -> None:
+    assert sorted(complete(*words)) == sorted(expected)
+
+
+def test_all_selectors_are_offered_where_none_has_begun(complete: Complete) -> None:
+    assert sorted(complete("plan", "--select", "")) == sorted(SELECTORS)
+
+
+@pytest.mark.parametrize(
+    "words", [["--project-dir", "{}", "show", "o"], ["show", "--project-dir", "{}", "o"]]
+)
+def test_the_project_that_the_line_names_is_looked_at(
+    words: list[str],
+    folder: Path,
+    complete: Complete,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert complete(*(word.format(folder) for word in words)) == ORDERS
+    monkeypatch.setenv("LANCESTAT_PROJECT_DIR", str(folder))
+    assert complete("show", "o") == ORDERS
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("specs/shop.yml", b"tables: [\n"),
+        ("specs/shop.yml", b"\xff\xfe\x00"),
+        ("specs/shop.yml", b"tables: {a: 1}\nknn_joins: 3\n"),
+        ("specs/shop.yml", b"tables: [3, null, {}, {name: [x]}, {name: 3}]\n"),
+        ("specs/shop.yml", b""),
+    ],
+)
+def test_a_file_that_cannot_be_read_hides_no_other(
+    file: str, content: bytes, folder: Path, complete: Complete
+) -> None:
+    (folder / file).write_bytes(content)
+    assert complete("plan", "-s", "n") == ["near"]
+
+
+@pytest.mark.parametrize("content", ["", "name: [", "spec-paths: 3\n", "- a\n", "targets: 3\n"])
+def test_a_broken_project_file_is_no_error(content: str, folder: Path, complete: Complete) -> None:
+    (folder / "lancestat_project.yml").write_text(content)
+    assert complete("plan", "--target", "") == []
+
+
+@pytest.mark.parametrize("place", ["nowhere", "specs"])
+def test_no_project_at_all_is_no_error(place: str, complete: Complete) -> None:
+    assert complete("--project-dir", place, "show", "") == []
+
+
+def test_an_error_in_the_code_is_no_error_at_a_prompt(
+    complete: Complete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(root: Path) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("lancestat.spec.outline.outline", broken)
+    assert complete("show", "") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_one_line_per_word_without_control_characters(
+    shell: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    asked = {
+        "_LANCESTAT_COMPLETE": f"{shell}_complete",
+        "COMP_LINE": "lancestat show ord",
+        "COMP_WORDS": "lancestat show ord",
+        "COMP_CWORD": "ord" if shell == "fish" else "2",
+    }
+    environment = {**os.environ, **asked}
+    command = [sys.executable, "-m", "lancestat"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    told = {
+        "bash": "plain,orders\nplain,order_lines\n",
+        "zsh": "plain\norders\nOne per order.[31m\nplain\norder_lines\ntable\n",
+        "fish": "plain,orders\tOne per order.[31m\nplain,order_lines\ttable\n",
+    }
+    assert (done.stdout, done.stderr) == (told[shell], "")
+
+
+def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
+    code = (
+        "import sys\nfrom lancestat.cli.main import main\ntry:\n    main()\n"
+        "finally:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    asked = {"_LANCESTAT_COMPLETE": "bash_complete", "COMP_LINE": "lancestat run -s ord"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "plain,orders\nplain,order_lines\n"
+    assert set(done.stderr.splitlines()).isdisjoint({*HEAVY} - {"yaml"})
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_printed(shell: str, lancestat: Lancestat) -> None:
+    done = lancestat("completion", shell)
+    assert (done.exit_code, done.stdout) == (0, script(shell))
+    assert f"_LANCESTAT_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_an_unknown_shell_is_wrong_usage(lancestat: Lancestat) -> None:
+    done = lancestat("completion", "tcsh")
+    assert done.exit_code == 2
+    assert "bash" in done.stderr
+
+
+def test_click_alone_gives_the_same_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lancestat.cli.completion_script import register
+
+    register()
+    asked = {"_LANCESTAT_COMPLETE": "fish_source"}
+    done = CliRunner().invoke(cli, prog_name="lancestat", env=asked)
+    shell = FishCompletion(cli, {}, "lancestat", "_LANCESTAT_COMPLETE")
+    assert done.stdout == shell.source()
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "incomplete"),
+    [
+        ("lancestat ", [], ""),
+        ("lancestat sh", [], "sh"),
+        ("lancestat plan -s tag:n", ["plan", "-s"], "tag:n"),
+        ("lancestat plan --target=pr", ["plan"], "--target=pr"),
+        ('lancestat plan -s "a b', ["plan", "-s"], "a b"),
+        ('lancestat plan -s "a ', ["plan", "-s"], "a "),
+        ("lancestat plan -s 'a b' ", ["plan", "-s", "a b"], ""),
+        ("lancestat plan -s a\\ b", ["plan", "-s"], "a b"),
+        ("", [], ""),
+    ],
+)
+def test_the_words_of_a_line_of_bash(
+    line: str, words: list[str], incomplete: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMP_LINE", line)
+    shell = BashCompletion(cli, {}, "lancestat", "_LANCESTAT_COMPLETE")
+    assert shell.get_completion_args() == (words, incomplete)
+
+
+class Terminal:
+    """Bash with a person at it, who types a line, presses Tab and looks at what stands there."""
+
+    def __init__(self, folder: Path, setup: str) -> None:
+        (folder / "bin").mkdir()
+        command = folder / "bin" / "lancestat"
+        command.write_text(f'#!/bin/bash\nexec "{sys.executable}" -m lancestat "$@"\n')
+        command.chmod(0o755)
+        self.process, self.terminal = pty.fork()
+        if self.process == 0:
+            path = f"{folder / 'bin'}:{os.environ['PATH']}"
+            environment = {"PATH": path, "TERM": "dumb", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+            os.chdir(folder)
+            os.execvpe("bash", ["bash", "--norc", "--noprofile"], environment)
+        # The prompt as it is typed differs from the prompt as it is shown.
+        self.type(f"{setup}; bind 'set enable-bracketed-paste off'; PS1='rea''dy> '\r")
+        self.wait("ready> ")
+
+    def tab(self, line: str) -> str:
+        """What the line is after Tab at its end."""
+        # At the line's start: what follows is a text that is printed.
+        self.type(f"{line}\t\x01printf '<%q>' \r")
+        shown = self.wait(">ready> ")
+        words = shown[shown.rindex("<lancestat>") :].removesuffix(">ready> ").split("><")
+        return " ".join(word.strip("<>").replace("\\", "") for word in words)
+
+    def type(self, keys: str) -> None:
+        os.write(self.terminal, keys.encode())
+
+    def wait(self, end: str) -> str:
+        shown = ""
+        until = time.monotonic() + 60
+        while not shown.endswith(end):
+            ready, _, _ = select.select([self.terminal], [], [], until - time.monotonic())
+            assert ready, f"bash shows {shown!r}"
+            shown += os.read(self.terminal, 4096).decode(errors="replace")
+        return shown
+
+    def close(self) -> None:
+        os.close(self.terminal)
+        os.waitpid(self.process, 0)
+
+
+@pytest.fixture(params=["", "COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}; "])
+def terminal(folder: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    """With the words that bash has by default, and as some people set them."""
+    at = Terminal(folder, f"{request.param}source <(lancestat completion bash)")
+    yield at
+    at.close()
+
+
+def test_in_bash_itself(terminal: Terminal) -> None:
+    lines = {
+        "lancestat show orde": "lancestat show order",
+        "lancestat show order_": "lancestat show order_lines",
+        "lancestat plan -s tag:ni": "lancestat plan -s tag:nightly",
+        "lancestat plan -s path:specs/s": "lancestat plan -s path:specs/shop.yml",
+        "lancestat plan -s tag:big,ki": "lancestat plan -s tag:big,kind:",
+        "lancestat plan --target=pr": "lancestat plan --target=prod",
+        'lancestat plan -s "near order_': "lancestat plan -s near order_lines",
+        "lancestat --project-dir spe": "lancestat --project-dir specs/",
+    }
+    assert {line: terminal.tab(line) for line in lines} == lines
