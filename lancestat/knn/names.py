@@ -42,8 +42,9 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
         UsageError: a side selects a column twice (LS450) or one that is called like what the join
             adds (LS451), or a name with its suffix is taken (LS452).
     """
+    measures = (DISTANCE, RANK) if with_rank else (DISTANCE,)
     for side, names in (("left", left), ("right", right)):
-        _check_side(side, names)
+        _check_side(side, names, measures)
     on_left = {name.lower() for name in left}
     shown = tuple(name + SUFFIX if name.lower() in on_left else name for name in right)
     on_right = {name.lower() for name in right}
@@ -58,14 +59,14 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
                 f"left side has a '{name}' too, but the {side} side selects a column of that name",
                 hint="rename one of them, or leave it out of 'select'",
             )
-    return OutputNames(tuple(left), shown, (DISTANCE, RANK) if with_rank else (DISTANCE,))
+    return OutputNames(tuple(left), shown, measures)
 
 
-def _check_side(side: str, names: Sequence[str]) -> None:
+def _check_side(side: str, names: Sequence[str], measures: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
         folded = name.lower()
-        if folded in (DISTANCE, RANK):
+        if folded in measures:
             raise UsageError(
                 "LS451",
                 f"the {side} side selects '{name}', which is what the join calls a column of its "

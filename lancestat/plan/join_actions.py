@@ -19,7 +19,8 @@ class JoinFigures:
     """The counts that plans and runs show for a join, None where they are not known (yet).
 
     `left_rows` and `right_rows` are those of the whole sides; `pairs` are compared by this run, in
-    `scope`. `recall` and `nprobes` tell of approximate strategies; in a plan, as far as known.
+    `scope`. `recall` and `nprobes` tell of approximate strategies; in a plan, as far as known. Only
+    a plan has `why` the strategy was chosen, and `estimated_seconds` of what it takes.
     """
 
     strategy: str | None = None
@@ -31,6 +32,8 @@ class JoinFigures:
     pairs: int | None = None
     recall: float | None = None
     nprobes: int | None = None
+    why: str | None = None
+    estimated_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,8 @@ def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> Join:
             pairs=decision.pairs,
             recall=record.recall if goes_on and record is not None else None,
             nprobes=record.nprobes if goes_on and record is not None else spec.nprobes,
+            why=decision.why,
+            estimated_seconds=None if decision.seconds is None else round(decision.seconds, 1),
         ),
         work=work,
         decision=decision,
