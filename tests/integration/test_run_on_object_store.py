@@ -90,12 +90,19 @@ def test_a_run_on_s3_shows_no_credentials(object_store: ObjectStore, tmp_path: P
     first = cli(project, "--verbose", "run")
     assert first.returncode == 1, "one table is absent"
     assert "LS201" in first.stdout
+    retried = cli(project, "retry")
+    assert (retried.returncode, "orders" in retried.stdout) == (1, False)
     again = cli(project, "plan", "--select", "orders", "--check")
     assert again.returncode == 0, again.stdout + again.stderr
     lance.write_dataset(orders(100, 5), uri, mode="append", storage_options=options)
-    second = cli(project, "run", "--select", "orders", "--output", "json")
+    saved = tmp_path / "plan.json"
+    planned = cli(project, "plan", "--select", "orders", "--out", str(saved))
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    second = cli(project, "run", "--plan-file", str(saved), "--output", "json")
     assert second.returncode == 0, second.stderr
     assert '"rows_scanned": 5' in second.stdout
+    moved = cli(project, "run", "--plan-file", str(saved))
+    assert moved.stderr.startswith("LS620")
     shown = cli(project, "show", "orders", "--output", "json")
     assert '"verdict": "use"' in shown.stdout
     refused = cli(project, "run", "--select", "orders", secret="wrong" + SECRET_KEY)
@@ -107,7 +114,8 @@ def test_a_run_on_s3_shows_no_credentials(object_store: ObjectStore, tmp_path: P
     assert "lancestat" in logs, "the event log holds what Spark's user interface shows"
     stored = state_bytes(object_store, root)
     assert b"orders" in stored
-    said = [run.stdout + run.stderr for run in (first, again, second, shown, refused, debug)]
-    for place in (*said, logs, str(config), stored.decode("latin-1")):
+    runs = (first, retried, again, planned, second, moved, shown, refused, debug)
+    said = [run.stdout + run.stderr for run in runs]
+    for place in (*said, logs, str(config), stored.decode("latin-1"), saved.read_text()):
         assert SECRET_KEY not in place
         assert ACCESS_KEY not in place
