@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
@@ -13,11 +13,14 @@ from lancestat.report.runs import runs_by_node
 from lancestat.report.table import TableReporter
 from lancestat.report.values import NodeReport, ProjectReport
 from lancestat.spec.graph import dependencies
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec
-from lancestat.state.values import StateReader
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
+from lancestat.state.identity import table_identity
+from lancestat.state.values import PartialIndex, StateReader
 
 THREADS = 8
 RUNS = 30
+# One pass over the state tells of so many tables what it knows of their fragments.
+_INDEXED_AT_ONCE = 64
 
 
 def gather(
@@ -50,19 +53,26 @@ def gather(
     survey = observer.survey(nodes)
     outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
     now = clock()
-    tables = TableReporter(observer, survey, now, with_fragments, with_histograms)
+    tables = TableReporter(observer, survey, now, with_histograms)
     actions = {action.node: action for action in survey.plan.actions}
+    indexes: Mapping[str, PartialIndex] = {}
 
     def report(node: Node) -> NodeReport:
         ended = outcomes.get(node.name, ())
         if isinstance(node, KnnJoin):
             record = survey.joins.get(node.name)
             return join_report(node, actions[node.name], record, ended, now)
-        return tables.report(node, ended)
+        return tables.report(node, ended, indexes.get(table_identity(node.uri)))
 
+    reports: list[NodeReport] = []
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        reports = tuple(pool.map(report, nodes))
-    return ProjectReport(spec.name, spec.target.name, now, reports, _reads(spec, nodes))
+        for start in range(0, len(nodes), _INDEXED_AT_ONCE):
+            some = nodes[start : start + _INDEXED_AT_ONCE]
+            if with_fragments:
+                uris = (node.uri for node in some if isinstance(node, Table))
+                indexes = state.partial_indexes(frozenset(map(table_identity, uris)))
+            reports += pool.map(report, some)
+    return ProjectReport(spec.name, spec.target.name, now, tuple(reports), _reads(spec, nodes))
 
 
 def _reads(spec: ProjectSpec, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from lancestat.plan.observation import Appraisal
 from lancestat.plan.observe import Observer, Survey
 from lancestat.plan.shown import show
 from lancestat.read.groups import load_groups
-from lancestat.report.fragments import FragmentCoverage, fragment_coverage
+from lancestat.report.fragments import fragment_coverage
 from lancestat.report.health import (
     failed,
     freshness_of,
@@ -29,6 +29,7 @@ from lancestat.report.health import (
 from lancestat.report.values import Health, NodeRunReport, TableReport
 from lancestat.spec.model import Table
 from lancestat.state.identity import table_identity
+from lancestat.state.values import PartialIndex
 from lancestat.stats.histogram import Histogram, equi_height
 
 _log = logging.getLogger("lancestat.report")
@@ -41,13 +42,20 @@ class TableReporter:
     observer: Observer
     survey: Survey
     now: datetime
-    with_fragments: bool = False
     with_histograms: bool = False
 
-    def report(self, table: Table, runs: tuple[NodeRunReport, ...]) -> TableReport:
-        """The report of one table, also of one that cannot be opened."""
+    def report(
+        self, table: Table, runs: tuple[NodeRunReport, ...], index: PartialIndex | None = None
+    ) -> TableReport:
+        """The report of one table, also of one that cannot be opened.
+
+        Args:
+            table: Which.
+            runs: Its runs, newest first.
+            index: What the state has stored; without it fragments are not looked at.
+        """
         try:
-            return self._report(table, runs)
+            return self._report(table, runs, index)
         except LancestatError as error:
             problems = [unreadable(error), *failed(runs, self.now)]
             return TableReport(
@@ -61,9 +69,11 @@ class TableReporter:
                 runs=runs,
             )
 
-    def _report(self, table: Table, runs: tuple[NodeRunReport, ...]) -> TableReport:
+    def _report(
+        self, table: Table, runs: tuple[NodeRunReport, ...], index: PartialIndex | None
+    ) -> TableReport:
         appraisal = self._appraisal(table)
-        coverage = self._coverage(appraisal)
+        coverage = None if index is None else fragment_coverage(appraisal, index)
         covered = coverage.columns if coverage else None
         shown = show(appraisal, self.observer.changed_rows(appraisal), self.now, covered)
         changed_at = self._changed_at(appraisal.snapshot)
@@ -103,11 +113,6 @@ class TableReporter:
         except LakeError as error:
             _log.warning("when rows last changed is not known: %s", error.message)
             return None
-
-    def _coverage(self, appraisal: Appraisal) -> FragmentCoverage | None:
-        if not self.with_fragments:
-            return None
-        return fragment_coverage(appraisal, self.observer.state.partial_index(appraisal.identity))
 
     def _histograms(self, appraisal: Appraisal) -> Mapping[str, Histogram]:
         if not (self.with_histograms and appraisal.histograms):

@@ -79,6 +79,10 @@ class MemoryState:
             tuple(PartialKey(key, found) for key, found in fields.items() if len(key) > 1),
         )
 
+    def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
+        """Which partials of some tables are stored."""
+        return {table: self.partial_index(table) for table in tables}
+
     def partials(
         self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
     ) -> Iterator[StoredPartials]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.layout import LAYOUT, Kind, StateFolder
 from lancestat.state.outcomes import read_outcomes
-from lancestat.state.partial_index import read_index
+from lancestat.state.partial_index import read_index, read_indexes
 from lancestat.state.partial_rows import partial_batches, partial_schema
 from lancestat.state.partial_stream import stream_partials
 from lancestat.state.records import read_digests, read_joins, read_records, read_runs
@@ -126,6 +126,15 @@ class LanceState:
             return read_index(dataset, table)
 
         return self.partial_table.read(read, PartialIndex({}, ()))
+
+    def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
+        """Which partials of some tables are stored, as of the last `records` or write."""
+
+        def read(dataset: LanceDataset) -> Mapping[str, PartialIndex]:
+            return read_indexes(dataset, tables)
+
+        nothing = {table: PartialIndex({}, ()) for table in tables}
+        return self.partial_table.read(read, nothing) if tables else {}
 
     def partials(
         self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]

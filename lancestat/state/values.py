@@ -210,6 +210,10 @@ class StateReader(Protocol):
         """Which partials of one table are stored, without reading them."""
         ...
 
+    def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
+        """As `partial_index`, of some tables at once."""
+        ...
+
     def runs(self, limit: int) -> list[RunRecord]:
         """The newest runs, newest first."""
         ...
