@@ -23,8 +23,8 @@ class LancestatError(Exception):
     """An error with a stable code, what was found, where, and what to do about it.
 
     Codes are grouped by area: LS1xx specification, LS2xx datasets, LS3xx state, LS4xx selection and
-    usage, LS5xx running on Spark, LS6xx publishing. Instances survive pickling, because they cross
-    from Spark's Python workers to the driver.
+    usage, LS5xx running on Spark, LS6xx publishing, reviews, plan files and reports. Instances
+    survive pickling, because they cross from Spark's Python workers to the driver.
     """
 
     def __init__(

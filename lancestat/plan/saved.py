@@ -7,8 +7,10 @@ plan run, which then is the same plan. What is compared, node by node, and why t
 - `work`, a digest of the whole action (`plan.digest`): versions, fragments to scan, partials to
   reuse or to carry over, entries to publish, sides and scope of a join. Equal digests are equal
   work, so whatever changed without changing this digest does not change what a run does. Of files
-  and queries that a join reads it holds the digest of their content. Where nobody can tell
-  whether a side has changed (the plan says so in a note), neither can this.
+  and queries that a join reads it holds the digest of their content; a join that is skipped is
+  skipped because that digest is the one in its record. Where nobody can tell whether a side has
+  changed (the plan says so in a note), neither can this. A node that awaits a join is planned in
+  detail once that has ended: of such a node the saved plan fixes what it awaits, and no more.
 - `meaning`, the digest of the declaration (`spec.digest`), variables and templates filled in. It
   tells of changes that the present work does not show, and of options of a side's reader.
 - `inputs`: each Lance dataset that the node reads, by identity, version, time of the commit and
@@ -23,7 +25,7 @@ plan run, which then is the same plan. What is compared, node by node, and why t
   datasets found there differ.
 
 What happens after the comparison is for the run to deal with, as for any run: publishing is a
-commit with preconditions.
+commit with preconditions, and a table that moves while it is read is looked at again.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def retry(
     project = invocation.project()
     left = project.unfinished()
     for name in left.gone:
-        invocation.say(f"'{name}' failed last time, and is declared no more")
+        invocation.say(f"'{name}' is declared no more, and not tried again")
     if not left.nodes:
         invocation.say(_nothing(left, project.spec.target.name))
     with progress_display(quiet=invocation.quiet) as progress:
@@ -49,5 +49,5 @@ def _nothing(left: Unfinished, target: str) -> str:
     if left.run is None:
         return f"no run of target {target} is recorded"
     ended = f"{left.run.finished_at:%Y-%m-%d %H:%M:%S} UTC"
-    what = "nothing that is still declared failed" if left.gone else "nothing failed"
+    what = "nothing else failed" if left.gone else "nothing failed"
     return f"{what} in the last run of target {target}, which ended at {ended}"
