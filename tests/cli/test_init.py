@@ -54,3 +54,32 @@ def test_a_file_where_the_folder_should_be_is_one_clear_error(
     result = lancestat("init", folder)
     assert result.exit_code == 2
     assert result.stderr.startswith("LS403  cannot write to ")
+
+
+def test_an_editors_settings_are_left_as_they_are(lancestat: Lancestat, tmp_path: Path) -> None:
+    mine = tmp_path / ".vscode" / "settings.json"
+    mine.parent.mkdir()
+    mine.write_text("// mine\n{}\n")
+    done = lancestat("init")
+    assert done.exit_code == 0, done.output
+    assert mine.read_text() == "// mine\n{}\n"
+    assert ".vscode/settings.json stays as it is" in done.stderr
+    assert ".vscode/extensions.json" in done.stdout
+    assert "yaml.schemas" in done.stderr
+
+
+def test_an_editor_finds_the_schema_of_every_file(lancestat: Lancestat, tmp_path: Path) -> None:
+    assert lancestat("init").exit_code == 0
+    settings = json.loads((tmp_path / ".vscode" / "settings.json").read_text())["yaml.schemas"]
+    found = {
+        path: schema
+        for schema, globs in settings.items()
+        for pattern in globs
+        for path in tmp_path.glob(pattern)
+    }
+    assert set(found) == {*tmp_path.rglob("*.yml")}
+    for path, schema in found.items():
+        json.loads((tmp_path / schema).read_text())
+        # The files say it themselves, too, for editors that open another folder.
+        named = path.read_text().splitlines()[0].partition("$schema=")[2]
+        assert (path.parent / named).resolve() == (tmp_path / schema).resolve()

@@ -36,7 +36,8 @@ def init(invocation: Invocation, folder: Path | None) -> None:
     invocation.printer().created(root, list(files))
     if kept:
         there = " and ".join(kept)
-        invocation.say(f'{there} stay as they are: schemas/ is for their "yaml.schemas".')
+        verb = "stays as it is" if len(kept) == 1 else "stay as they are"
+        invocation.say(f"{there} {verb}; 'yaml.schemas' there can name the files of schemas/.")
 
 
 def _exists(path: Path) -> bool:

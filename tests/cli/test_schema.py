@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lancestat.spec.editor import KINDS, editor_schema, editor_schemas
+from tests.cli.conftest import Lancestat
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_schema_of_a_kind_is_printed(kind: str, lancestat: Lancestat) -> None:
+    done = lancestat("schema", kind)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == editor_schema(kind)
+
+
+def test_without_a_kind_they_are_listed(lancestat: Lancestat) -> None:
+    text = lancestat("schema").stdout
+    told = json.loads(lancestat("schema", "--output", "json").stdout)
+    assert [kind["name"] for kind in told["kinds"]] == list(KINDS)
+    assert [line.split()[0] for line in text.splitlines()[1:]] == list(KINDS)
+
+
+def test_they_are_written_and_written_anew(lancestat: Lancestat, tmp_path: Path) -> None:
+    (tmp_path / "schemas").mkdir()
+    old = tmp_path / "schemas" / "lancestat_specs.schema.json"
+    old.write_text("of an older version")
+    other = tmp_path / "schemas" / "of_another_program.json"
+    other.write_text("{}")
+    done = lancestat("schema", "--out", "schemas")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.split() == [f"schemas/{name}" for name in editor_schemas()]
+    for name, schema in editor_schemas().items():
+        assert json.loads((tmp_path / "schemas" / name).read_text()) == schema
+    assert other.read_text() == "{}"
+
+
+def test_a_new_folder_is_made_for_them(lancestat: Lancestat, tmp_path: Path) -> None:
+    told = json.loads(lancestat("schema", "--out", "a/b", "--output", "json").stdout)
+    assert (told["folder"], told["files"]) == ("a/b", list(editor_schemas()))
+    assert sorted(path.name for path in (tmp_path / "a/b").iterdir()) == sorted(told["files"])
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("tabel",), "LS617  there is no schema of 'tabel'\n      hint: did you mean 'table'?"),
+        (("x",), "LS617  there is no schema of 'x'\n      hint: kinds: project, specs, table"),
+        (("table", "--out", "d"), "give one of them"),
+        (("--out", "file/below"), "LS618  cannot write to file/below: Not a directory"),
+    ],
+)
+def test_wrong_usage(
+    args: tuple[str, ...], told: str, lancestat: Lancestat, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    done = lancestat("schema", *args)
+    assert done.exit_code == 2
+    assert told in done.stderr

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from lancestat.spec.document import read_document
+from lancestat.spec.editor import KINDS, editor_schema, editor_schemas, editor_settings
+from lancestat.spec.resources import PROJECT_FILE, PROJECT_SCHEMA, SPECS_SCHEMA
+from lancestat.spec.starter import editor_files, project_template
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = [
+    *sorted((ROOT / "examples/project").rglob("*.yml")),
+    *sorted((ROOT / "specs").iterdir()),
+]
+TEMPLATE = "{{ var('anything') }}"
+
+SPECS: dict[str, Any] = {
+    "tables": [
+        {
+            "name": "a",
+            "uri": "a.lance",
+            "description": "d",
+            "tags": ["t"],
+            "owner": "o",
+            "columns": {"set": "s", "include": ["a"], "exclude": ["b"], "types": ["integer"]},
+            "policy": {"description": "d", "allow.stale": True, "refresh": "always"},
+            "publish": "none",
+            "histogram": True,
+            "freshness": {"warn_after": "12h", "error_after": "24h"},
+        },
+        {"name": "b", "uri": "b.lance", "columns": "all", "policy": "p"},
+        {"name": "c", "uri": "c.lance", "columns": ["x", "y*"]},
+    ],
+    "column_sets": [{"name": "s", "include": ["a"], "exclude": ["b"], "types": ["date"]}],
+    "policies": [
+        {
+            "name": "p",
+            "description": "d",
+            "allow.stale": {"max_versions": 3, "max_age": "1d", "max_changed_rows": "5%"},
+            "refresh": "when_stale",
+        },
+        {"name": "q", "allow.stale": {"max_changed_rows": 0.5}},
+    ],
+    "knn_joins": [
+        {
+            "name": "n",
+            "left": {"table": "a", "vector": "v", "select": ["x"]},
+            "right": {"format": "f", "path": "p", "options": {"o": 1}, "vector": "v"},
+            "k": 10,
+            "metric": "cosine",
+            "mode": "approx",
+            "approx": {"recall": 0.5},
+            "join": "left_outer",
+            "min_right_rows": 5,
+            "rank": True,
+            "output": {"lance": "x"},
+        },
+        {
+            "name": "m",
+            "left": {"lance": "l", "vector": "v"},
+            "right": {"sql": "select 1", "vector": "v"},
+            "k": 1,
+            "approx": {"nprobes": 3},
+            "output": {"parquet": "x"},
+        },
+        {
+            "name": "l",
+            "left": {"parquet": "l", "vector": "v"},
+            "right": {"table": "r", "vector": "v"},
+            "k": 1,
+            "output": {"parquet": "x"},
+        },
+    ],
+}
+PROJECT: dict[str, Any] = {
+    "name": "shop",
+    "description": "d",
+    "spec-paths": ["specs"],
+    "vars": {"a": 1, "b": "x"},
+    "default-target": "dev",
+    "targets": {
+        "dev": {
+            "spark": {"master": "local[*]", "conf": {"a": 1, "b": True, "c": "x"}},
+            "reader": "connector",
+            "state": "s",
+            "scratch": "t",
+            "storage-options": {"aws_region": "r"},
+        }
+    },
+}
+WHOLE = [(PROJECT_SCHEMA, PROJECT), (SPECS_SCHEMA, SPECS)]
+
+
+def errors(schema: dict[str, Any], value: object) -> list[str]:
+    return [error.message for error in Draft202012Validator(schema).iter_errors(value)]
+
+
+def scalars(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every scalar."""
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            yield from scalars(inside, (*path, key))
+    elif isinstance(value, list):
+        for index, inside in enumerate(value):
+            yield from scalars(inside, (*path, index))
+    else:
+        yield path
+
+
+def replaced(value: Any, path: tuple[Any, ...], new: object) -> Any:
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
+    return copy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_schema_is_one(kind: str) -> None:
+    Draft202012Validator.check_schema(editor_schema(kind))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_are_accepted_as_they_are_written(path: Path) -> None:
+    name = PROJECT_SCHEMA if path.name == PROJECT_FILE else SPECS_SCHEMA
+    value = read_document(path.read_bytes(), path.name).value
+    assert errors(editor_schemas()[name], value) == []
+
+
+@pytest.mark.parametrize(("name", "value"), WHOLE, ids=["project", "specs"])
+def test_a_template_can_stand_for_every_scalar(name: str, value: dict[str, Any]) -> None:
+    schema = editor_schemas()[name]
+    assert errors(schema, value) == []
+    paths = list(scalars(value))
+    assert len(paths) > 10
+    refused = {path: errors(schema, replaced(value, path, TEMPLATE)) for path in paths}
+    assert {path: told for path, told in refused.items() if told} == {}
+
+
+@pytest.mark.parametrize(("name", "value"), WHOLE, ids=["project", "specs"])
+def test_the_values_above_have_every_key_that_there_is(name: str, value: dict[str, Any]) -> None:
+    """Or the test before this one would pass over new ones."""
+
+    def keys(part: object) -> Iterator[str]:
+        if isinstance(part, dict):
+            for key, inside in part.items():
+                yield key
+                yield from keys(inside)
+        if isinstance(part, list):
+            for inside in part:
+                yield from keys(inside)
+
+    def declared(part: object) -> Iterator[str]:
+        if isinstance(part, dict):
+            yield from part.get("properties", ())
+            for inside in part.values():
+                yield from declared(inside)
+
+    assert set(declared(editor_schemas()[name])) <= set(keys(value))
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("tables", 0, "publish"), "manifst"),
+        (("tables", 0, "histogram"), "yes"),
+        (("tables", 0, "name"), "a b"),
+        (("tables", 0, "columns"), "some"),
+        (("tables", 0, "columns", "types", 0), "int"),
+        (("policies", 0, "allow.stale", "max_versions"), "3"),
+        (("policies", 0, "allow.stale", "max_versions"), -1),
+        (("policies", 0, "allow.stale", "max_age"), "24hours"),
+        (("policies", 0, "allow.stale", "max_changed_rows"), "5"),
+        (("knn_joins", 0, "k"), 0),
+        (("knn_joins", 0, "k"), "ten"),
+        (("knn_joins", 0, "metric"), "L2"),
+        (("knn_joins", 0, "rank"), "true"),
+        (("tables", 0), {"name": "a", "uri": "u", "colums": "all"}),
+        (("tables", 0), {"name": "a"}),
+        (("tables",), TEMPLATE),
+    ],
+)
+def test_what_is_wrong_is_flagged_all_the_same(path: tuple[Any, ...], wrong: object) -> None:
+    assert errors(editor_schema("specs"), replaced(SPECS, path, wrong))
+
+
+def test_a_part_can_be_checked_alone() -> None:
+    parts = {"table": "tables", "column_set": "column_sets", "policy": "policies"}
+    parts["knn_join"] = "knn_joins"
+    assert {*parts, "project", "specs"} == set(KINDS)
+    for kind, key in parts.items():
+        for item in SPECS[key]:
+            assert errors(editor_schema(kind), item) == []
+        assert errors(editor_schema(kind), {**SPECS[key][0], "nonsense": 1})
+
+
+def test_settings_name_files_that_a_new_project_has() -> None:
+    settings = editor_settings()["settings.json"]["yaml.schemas"]
+    files = project_template()
+    for schema in settings:
+        assert schema.removeprefix("./") in files
+    [specs] = [globs for schema, globs in settings.items() if SPECS_SCHEMA in schema]
+    assert specs == ["specs/**/*.yml", "specs/**/*.yaml"]
+    assert json.loads(editor_files()[".vscode/settings.json"]) == {"yaml.schemas": settings}
