@@ -12,7 +12,7 @@ from typing import Any
 from lancestat.cli.main import main
 from lancestat.knn import output
 from lancestat.knn.gate import Decision, Strategy
-from lancestat.spark.knn import grid, join, written_side
+from lancestat.spark.knn import engine, grid, join, written_side
 from tests.integration.faulty_daemon import strike, striking
 
 
@@ -25,9 +25,10 @@ def arm(folder: Path, strategy: str) -> None:
         return replace(*arguments)
 
     output.replace = paused
-    # Small files too are read by tasks, and small joins are split.
-    written_side.SMALLEST_JOB = -1
+    # Small files too are read by tasks and written to scratch; small joins are split and shuffled.
+    written_side.SMALLEST_JOB = grid.DRIVER_LINES = -1
     grid.SHUFFLE_SECONDS = 0
+    engine.read_in_place = lambda *_: None
     join.choose = lambda *_: Decision(Strategy(strategy), "asked for", lists=3)
 
 

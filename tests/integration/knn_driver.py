@@ -13,7 +13,7 @@ from lancestat.errors import LancestatError
 from lancestat.knn.gate import Decision, Strategy
 from lancestat.knn.request import JoinKind, JoinRequest, Mode
 from lancestat.knn.work import JoinWork, OutputFormat, SideWork
-from lancestat.spark.knn import grid, join, written_side
+from lancestat.spark.knn import engine, grid, join, written_side
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
@@ -22,6 +22,11 @@ from tests.integration.knn_oracle import pinned
 
 K = 4
 LISTS = 3
+# The exact strategy over files that are searched where they are, whose neighbours the driver
+# merges; else they are written to scratch, and merged behind a shuffle.
+IN_PLACE = "in place"
+READ_IN_PLACE = engine.read_in_place
+DRIVER_LINES = grid.DRIVER_LINES
 
 
 def main(master: str, faults: str, memory: str) -> None:
@@ -38,7 +43,7 @@ def main(master: str, faults: str, memory: str) -> None:
     spark = start_session(target, "test", is_short_lived=True)
     # Small files too are read by tasks, and small joins are split.
     written_side.SMALLEST_JOB = -1
-    grid.SHUFFLE_SECONDS = 0
+    grid.SHUFFLE_SECONDS = grid.DRIVER_SECONDS = 0
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:
         asked = json.loads(line)
@@ -56,7 +61,11 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
                 *frames, left_vector="emb", right_vector="emb", k=K, scratch=scratch
             ).collect()
             return {"strategy": by}
-        join.choose = lambda *_: Decision(Strategy(by), "asked for", lists=LISTS)
+        is_in_place = by == IN_PLACE
+        engine.read_in_place = READ_IN_PLACE if is_in_place else lambda *_: None
+        grid.DRIVER_LINES = DRIVER_LINES if is_in_place else -1
+        strategy = Strategy.EXACT if is_in_place else Strategy(by)
+        join.choose = lambda *_: Decision(strategy, "asked for", lists=LISTS)
         group = uuid.uuid4().hex
         assert scratch is not None
         # Spark itself reads what is no plain scan.
@@ -72,7 +81,7 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
         for stage in tracker.getJobInfo(job).stageIds
     ]
     return {
-        "strategy": outcome.strategy,
+        "strategy": by if outcome.strategy == strategy.value else outcome.strategy,
         "recall": outcome.recall,
         "failed": sum(stage.numFailedTasks for stage in stages if stage),
     }

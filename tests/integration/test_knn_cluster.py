@@ -151,12 +151,12 @@ def old(running: Cluster) -> Path:
 @pytest.mark.parametrize(
     ("by", "lefts", "point", "fault"),
     [
+        ("in place", FEW, "probe", "kill executor"),
         ("exact", FEW, "scratch", "kill worker"),
         ("exact", FEW, "probe", "kill worker"),
         ("exact", FEW, "merge", "kill worker"),
         ("exact", FEW, "materialize", "kill executor"),
         ("exact", MANY, "scratch", "kill executor"),
-        ("exact", MANY, "probe", "kill worker"),
         ("exact", MANY, "write", "kill worker"),
         ("exact", MANY, "materialize", "kill worker"),
         ("partitioned", FEW, "layout", "kill worker"),

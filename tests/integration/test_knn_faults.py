@@ -156,8 +156,6 @@ def settle(shop: Shop, format: str = "lance") -> None:
     [
         ("exact", "lance", "scratch"),
         ("partitioned", "lance", "layout"),
-        ("exact", "parquet", "probe"),
-        ("exact", "lance", "merge"),
         ("exact", "parquet", "materialize"),
         ("exact", "lance", "commit"),
         ("exact", "lance", "committed"),
