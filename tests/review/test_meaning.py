@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import copy
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lancestat.review.diff import Comparison
+from lancestat.review.masking import Mask
+from lancestat.review.properties import node_properties
+from lancestat.review.values import Change, Diff
+from lancestat.spec.digest import node_digest
+from lancestat.spec.model import ProjectSpec
+from tests.review.conftest import NOW
+from tests.review.rewriting import Node, edits, loaded, projects, rewritten, written
+
+# What a digest leaves out: it changes neither what a run does nor what readers accept.
+_SAID_ONLY = {"description", "owner", "tags", "freshness.warn_after", "freshness.error_after"}
+
+few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def compared(base: ProjectSpec, head: ProjectSpec) -> Diff:
+    names = frozenset(node.name for node in (*base.nodes, *head.nodes))
+    return Comparison(base, head, ("base", "head")).diff(names, None, NOW)
+
+
+@few
+@given(st.data())
+def test_another_way_to_write_a_project_is_no_change(data: st.DataObject) -> None:
+    nodes = data.draw(projects())
+    diff = compared(loaded(written(nodes)), loaded(data.draw(rewritten(nodes))))
+    assert diff.nodes == ()
+    assert diff.is_empty
+    assert diff.unchanged == len(nodes)
+
+
+@few
+@given(st.data())
+def test_one_change_is_found_however_the_rest_is_rewritten(data: st.DataObject) -> None:
+    nodes = data.draw(projects())
+    changed = copy.deepcopy(nodes)
+    node = data.draw(st.sampled_from(changed))
+    edit = data.draw(st.sampled_from(edits(node)))
+    edit.change(node)
+    base, head = loaded(written(nodes)), loaded(data.draw(rewritten(changed)))
+    [found] = compared(base, head).nodes
+    assert (found.name, found.change) == (node["name"], Change.CHANGED)
+    assert edit.name in {each.name for each in found.properties}
+    assert {each.name for each in found.properties} - {edit.name} <= {"freshness.error_after"}
+
+
+@few
+@given(st.data())
+def test_a_node_that_comes_or_goes_is_the_only_one_that_changes(data: st.DataObject) -> None:
+    nodes = data.draw(projects())
+    gone = data.draw(st.sampled_from(nodes))
+    rest: list[Node] = [node for node in nodes if node is not gone]
+    with_it, without = loaded(written(nodes)), loaded(data.draw(rewritten(rest)))
+    [removed] = compared(with_it, without).nodes
+    [added] = compared(without, with_it).nodes
+    assert (removed.name, removed.change) == (gone["name"], Change.REMOVED)
+    assert (added.name, added.change) == (gone["name"], Change.ADDED)
+
+
+@few
+@given(projects(), projects())
+def test_nodes_differ_where_their_digests_do(left: list[Node], right: list[Node]) -> None:
+    """The digest knows less of what is one: a table's own `exclude` and that of its column set."""
+    base, head = loaded(written(left)), loaded(written(right))
+    for old in base.nodes:
+        new = head.node(old.name)
+        if new is not None and new.kind is old.kind:
+            before, after = (node_properties(node, {}, Mask()) for node in (old, new))
+            differ = {
+                name
+                for name in before.keys() | after.keys()
+                if name not in _SAID_ONLY and before.get(name) != after.get(name)
+            }
+            assert bool(differ) == (node_digest(old) != node_digest(new))
