@@ -14,7 +14,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from lancestat import __version__
 from lancestat.errors import LancestatError
 from lancestat.lake.clean import clean
 
@@ -152,7 +151,7 @@ class GitHub:
         headers = {
             "Accept": "application/vnd.github+json",
             "Authorization": f"Bearer {self._token}",
-            "User-Agent": f"lancestat/{__version__}",
+            "User-Agent": "lancestat",
             "X-GitHub-Api-Version": "2022-11-28",
         }
         body = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lancestat import __version__
 from lancestat.spec.resources import PROJECT_FILE, PROJECT_SCHEMA, SPECS_SCHEMA, schema
 
 KINDS = {
@@ -35,7 +34,7 @@ def editor_schema(kind: str) -> dict[str, Any]:
     opened = _opened(schema(file))
     if kind in _FILES:
         head = {"$schema": opened.pop("$schema"), "$id": opened.pop("$id")}
-        about = f"From lancestat {__version__}; 'lancestat schema --out' writes it anew."
+        about = "'lancestat schema --out' writes this file anew after an upgrade."
         return {**head, "$comment": about, **opened}
     part = opened["$defs"][kind]
     used: dict[str, Any] = {}
