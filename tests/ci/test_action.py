@@ -131,7 +131,7 @@ def test_an_invalid_project_fails_with_its_places_before_anything_else(
     ("base", "told"),
     [
         ({"statistics/lancestat_project.yml": None}, "a new project"),
-        ({"statistics/specs/shop.yml": "tables: [{}]\n"}, "its base is not"),
+        ({"statistics/specs/shop.yml": "tables: [{}]\n"}, "nothing was compared"),
     ],
 )
 def test_a_project_that_the_base_lacks_or_has_broken_is_let_in(

@@ -195,6 +195,10 @@ def test_the_script_is_printed(shell: str, lancestat: Lancestat) -> None:
     assert f"_LANCESTAT_COMPLETE={shell}_complete" in done.stdout
 
 
+def test_the_script_is_printed_whatever_the_form_of_other_results(lancestat: Lancestat) -> None:
+    assert lancestat("completion", "bash", LANCESTAT_OUTPUT="json").stdout == script("bash")
+
+
 def test_an_unknown_shell_is_wrong_usage(lancestat: Lancestat) -> None:
     done = lancestat("completion", "tcsh")
     assert done.exit_code == 2
@@ -241,12 +245,18 @@ class Terminal:
         command = folder / "bin" / "lancestat"
         command.write_text(f'#!/bin/bash\nexec "{sys.executable}" -m lancestat "$@"\n')
         command.chmod(0o755)
-        self.process, self.terminal = pty.fork()
-        if self.process == 0:
-            path = f"{folder / 'bin'}:{os.environ['PATH']}"
-            environment = {"PATH": path, "TERM": "dumb", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
-            os.chdir(folder)
-            os.execvpe("bash", ["bash", "--norc", "--noprofile"], environment)
+        path = f"{folder / 'bin'}:{os.environ['PATH']}"
+        self.terminal, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile", "-i"],
+            cwd=folder,
+            env={"PATH": path, "TERM": "dumb", "HOME": str(folder), "LC_ALL": "C.UTF-8"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
         # The prompt as it is typed differs from the prompt as it is shown.
         self.type(f"{setup}; bind 'set enable-bracketed-paste off'; PS1='rea''dy> '\r")
         self.wait("ready> ")
@@ -272,8 +282,9 @@ class Terminal:
         return shown
 
     def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
         os.close(self.terminal)
-        os.waitpid(self.process, 0)
 
 
 @pytest.fixture(params=["", "COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}; "])

@@ -18,7 +18,8 @@ current folder holds. To install it:
   fish  lancestat completion fish > ~/.config/fish/completions/lancestat.fish"""
 
 
-@command("completion", help=_HELP, formats=("text",))
+# In the file that starts a shell, LANCESTAT_OUTPUT must not make it an error.
+@command("completion", help=_HELP, formats=("text", "json", "markdown", "csv"))
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(invocation: Invocation, shell: str) -> None:
     """Print it."""
