@@ -25,7 +25,7 @@ demo: java install ## Generate TPC-H tables, analyze and join them, change them,
 install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
 .PHONY: test
-test: jdk install lint ## Check style, types and layers, then run every test
+test: jdk chromium install lint ## Check style, types and layers, then run every test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: lint
@@ -80,6 +80,12 @@ java:
 	@$(call need,java,Spark needs Java 17,openjdk-17-jre-headless)
 jdk:
 	@$(call need,javac,the tests need a JDK of Java 17,openjdk-17-jdk-headless)
+
+# The tests open the pages of `lancestat docs` in it.
+.PHONY: chromium
+chromium:
+	@command -v "$${LANCESTAT_CHROMIUM:-chromium}" >/dev/null || \
+	    { echo "the tests look at pages in Chromium: apt-get install chromium, or set LANCESTAT_CHROMIUM" >&2; exit 1; }
 
 need = command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}$(1)" >/dev/null || \
     { echo "$(2): apt-get install $(3), or set JAVA_HOME" >&2; exit 1; }

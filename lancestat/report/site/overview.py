@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.plan.format import age, count, size
+from lancestat.plan.format import count, size
 from lancestat.plan.shown import Shown
 from lancestat.report.site.runs import NodeRunRow, node_run
-from lancestat.report.site.words import NOTHING, ago, share, spoken
+from lancestat.report.site.words import NOTHING, ago, roughly, share, spoken
 from lancestat.report.values import Health, JoinReport, NodeReport, ProjectReport, TableReport
 
 
@@ -94,7 +94,7 @@ def join_row(report: JoinReport, now: datetime) -> JoinRow:
     run = report.runs[0] if report.runs else None
     return JoinRow(
         report=report,
-        verdict=spoken([report.verdict, *report.reasons]) if report.reasons else report.verdict,
+        verdict=result_words(report),
         strategy=spoken([record.strategy]) if record else NOTHING,
         rows=count(record.result.rows) if record else NOTHING,
         made=ago(record.finished_at, now) if record else "never",
@@ -127,9 +127,16 @@ def verdict_words(report: TableReport) -> str:
     return f"{word}: {spoken([report.reason])}"
 
 
+def result_words(report: JoinReport) -> str:
+    """Whether a join's result holds, and why it does not."""
+    if report.verdict == "current" or not report.reasons:
+        return report.verdict
+    return f"{report.verdict}: {spoken(report.reasons)}"
+
+
 def _behind(shown: Shown) -> str:
     parts = [count(shown.versions_behind, "version") + " behind"] if shown.versions_behind else []
     if parts and shown.changed_rows is not None:
         parts.append(f"{share(shown.changed_rows)} of rows")
-    parts += [f"{age(shown.age)} old"] if shown.age is not None else []
+    parts += [f"{roughly(shown.age)} old"] if shown.age is not None else []
     return ", ".join(parts)

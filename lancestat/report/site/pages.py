@@ -21,7 +21,7 @@ from lancestat.report.site.runs import all_runs, node_run
 from lancestat.report.site.source import Sources
 from lancestat.report.site.table_facts import table_facts
 from lancestat.report.site.text import Plain
-from lancestat.report.site.words import HEALTH, ago, instant, share, spoken
+from lancestat.report.site.words import HEALTH, ago, instant, sentence
 from lancestat.report.values import JoinReport, ProjectReport, TableReport
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Pages:
             self._addresses[name],
             "join.html.j2",
             node=join,
+            verdict=overview.result_words(join),
             facts=join_facts(join, self._report.made_at),
             sides=side_facts(join),
             runs=[node_run(run) for run in join.runs[:_RUNS_SHOWN]],
@@ -171,8 +172,7 @@ def _environment(plain: Plain) -> Environment:
             "size": size,
             "instant": instant,
             "ago": ago,
-            "share": share,
-            "spoken": spoken,
+            "sentence": sentence,
             "verbatim": plain.verbatim,
             "chart": _chart,
         }

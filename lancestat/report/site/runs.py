@@ -31,7 +31,10 @@ class NodeRunRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run: what it did, what it cost and why it left nodes alone."""
+    """A run: what it did, what it cost and why it left nodes alone.
+
+    Nodes are worked on at once, so that the `slowest` tells more of the run than their sum.
+    """
 
     run_id: str
     command: str
@@ -42,7 +45,7 @@ class RunRow:
     skipped: int
     skips: tuple[tuple[str, int], ...]
     read: str
-    elapsed: str
+    slowest: str
     nodes: tuple[NodeRunRow, ...]
 
 
@@ -90,7 +93,7 @@ def _run(parts: Sequence[NodeRunReport]) -> RunRow:
         skipped=len(skipped),
         skips=tuple(reasons.most_common()),
         read=_total(results),
-        elapsed=duration(sum(result.elapsed_seconds or 0 for result in results)),
+        slowest=duration(max(result.elapsed_seconds or 0 for result in results)),
         nodes=tuple(node_run(part) for part in order),
     )
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from lancestat.plan.format import age, count, size, staleness
 from lancestat.report.site.overview import freshness_words
-from lancestat.report.site.words import instant, share
+from lancestat.report.site.words import instant, roughly, share
 from lancestat.report.values import TableReport
 from lancestat.spec.model import Freshness, Publish, Refresh
 
@@ -26,7 +26,7 @@ def table_facts(report: TableReport, now: datetime) -> list[Fact]:
         ]
         if shown.computed_at is not None:
             made = instant(shown.computed_at)
-            ago = f", {age(shown.age)} ago" if shown.age is not None else ""
+            ago = f", {roughly(shown.age)} ago" if shown.age is not None else ""
             facts.append(("Computed", made + ago))
         if shown.versions_behind:
             changed = ""

@@ -22,6 +22,9 @@ def undisclosed(
     message: values of storage options, and locations that the environment gave.
     """
     instead = dict.fromkeys(secret_values(spec.target.storage_options), MASK)
+    if spec.root.is_absolute() and spec.root != spec.root.parent:
+        # Where a project lies on this machine tells others nothing.
+        instead[f"{spec.root.as_posix().rstrip('/')}/"] = ""
     nodes = []
     for node in report.nodes:
         templates = spec.templates.get(node.spec.name, {})

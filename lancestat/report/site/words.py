@@ -23,7 +23,17 @@ def ago(moment: datetime | None, now: datetime) -> str:
     if moment is None:
         return NOTHING
     span = now - moment
-    return "just now" if span < timedelta(seconds=1) else f"{age(span)} ago"
+    return "just now" if span < timedelta(seconds=1) else f"{roughly(span)} ago"
+
+
+def roughly(span: timedelta) -> str:
+    """A span of time in its largest unit."""
+    return " ".join(age(span).split(" ")[:2])
+
+
+def sentence(text: str) -> str:
+    """A text that begins a sentence."""
+    return text[:1].upper() + text[1:]
 
 
 def share(part: float | None) -> str:

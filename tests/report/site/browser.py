@@ -1,0 +1,110 @@
+"""A real browser that is told of everything a page does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Page, Request, sync_playwright
+
+ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-usage"]
+MISSING = (
+    "Chromium is needed to look at the pages: apt-get install chromium, "
+    "or name a browser of its kind with LANCESTAT_CHROMIUM"
+)
+
+
+def executable() -> str:
+    """The browser to test with; the test fails where there is none."""
+    found = os.environ.get("LANCESTAT_CHROMIUM") or shutil.which("chromium")
+    if not found:
+        pytest.fail(MISSING)
+    return found
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """Chromium without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable(), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Visitor:
+    """A page and what it did that it should not."""
+
+    page: Page
+    site: Path
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", lambda line: self.complaints.append(f"console: {line.text}"))
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("dialog", self._dismiss)
+        self.page.on("requestfailed", self._note_failure)
+        self.page.on("request", lambda each: self._check(each.url))
+        self.page.on("popup", lambda each: self.complaints.append(f"popup: {each.url}"))
+
+    def open(self, path: str) -> Page:
+        """Open a page of the site."""
+        self.page.goto((self.site / path).as_uri())
+        return self.page
+
+    @property
+    def path(self) -> str:
+        """The page that is open, relative to the site."""
+        address = self.page.url.partition("#")[0]
+        return address.removeprefix(f"{self.site.as_uri()}/")
+
+    @property
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than the window."""
+        script = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        return int(self.page.evaluate(script))
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _note_failure(self, request: Request) -> None:
+        # An icon may still be on its way when the next page is opened.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"failed: {request.url} {request.failure}")
+
+    def _check(self, url: str) -> None:
+        if not url.startswith(f"{self.site.as_uri()}/"):
+            self.complaints.append(f"request: {url}")
+
+
+Scheme = Literal["light", "dark"]
+
+
+@contextmanager
+def visit(
+    browser: Browser,
+    site: Path,
+    *,
+    width: int = 1280,
+    scheme: Scheme = "light",
+    scripts: bool = True,
+) -> Iterator[Visitor]:
+    """Look at a site; complaints at the end fail the test."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 844},
+        color_scheme=scheme,
+        java_script_enabled=scripts,
+        locale="en-US",
+        timezone_id="America/New_York",
+    )
+    visitor = Visitor(context.new_page(), site)
+    yield visitor
+    context.close()
+    assert not visitor.complaints, "\n".join(visitor.complaints)

@@ -1,0 +1,291 @@
+"""The pages in a real browser: read, clicked, searched, on a desk and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from lancestat.report.site.build import build_site
+from lancestat.stats.wire import PublishedColumn
+from tests.report.site.browser import Scheme, launched, visit
+from tests.report.site.conftest import YAML
+from tests.report.site.poison import PAYLOADS, poisoned
+from tests.report.site.reports import (
+    join_report,
+    project,
+    shown,
+    spec_of,
+    stale,
+    table_report,
+    unreadable,
+)
+
+PHONE, DESK = 390, 1280
+LONG = "a_name_that_somebody_made_" + "very_" * 30 + "long"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of every sort of node, one with a long name, one with many columns, and forty more."""
+    root = tmp_path_factory.mktemp("project")
+    (root / "specs").mkdir()
+    (root / "specs" / "shop.yml").write_text(YAML, encoding="utf-8")
+    columns = {
+        f"{'wide_' * (at % 9)}column_{at}": PublishedColumn(at, at, "a" * at, "9", 8, 8)
+        for at in range(200)
+    }
+    report = project(
+        table_report(),
+        unreadable(),
+        stale(),
+        join_report(),
+        table_report(LONG, problems=(f"about {LONG}",)),
+        table_report("wide", shown=shown(columns=columns)),
+        *(table_report(f"t{at}") for at in range(40)),
+        reads={"similar_parts": ("orders", "part"), LONG: ("similar_parts",)},
+    )
+    return build_site(report, spec_of(report, root), root / "site").page.parent
+
+
+def test_every_kind_of_page_is_reached_by_clicking(browser: Browser, site: Path) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("index.html")
+        expect(page.get_by_role("heading", level=1)).to_have_text("2 nodes need attention")
+        page.get_by_role("link", name="orders", exact=True).first.click()
+        assert visitor.path == "tables/orders.html"
+        expect(page.get_by_role("heading", level=1)).to_have_text("orders")
+        page.get_by_role("link", name="similar_parts").click()
+        assert visitor.path == "joins/similar_parts.html"
+        page.get_by_role("link", name="part", exact=True).click()
+        assert visitor.path == "tables/part.html"
+        expect(page.get_by_text("LS201")).to_be_visible()
+        page.get_by_role("link", name="Graph").click()
+        assert visitor.path == "graph.html"
+        page.locator("svg a", has_text="similar_parts").click()
+        assert visitor.path == "joins/similar_parts.html"
+        page.get_by_role("link", name="Runs").click()
+        assert visitor.path == "runs.html"
+        page.get_by_role("link", name="shop").click()
+        assert visitor.path == "index.html"
+        page.get_by_role("link", name="2026-03-12").click()
+        assert visitor.page.url.endswith("runs.html#run-3")
+
+
+@pytest.mark.parametrize("width", [DESK, PHONE])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_is_wider_than_its_window(
+    width: int, scheme: Scheme, browser: Browser, site: Path
+) -> None:
+    with visit(browser, site, width=width, scheme=scheme) as visitor:
+        for path in sorted(site.rglob("*.html")):
+            name = path.relative_to(site).as_posix()
+            if name.startswith("tables/t"):
+                continue
+            visitor.open(name)
+            assert visitor.overflow <= 0, name
+
+
+def test_charts_are_drawn_by_the_library_when_they_come_into_view(
+    browser: Browser, site: Path
+) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("tables/orders.html")
+        page.get_by_role("link", name="Distribution of o_totalprice").click()
+        figure = page.locator("figure", has_text="o_totalprice")
+        expect(figure.locator(".uplot canvas")).to_be_visible()
+        canvas = figure.locator(".u-over")
+        canvas.hover()
+        expect(figure.locator(".u-legend")).to_contain_text(" to ")
+        figure.get_by_text("As a table").click()
+        expect(figure.get_by_role("cell", name="857.71")).to_be_visible()
+        page.get_by_role("heading", name="History").scroll_into_view_if_needed()
+        expect(page.locator("[data-history] canvas")).to_be_visible()
+        expect(page.locator(".plot:has(canvas)")).to_have_count(4)
+
+
+def test_a_chart_follows_the_width_of_the_window(browser: Browser, site: Path) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("tables/orders.html")
+        chart = page.locator("[data-history]")
+        chart.scroll_into_view_if_needed()
+        expect(chart.locator("canvas")).to_be_visible()
+        page.set_viewport_size({"width": PHONE, "height": 844})
+        expect(chart.locator(".uplot")).to_have_css("width", f"{PHONE - 2 * (16 + 12 + 1)}px")
+        assert visitor.overflow <= 0
+
+
+def test_search_finds_names_columns_and_owners_with_the_keyboard(
+    browser: Browser, site: Path
+) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("tables/orders.html")
+        page.keyboard.press("/")
+        box = page.get_by_role("combobox")
+        expect(box).to_be_focused()
+        page.keyboard.type("similar")
+        options = page.get_by_role("option")
+        expect(options).to_have_count(1)
+        expect(options.first).to_have_attribute("aria-selected", "true")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/joins/similar_parts.html")
+        page.keyboard.press("/")
+        page.keyboard.type("o_clerk")
+        expect(options.first).to_contain_text("column o_clerk")
+        page.keyboard.press("ArrowDown")
+        expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("listbox")).to_be_hidden()
+        expect(box).not_to_be_focused()
+        box.fill("no such thing")
+        expect(page.get_by_role("listbox")).to_have_text("Nothing found")
+        box.fill("t1")
+        options.first.click()
+        page.wait_for_url("**/tables/t1.html")
+
+
+def test_the_theme_is_the_systems_until_it_is_switched(browser: Browser, site: Path) -> None:
+    with visit(browser, site, scheme="dark") as visitor:
+        page = visitor.open("index.html")
+        background = "getComputedStyle(document.body).backgroundColor"
+        dark = page.evaluate(background)
+        page.get_by_role("button", name="Switch to the light theme").click()
+        light = page.evaluate(background)
+        assert light != dark
+        visitor.open("tables/orders.html")
+        assert page.evaluate(background) == light
+        page.locator("[data-history]").scroll_into_view_if_needed()
+        expect(page.locator("[data-history] canvas")).to_be_visible()
+        page.get_by_role("button", name="Switch to the dark theme").click()
+        assert page.evaluate(background) == dark
+        expect(page.locator("[data-history] canvas")).to_have_count(1)
+
+
+def test_the_keyboard_alone_is_enough(browser: Browser, site: Path) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("index.html")
+        page.keyboard.press("Tab")
+        skip = page.get_by_role("link", name="Skip to content")
+        expect(skip).to_be_focused()
+        expect(skip).to_be_in_viewport()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("main")).to_be_focused()
+        page.keyboard.press("Tab")
+        focused = page.locator(":focus")
+        expect(focused).to_have_text("part")
+        assert focused.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/tables/part.html")
+
+
+def test_long_tables_are_filtered(browser: Browser, site: Path) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("index.html")
+        page.get_by_label("Filter 45 tables").fill("customer")
+        rows = page.locator("table[data-filter=tables] tbody tr:visible")
+        expect(rows).to_have_count(1)
+        expect(rows).to_contain_text("customer")
+
+
+def test_pages_are_of_use_without_scripts(browser: Browser, site: Path) -> None:
+    with visit(browser, site, scripts=False) as visitor:
+        page = visitor.open("tables/orders.html")
+        expect(page.get_by_role("cell", name="555285.16")).to_be_visible()
+        expect(page.locator("#distribution-4 .plot svg")).to_be_visible()
+        expect(page.locator("#search")).to_be_hidden()
+        page.get_by_role("link", name="Overview").click()
+        expect(page.get_by_text("the dataset cannot be opened")).to_be_visible()
+
+
+CONTRAST = """() => {
+  const channel = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const color = (text) => text.match(/[\\d.]+/g).map(Number);
+  const back = (each) => {
+    for (; each; each = each.parentElement) {
+      const found = color(getComputedStyle(each).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found;
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const each = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !each.checkVisibility() || each.closest("svg")) continue;
+    const a = light(color(getComputedStyle(each).color));
+    const b = light(back(each));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.push([walker.currentNode.data.trim().slice(0, 40), ratio]);
+  }
+  return poor;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_background(scheme: Scheme, browser: Browser, site: Path) -> None:
+    """By 4.5 to 1 at least, WCAG 2.2's level AA (success criterion 1.4.3)."""
+    with visit(browser, site, scheme=scheme) as visitor:
+        for name in (
+            "index",
+            "runs",
+            "graph",
+            "tables/orders",
+            "tables/part",
+            "joins/similar_parts",
+        ):
+            assert visitor.open(f"{name}.html").evaluate(CONTRAST) == []
+
+
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+def test_a_poisoned_report_does_nothing(payload: str, browser: Browser, tmp_path: Path) -> None:
+    report = poisoned(project(), payload)
+    site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
+    with visit(browser, site) as visitor:
+        for path in sorted(site.rglob("*.html")):
+            page = visitor.open(path.relative_to(site).as_posix())
+            assert page.evaluate("window.pwned") is None
+            assert page.evaluate("window.lancestatNodes.length") == 4
+            page.keyboard.press("/")
+            page.keyboard.type("orders")
+            expect(page.get_by_role("option").first).to_be_visible()
+            assert visitor.overflow <= 0
+
+
+def test_the_rules_of_a_page_stop_what_is_not_its_own(browser: Browser, tmp_path: Path) -> None:
+    """Were a text ever not escaped, the page would still run nothing of it."""
+    report = project()
+    site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
+    page_file = site / "index.html"
+    smuggled = (
+        "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>"
+        "<script src='data:text/javascript,window.pwned=3'></script>"
+        "<style>h1 { color: rgb(1, 2, 3) }</style><p style='color: rgb(1, 2, 3)' id=smuggled>x"
+        "<img src='https://evil.example/x'><iframe src='https://evil.example/'></iframe>"
+    )
+    text = page_file.read_text(encoding="utf-8").replace("<h1>", f"{smuggled}<h1>")
+    page_file.write_text(text, encoding="utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    requests: list[str] = []
+    blocked: list[str] = []
+    page.on("request", lambda each: requests.append(each.url))
+    page.on("requestfailed", lambda each: blocked.append(f"{each.url} {each.failure}"))
+    page.goto(page_file.as_uri())
+    assert page.evaluate("window.pwned") is None
+    for selector in ("h1", "#smuggled"):
+        color = f"getComputedStyle(document.querySelector('{selector}')).color"
+        assert page.evaluate(color) != "rgb(1, 2, 3)"
+    # The browser tells of requests before its rules stop them.
+    outside = [url for url in requests if not url.startswith("file:")]
+    assert outside == ["https://evil.example/x"]
+    assert f"{outside[0]} csp" in blocked
+    context.close()
