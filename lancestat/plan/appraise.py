@@ -59,6 +59,8 @@ def entries_of(spec: Table, snapshot: Snapshot, record: TableRecord | None) -> M
 
 def told(appraisal: Appraisal) -> PublishedStatistics | None:
     """What readers of the table are told: the manifest's statistics, or those kept in the state."""
+    if appraisal.spec.publish is Publish.MANIFEST:
+        return appraisal.published
     entries = entries_of(appraisal.spec, appraisal.snapshot, appraisal.record)
     found = decode_statistics(entries, appraisal.types)
     return found if isinstance(found, PublishedStatistics) else None

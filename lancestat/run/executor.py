@@ -149,7 +149,12 @@ class Executor:
         if not all(isinstance(action, Skip) for action in actions):
             return False
         known = self.state.digests()
-        return all(known.get(action.node) == self.digests[action.node] for action in actions)
+        if any(known.get(action.node) != self.digests[action.node] for action in actions):
+            return False
+        # A failure is the last word on a node until it is seen to be well again.
+        ended = self.state.outcomes(1)
+        newest = [outcome for action in actions for outcome in ended.get(action.node, ())]
+        return all(each.result.get("status") == Status.SUCCESS.value for each in newest)
 
 
 def _awaited(action: Action, names: set[str]) -> set[str]:

@@ -53,11 +53,11 @@ class NodeResult:
             is_join = stored["kind"] == Join.kind
             return cls(
                 **_known(stored, cls, frozenset({"reasons", "status", "join"})),
-                reasons=tuple(map(_text, stored["reasons"])),  # type: ignore[call-overload]
+                reasons=_reasons(stored["reasons"]),
                 status=Status(stored["status"]),
                 join=JoinFigures(**_known(stored, JoinFigures)) if is_join else None,
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not the result of a node: {error}") from None
 
     def to_json(self) -> dict[str, object]:
@@ -84,10 +84,10 @@ def _known(
     return found
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, found {type(value).__name__}")
-    return value
+def _reasons(stored: object) -> tuple[str, ...]:
+    if not isinstance(stored, list) or not all(isinstance(each, str) for each in stored):
+        raise TypeError("reasons are a list of texts")
+    return tuple(stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,290 @@
+"""What is told of tables, each rule of their health under exactly its own condition."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+
+from lancestat.report.gather import gather
+from lancestat.report.values import Health, TableReport
+from lancestat.run.result import Status
+from lancestat.spec.model import (
+    ColumnPattern,
+    ColumnRule,
+    ColumnSelection,
+    Freshness,
+    Policy,
+    Publish,
+    Refresh,
+    StaleBounds,
+)
+from lancestat.state.values import NodeRun, RunRecord
+from tests.report.gathering import Gathering
+from tests.run.world import World, orders
+
+HOUR = timedelta(hours=1)
+
+
+def append(world: World, rows: int = 25) -> None:
+    lance.write_dataset(orders(100, rows), str(world.path), mode="append")
+
+
+def only(*names: str) -> ColumnSelection:
+    return ColumnSelection(all=False, rules=(ColumnRule(tuple(map(ColumnPattern, names))),))
+
+
+def test_a_table_without_statistics_is_an_error(gathering: Gathering) -> None:
+    found = gathering.report()
+    assert (found.health, found.verdict, found.reason) == (Health.ERROR, "refuse", "absent")
+    assert found.problems == ("It has no statistics yet.",)
+    assert (found.runs, found.error, found.freshness) == ((), None, None)
+
+
+def test_a_table_after_a_run_is_well(gathering: Gathering) -> None:
+    gathering.world.run()
+    found = gathering.report(with_fragments=True)
+    assert (found.health, found.verdict, found.reason) == (Health.OK, "use", "current")
+    assert found.problems == ()
+    assert found.shown is not None
+    assert (found.shown.versions_behind, found.shown.changed_rows) == (0, 0.0)
+    assert found.shown.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
+    assert found.shown.types == {"o_id": "bigint", "o_status": "string", "o_total": "double"}
+    assert [(each.id, each.rows, each.covered) for each in found.fragments] == [
+        (number, 25, 3) for number in range(4)
+    ]
+    [run] = found.runs
+    assert (run.command, run.target, run.run_id) == ("run", "dev", "test")
+    assert (run.result.status, run.result.rows_scanned) == (Status.SUCCESS, 100)
+
+
+def test_statistics_that_the_policy_refuses_are_an_error(gathering: Gathering) -> None:
+    gathering.world.run()
+    append(gathering.world)
+    found = gathering.report(with_fragments=True)
+    assert (found.health, found.verdict, found.reason) == (Health.ERROR, "refuse", "stale")
+    assert found.problems == (
+        "Readers refuse its statistics: the statistics describe version 2, the table is at "
+        "version 3; the policy accepts no distance.",
+    )
+    assert found.shown is not None
+    assert (found.shown.versions_behind, found.shown.changed_rows) == (1, 0.2)
+    assert found.shown.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
+    assert [each.covered for each in found.fragments] == [3, 3, 3, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "health", "reason"),
+    [
+        (True, Health.OK, "stale_accepted"),
+        (StaleBounds(max_versions=1), Health.OK, "stale_accepted"),
+        (StaleBounds(max_changed_rows=0.2), Health.OK, "stale_accepted"),
+        (StaleBounds(max_changed_rows=0.19), Health.ERROR, "stale"),
+        (StaleBounds(max_versions=1, max_changed_rows=0.1), Health.ERROR, "stale"),
+    ],
+)
+def test_staleness_that_the_policy_accepts_is_well(
+    gathering: Gathering, bounds: bool | StaleBounds, health: Health, reason: str
+) -> None:
+    gathering.world.run()
+    append(gathering.world)
+    found = gathering.report(policy=Policy(allow_stale=bounds))
+    assert (found.health, found.reason) == (health, reason)
+
+
+def test_wanted_columns_without_statistics_are_a_warning(gathering: Gathering) -> None:
+    gathering.world.columns = only("o_id")
+    gathering.world.run()
+    gathering.world.columns = ColumnSelection()
+    found = gathering.report(with_fragments=True)
+    assert (found.health, found.reason) == (Health.WARN, "current")
+    assert found.problems == ("2 wanted columns have no statistics: o_status, o_total.",)
+    assert found.shown is not None
+    assert found.shown.covered == {"o_id": 4, "o_status": 0, "o_total": 0}
+    one = gathering.report(columns=only("o_id", "o_total"))
+    assert one.problems == ("1 wanted column has no statistics: o_total.",)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "health", "sentence"),
+    [
+        (Freshness(2 * HOUR, 3 * HOUR), Health.OK, None),
+        (Freshness(HOUR / 2, 2 * HOUR), Health.WARN, "warn_after is 30 min."),
+        (Freshness(HOUR / 3, HOUR / 2), Health.ERROR, "error_after is 30 min."),
+        (Freshness(warn_after=HOUR / 2), Health.WARN, "warn_after is 30 min."),
+        (Freshness(error_after=HOUR / 2), Health.ERROR, "error_after is 30 min."),
+        (Freshness(error_after=2 * HOUR), Health.OK, None),
+    ],
+)
+def test_rows_may_be_too_old(
+    gathering: Gathering, bounds: Freshness, health: Health, sentence: str | None
+) -> None:
+    gathering.world.run()
+    gathering.world.clock.now = gathering.committed_at(1) + HOUR
+    found = gathering.report(freshness=bounds)
+    assert (found.health, found.freshness) == (health, health)
+    if sentence is None:
+        assert found.problems == ()
+    else:
+        assert found.problems == (f"Its rows last changed 1 h ago, {sentence}",)
+
+
+def test_the_age_of_rows_is_that_of_their_last_change(gathering: Gathering) -> None:
+    world = gathering.world
+    world.run()
+    assert gathering.report().changed_at == gathering.committed_at(1)
+    append(world)
+    assert gathering.report().changed_at == gathering.committed_at(3)
+    world.dataset.optimize.compact_files()
+    world.run()
+    assert world.dataset.version > 4
+    assert gathering.report().changed_at == gathering.committed_at(3)
+
+
+def test_a_dataset_that_is_not_there_is_an_error_and_stops_no_other(
+    gathering: Gathering, tmp_path: Path
+) -> None:
+    gathering.world.run()
+    there = gathering.table()
+    gone = replace(there, name="gone", uri=str(tmp_path / "gone.lance"))
+    spec = gathering.spec(gone, there)
+    found = gather(spec, gathering.world.state, gathering.world.clock, spec.nodes)
+    assert found.health is Health.ERROR
+    lost, well = found.nodes
+    assert isinstance(lost, TableReport)
+    assert (lost.health, lost.verdict, lost.reason) == (Health.ERROR, "refuse", "unreadable")
+    assert (lost.shown, lost.changed_at) == (None, None)
+    assert lost.error is not None
+    assert lost.problems[0].startswith("LS201: there is no Lance dataset at ")
+    assert well.health is Health.OK
+
+
+def test_a_declared_column_that_is_not_there_is_an_error(gathering: Gathering) -> None:
+    gathering.world.run()
+    found = gathering.report(columns=only("o_ids"))
+    assert (found.health, found.reason) == (Health.ERROR, "unreadable")
+    assert found.problems[0].startswith("LS114: ")
+    assert "did you mean 'o_id'?" in found.problems[0]
+
+
+def test_a_last_run_that_failed_is_an_error_until_another_finds_the_table_well(
+    gathering: Gathering, tmp_path: Path
+) -> None:
+    world = gathering.world
+    world.run()
+    away = tmp_path / "away.lance"
+    shutil.move(world.path, away)
+    world.run()
+    shutil.move(away, world.path)
+    world.clock.advance(hours=2)
+    found = gathering.report()
+    assert (found.health, found.reason) == (Health.ERROR, "current")
+    [problem] = found.problems
+    assert problem.startswith("Its last run failed 2 h ago: LS201 ")
+    assert [run.result.status for run in found.runs] == [Status.ERROR, Status.SUCCESS]
+    world.run()
+    assert gathering.report().health is Health.OK
+    # Once it is seen to be well, idle runs leave no trace again.
+    world.run()
+    assert len(gathering.report().runs) == 3
+
+
+def test_statistics_that_only_the_state_has_are_judged_like_others(gathering: Gathering) -> None:
+    gathering.world.publish = Publish.NONE
+    assert gathering.report().reason == "absent"
+    gathering.world.run()
+    found = gathering.report()
+    assert (found.health, found.reason) == (Health.OK, "current")
+    append(gathering.world)
+    found = gathering.report(policy=Policy(None, None, StaleBounds(max_changed_rows=0.2)))
+    assert (found.health, found.reason) == (Health.OK, "stale_accepted")
+    assert found.shown is not None
+    assert (found.shown.versions_behind, found.shown.changed_rows) == (1, 0.2)
+
+
+def test_a_policy_that_refreshes_when_stale_is_judged_by_what_it_accepts(
+    gathering: Gathering,
+) -> None:
+    gathering.world.policy = Policy(
+        None, None, StaleBounds(max_versions=1), refresh=Refresh.WHEN_STALE
+    )
+    gathering.world.run()
+    append(gathering.world)
+    gathering.world.run()
+    found = gathering.report()
+    assert (found.health, found.reason) == (Health.OK, "stale_accepted")
+    append(gathering.world)
+    assert gathering.report().health is Health.ERROR
+
+
+def test_histograms_are_those_of_the_rows(gathering: Gathering) -> None:
+    gathering.world.histogram = True
+    gathering.world.run()
+    assert gathering.report().histograms == {}
+    found = gathering.report(with_histograms=True).histograms
+    assert set(found) == {"o_id", "o_total"}
+    bins = found["o_total"].bins
+    assert (bins[0].low, bins[-1].high) == (0, 99 / 4)
+    assert found["o_total"].height * len(bins) == pytest.approx(100)
+    append(gathering.world)
+    assert gathering.report(with_histograms=True).histograms == {}
+
+
+def remember(world: World, run_id: str, target: str = "dev", **changes: object) -> None:
+    [result] = world.run(full_refresh=True).nodes
+    world.clock.advance(minutes=1)
+    told = {**result.to_json(), **changes}
+    node = NodeRun("orders", "table", "d", None, told, None)
+    now = world.clock.now
+    world.state.add_run(RunRecord(run_id, "run", target, now, now, "success", (node,)))
+    world.clock.advance(minutes=1)
+
+
+def test_runs_are_the_newest_of_this_target_that_can_be_read(gathering: Gathering) -> None:
+    world = gathering.world
+    remember(world, "other", target="prod", status="error")
+    remember(world, "later", novelty=[1, 2], elapsed_seconds=7)
+    remember(world, "broken", elapsed_seconds="soon")
+    remember(world, "worse", reasons=5)
+    runs = gathering.report().runs
+    assert [run.run_id for run in runs] == ["test", "test", "later", "test", "test"]
+    assert runs[2].result.elapsed_seconds == 7
+    assert [run.run_id for run in gathering.report(runs=4).runs] == ["test", "test"]
+
+
+def test_the_state_is_read_once_for_all_tables(
+    gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathering.world.run()
+    asked: Counter[str] = Counter()
+
+    def counting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            asked[name] += 1
+            return method(*args)
+
+        return call
+
+    state = gathering.world.state
+    for name in ("records", "outcomes", "joins", "runs", "partial_index", "partial_indexes"):
+        monkeypatch.setattr(state, name, counting(name, getattr(state, name)))
+    tables = [replace(gathering.table(), name=f"orders_{number}") for number in range(9)]
+    spec = gathering.spec(*tables)
+    found = gather(spec, state, gathering.world.clock, tables, with_fragments=True)
+    assert [node.spec.name for node in found.nodes] == [table.name for table in tables]
+    assert asked["records"] == asked["outcomes"] == 1
+    # MemoryState answers for several tables one by one.
+    assert asked["partial_indexes"] == 1
+    assert asked["joins"] == asked["runs"] == 0
+
+
+def test_no_nodes_are_a_report_too(gathering: Gathering) -> None:
+    found = gather(gathering.spec(), gathering.world.state, gathering.world.clock, [])
+    assert (found.nodes, found.health, dict(found.reads)) == ((), Health.OK, {})

@@ -1,0 +1,111 @@
+"""What is remembered of each node's last runs, whatever holds it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat.state.store import open_state
+from lancestat.state.values import NodeRun, RunRecord, StateWriter
+from tests.state.conftest import EPOCH, fingerprint, stored
+
+MakeState = Callable[[], StateWriter]
+
+
+def ended(number: int, *nodes: str, minutes: int | None = None, target: str = "dev") -> RunRecord:
+    at = EPOCH + timedelta(minutes=number if minutes is None else minutes)
+    return RunRecord(
+        run_id=f"run {number}",
+        command="run",
+        target=target,
+        started_at=at,
+        finished_at=at,
+        status="success",
+        nodes=tuple(NodeRun(node, "table", "d", None, {"number": number}, None) for node in nodes),
+    )
+
+
+def ids(state: StateWriter, limit: int) -> dict[str, list[str]]:
+    found = state.outcomes(limit)
+    return {node: [each.run_id for each in outcomes] for node, outcomes in found.items()}
+
+
+def test_a_new_state_remembers_nothing(state: StateWriter) -> None:
+    assert state.outcomes(5) == {}
+    assert state.partial_indexes([]) == {}
+
+
+def test_the_newest_outcomes_of_each_node_come_newest_first(make_state: MakeState) -> None:
+    writer = make_state()
+    # As runs end, which need not be how they began or are stored.
+    for run in (ended(2, "a", "b"), ended(1, "a"), ended(4, "a"), ended(3), ended(5, "c", "a")):
+        writer.add_run(run)
+    state = make_state()
+    assert ids(state, 9) == {
+        "a": ["run 5", "run 4", "run 2", "run 1"],
+        "b": ["run 2"],
+        "c": ["run 5"],
+    }
+    assert ids(state, 2) == {"a": ["run 5", "run 4"], "b": ["run 2"], "c": ["run 5"]}
+    assert ids(state, 1) == {"a": ["run 5"], "b": ["run 2"], "c": ["run 5"]}
+    assert not any(state.outcomes(0).values())
+
+
+def test_an_outcome_tells_all_of_its_run_that_matters(make_state: MakeState) -> None:
+    make_state().add_run(ended(7, "a", target="prod"))
+    [found] = make_state().outcomes(1)["a"]
+    assert (found.run_id, found.command, found.target) == ("run 7", "run", "prod")
+    assert found.finished_at == EPOCH + timedelta(minutes=7)
+    assert (found.node, found.kind, found.result) == ("a", "table", {"number": 7})
+
+
+def test_of_outcomes_of_one_time_the_later_stored_is_newer(make_state: MakeState) -> None:
+    writer = make_state()
+    for number in range(4):
+        writer.add_run(ended(number, "a", minutes=1))
+    assert ids(make_state(), 3)["a"] == ["run 3", "run 2", "run 1"]
+
+
+def test_an_outcome_that_does_not_decode_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = open_state(str(tmp_path))
+    state.add_run(ended(1, "a", "b"))
+    dataset = state.run_table.dataset()
+    assert dataset is not None
+    lance.dataset(dataset.uri).update({"result_json": "'[]'"}, where="node = 'a'")
+    with caplog.at_level(logging.WARNING, logger="lancestat.state"):
+        assert set(open_state(str(tmp_path)).outcomes(1)) == {"b"}
+    assert "1 outcomes of runs do not decode" in caplog.text
+
+
+def test_indexes_of_several_tables_are_those_of_each(make_state: MakeState) -> None:
+    writer = make_state()
+    writer.add_partials("t", [stored("a", x=1), stored("b", x=2, y=3)])
+    writer.add_partials("u", [stored(("a", "b"), x=4)])
+    writer.add_partials("t", [stored("a", y=5)])
+    state = make_state()
+    state.records()
+    found = state.partial_indexes(["u", "t", "v"])
+    assert set(found) == {"t", "u", "v"}
+    for table, index in found.items():
+        alone = state.partial_index(table)
+        assert (index.singles, set(index.groups)) == (alone.singles, set(alone.groups))
+    assert found["t"].singles[fingerprint("a")] == {"x", "y"}
+    assert (dict(found["u"].singles), len(found["u"].groups)) == ({}, 1)
+    many = state.partial_indexes([f"none {number}" for number in range(100)] + ["t"])
+    assert many["t"].singles == found["t"].singles
+
+
+def test_more_nodes_than_one_run_has_keep_apart(make_state: MakeState) -> None:
+    writer = make_state()
+    names = [f"n{number}" for number in range(40)]
+    for number in range(3):
+        writer.add_run(replace(ended(number, *names), run_id=str(number)))
+    assert ids(make_state(), 2) == {name: ["2", "1"] for name in names}
