@@ -199,6 +199,18 @@ def test_a_branch_with_a_hostile_name_is_no_script(
     assert not [*tmp_path.rglob("pwned")]
 
 
+def test_a_project_that_asks_for_the_token_gets_none(
+    act: Act, repository: Repository, github: GitHubStub
+) -> None:
+    asks = PROJECT.replace("shop", "\"{{ env_var('GITHUB_TOKEN', 'none') }}\"")
+    repository.commit({"statistics/lancestat_project.yml": asks})
+    ran = act()
+    assert ran.code == 0, ran.log
+    [body] = github.bodies
+    assert body.startswith("<!-- lancestat:diff:none -->")
+    assert TOKEN not in body
+
+
 def test_the_token_is_nowhere_but_in_requests(
     act: Act, repository: Repository, github: GitHubStub, tmp_path: Path
 ) -> None:

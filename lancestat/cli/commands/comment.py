@@ -48,11 +48,13 @@ def comment(
     from lancestat.review.github import GitHub, ReadOnlyToken
     from lancestat.review.pull_request import pull_request
 
+    # Templates of the project can read the environment, and its name is part of the comment.
+    token = os.environ.pop("GITHUB_TOKEN", "")
     markdown = _read(body_file)
     name = invocation.project().spec.name
     pull = pull_request(os.environ, number)
     root = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
-    github = GitHub(root, os.environ.get("GITHUB_TOKEN", ""))
+    github = GitHub(root, token)
     try:
         kept = keep_comment(github, pull, name, markdown)
     except ReadOnlyToken as error:
