@@ -90,7 +90,8 @@ class _Encoder:
             case datetime():
                 return b"t" + value.astimezone(timezone.utc).isoformat().encode()
             case Mapping():
-                return _hashed(b"m", sorted(map(self.encode, value.items())))
+                pairs = (map(self.encode, pair) for pair in value.items())
+                return _hashed(b"m", sorted(_framed(key) + found for key, found in pairs))
         if is_dataclass(value) and not isinstance(value, type):
             return self._dataclass(value)
         # Arrow's types say what they are.
@@ -145,5 +146,9 @@ def _told(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
 
 
 def _hashed(mark: bytes, parts: Iterable[bytes]) -> bytes:
-    whole = mark + b"".join([b"%d:%b" % (len(part), part) for part in parts])
+    whole = mark + b"".join(map(_framed, parts))
     return mark + hashlib.blake2b(whole, digest_size=_DIGEST_SIZE).digest()
+
+
+def _framed(part: bytes) -> bytes:
+    return b"%d:%b" % (len(part), part)
