@@ -33,9 +33,10 @@ class Mask:
 
     def line(self, text: str) -> str:
         """A name, or a message of a library."""
+        text = clean(text, self.secrets)
         if self.root is not None and len(self.root.parts) > 1:
             text = text.replace(f"{self.root}/", "")
-        return _visible(clean(text, self.secrets))
+        return _visible(text)
 
     def lines(self, texts: Iterable[str]) -> tuple[str, ...]:
         """Several of them."""

@@ -6,7 +6,6 @@ theirs does anything.
 
 from __future__ import annotations
 
-import difflib
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from lancestat.review.wording import (
     by_risk,
     cost,
     counts,
+    line_diff,
     risk_words,
     side_name,
     sides,
@@ -167,9 +167,7 @@ def _value(text: str | None) -> str:
 
 
 def _block(old: str | None, new: str | None) -> list[str]:
-    before, after = ([] if side is None else side.split("\n") for side in (old, new))
-    lines = [line for line in difflib.ndiff(before, after) if not line.startswith("?")]
-    text = "\n".join(lines)
+    text = "\n".join(line_diff(old, new))
     if len(text) > _VALUE:
         text = f"{text[:_VALUE]}\n... {count(len(text) - _VALUE, 'more character')}"
     fence = "`" * max(3, _longest_run(text) + 1)

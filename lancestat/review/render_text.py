@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from lancestat.plan.format import count
 from lancestat.review.values import Change, Diff, NodeDiff, PropertyChange
-from lancestat.review.wording import KINDS, NOTHING, SYMBOLS, cost, counts, side_name, sides
+from lancestat.review.wording import (
+    KINDS,
+    NOTHING,
+    SYMBOLS,
+    cost,
+    counts,
+    line_diff,
+    side_name,
+    sides,
+)
 
 # Paints a text in the tone of an action's word, or of `note`, `title`.
 Paint = Callable[[str, str], str]
@@ -95,14 +103,8 @@ class _Page:
                 yield from self._lines(old, new)
 
     def _lines(self, old: str | None, new: str | None) -> Iterator[str]:
-        before, after = (old or "").split("\n"), (new or "").split("\n")
-        if len(before) == len(after) == 1:
-            lines = [f"- {before[0]}"] * (old is not None) + [f"+ {after[0]}"] * (new is not None)
-        else:
-            found = difflib.ndiff(before if old else [], after if new else [])
-            lines = [line for line in found if not line.startswith("?")]
         tones = {"-": "error", "+": "analyze"}
-        for line in lines:
+        for line in line_diff(old, new):
             tone = tones.get(line[:1])
             for part in self.wrapped(line, "  "):
                 yield self.paint(part, tone) if tone else part

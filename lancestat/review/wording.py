@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 
 from lancestat.plan.format import count, size
 from lancestat.review.source import WORK_TREE
@@ -11,6 +12,9 @@ from lancestat.review.values import Change, Diff, NodeDiff, PropertyChange, Risk
 SYMBOLS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}
 KINDS = {"table": "table", "knn_join": "KNN join"}
 NOTHING = "nothing"
+
+# Of so many lines, those that repeat are not matched one by one.
+_MANY_LINES = 1000
 
 
 def side_name(label: str) -> str:
@@ -58,6 +62,20 @@ def what_changed(node: NodeDiff) -> tuple[str, ...]:
     if node.change is not Change.CHANGED:
         return ()
     return tuple(change.name for change in node.properties)
+
+
+def line_diff(old: str | None, new: str | None) -> list[str]:
+    """The lines of both, with `- ` before those that went, `+ ` before those that came."""
+    before, after = ([] if text is None else text.split("\n") for text in (old, new))
+    found: list[str] = []
+    matcher = SequenceMatcher(a=before, b=after, autojunk=len(before) > _MANY_LINES)
+    for word, start, end, new_start, new_end in matcher.get_opcodes():
+        if word == "equal":
+            found += (f"  {line}" for line in before[start:end])
+        else:
+            found += (f"- {line}" for line in before[start:end])
+            found += (f"+ {line}" for line in after[new_start:new_end])
+    return found
 
 
 def sides(change: PropertyChange) -> tuple[str | None, str | None]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from lancestat.review.values import Change, Diff
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec
 from tests.review.conftest import NOW
-from tests.review.rewriting import Node, edits, loaded, projects, rewritten, written
+from tests.review.rewriting import Edit, Node, edits, loaded, projects, rewritten, written
 
 # What a digest leaves out: it changes neither what a run does nor what readers accept.
 _SAID_ONLY = {"description", "owner", "tags", "freshness.warn_after", "freshness.error_after"}
@@ -48,6 +49,27 @@ def test_one_change_is_found_however_the_rest_is_rewritten(data: st.DataObject) 
     assert (found.name, found.change) == (node["name"], Change.CHANGED)
     assert edit.name in {each.name for each in found.properties}
     assert {each.name for each in found.properties} - {edit.name} <= {"freshness.error_after"}
+
+
+TABLE: Node = {"name": "t", "uri": "s3://lake/t.lance", "freshness": {"error_after": "24h"}}
+JOIN: Node = {
+    "name": "j",
+    "left": {"lance": "s3://lake/l", "vector": "v"},
+    "right": {"lance": "s3://lake/r", "vector": "v"},
+    "k": 3,
+    "output": {"lance": "s3://lake/j.lance"},
+}
+EDITS = [(node, edit) for node in (TABLE, JOIN) for edit in edits(node)]
+
+
+@pytest.mark.parametrize(
+    ("node", "edit"), EDITS, ids=[f"{node['name']}.{edit.name}" for node, edit in EDITS]
+)
+def test_every_property_counts(node: Node, edit: Edit) -> None:
+    changed = copy.deepcopy(node)
+    edit.change(changed)
+    [found] = compared(loaded(written([node])), loaded(written([changed]))).nodes
+    assert edit.name in {each.name for each in found.properties}
 
 
 @few

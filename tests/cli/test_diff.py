@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Lancestat
+from tests.review.conftest import Repository, repository, write
+
+__all__ = ["repository"]
+
+STRICT = "tables:\n  - {name: orders, uri: orders.lance, columns: [a, b]}\n"
+LOOSE = (
+    "tables:\n  - {name: orders, uri: orders.lance, columns: [a, b], policy: {allow.stale: true}}\n"
+)
+
+
+@pytest.fixture
+def project(repository: Repository, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository whose work tree loosened a policy, as the current folder."""
+    repository.commit({"specs/shop.yml": STRICT})
+    write(repository.top, {"specs/shop.yml": LOOSE})
+    monkeypatch.chdir(repository.top)
+    return repository.top
+
+
+def test_the_page_is_printed_in_three_forms(lancestat: Lancestat, project: Path) -> None:
+    text = lancestat("diff", "main")
+    assert text.exit_code == 0
+    assert "Diff of shop, target dev: main -> the work tree" in text.stdout
+    assert "allow.stale  never stale -> any staleness" in text.stdout
+    assert text.stderr == ""
+    markdown = lancestat("diff", "main", "--output", "markdown")
+    assert markdown.stdout.startswith("### lancestat: shop, target dev\n")
+    found = json.loads(lancestat("diff", "main", "--output", "json").stdout)
+    assert (found["format_version"], found["command"]) == (1, "diff")
+    assert found["risks"] == ["staleness_loosened"]
+
+
+@pytest.mark.parametrize(
+    ("feared", "code"),
+    [
+        ("staleness_loosened", 3),
+        ("coverage_lost, staleness_loosened", 3),
+        ("any", 3),
+        ("coverage_lost", 0),
+        ("", 0),
+    ],
+)
+def test_feared_risks_fail(lancestat: Lancestat, project: Path, feared: str, code: int) -> None:
+    result = lancestat("diff", "main", "--fail-on", feared)
+    assert result.exit_code == code
+    assert "staleness_loosened" in result.stdout
+    assert lancestat("diff", "main", LANCESTAT_FAIL_ON=feared.replace(" ", "")).exit_code == code
+
+
+def test_an_unknown_risk_is_told(lancestat: Lancestat, project: Path) -> None:
+    result = lancestat("diff", "main", "--fail-on", "staleness_losened")
+    assert result.exit_code == 2
+    assert "LS606  unknown risk 'staleness_losened'" in result.stderr
+    assert "did you mean 'staleness_loosened'?" in result.stderr
+    assert result.stdout == ""
+
+
+def test_exit_codes_of_sides_that_are_not_there(lancestat: Lancestat, project: Path) -> None:
+    assert lancestat("diff", "mian").exit_code == 2
+    write(project, {"specs/shop.yml": "tables: 3"})
+    result = lancestat("diff", "main")
+    assert result.exit_code == 1
+    assert "specs/shop.yml:1:9" in result.stderr
+
+
+def test_nodes_are_selected_on_either_side(lancestat: Lancestat, project: Path) -> None:
+    more = LOOSE + "  - {name: parts, uri: parts.lance, tags: [x]}\n"
+    write(project, {"specs/shop.yml": more})
+
+    def changed(*args: str) -> list[str]:
+        result = lancestat("diff", *args, "--no-datasets", "--output", "json")
+        return [node["name"] for node in json.loads(result.stdout)["nodes"]]
+
+    assert changed("main") == ["orders", "parts"]
+    assert changed("main", "-s", "tag:x") == ["parts"]
+    assert changed(".", "main", "-s", "tag:x") == ["parts"]
+    assert changed("main", "--exclude", "orders") == ["parts"]
+    refused = lancestat("diff", "main", "-s", "nothing")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+def test_no_secret_is_shown(lancestat: Lancestat, project: Path) -> None:
+    header = (
+        "name: shop\nvars: {}\ndefault-target: dev\ntargets:\n  dev:\n"
+        "    storage-options: {aws_secret_access_key: hunter2hunter2}\n"
+        "    spark: {conf: {spark.hadoop.token: hunter3hunter3}}\n"
+    )
+    specs = (
+        "tables:\n  - name: orders\n    uri: \"{{ env_var('LAKE') }}/orders.lance\"\n"
+        "    columns: [a]\n    description: key hunter2hunter2 of s3://me:hunter4hunter4@lake\n"
+        "knn_joins:\n  - name: like\n    k: 3\n    output: {lance: like.lance}\n"
+        "    left: {format: jdbc, path: x, options: {password: hunter5hunter5}, vector: v}\n"
+        "    right: {vector: v, "
+        "sql: \"select '{{ env_var('LAKE') }}' v from {{ ref('orders') }}\"}\n"
+    )
+    write(project, {"lancestat_project.yml": header, "specs/shop.yml": specs})
+    lake = str(project / "hunter6hunter6")
+    for form in ("text", "json", "markdown"):
+        result = lancestat("diff", "main", "--output", form, LAKE=lake)
+        assert result.exit_code == 0, result.stderr
+        assert "hunter" not in result.stdout + result.stderr
+        assert "env_var('LAKE') }}/orders.lance" in result.stdout
+    assert "LS201" in result.stdout
+
+
+def test_nothing_obeys_what_a_specification_says(lancestat: Lancestat, project: Path) -> None:
+    evil = LOOSE.replace("columns", 'description: "\\e[31m\\u202e\\x9b1m\\a", columns')
+    write(project, {"specs/shop.yml": evil})
+    for form in ("text", "markdown"):
+        shown = lancestat("diff", "main", "--output", form).stdout
+        assert "\\x1b[31m\\u202e\\x9b1m\\x07" in shown
+        assert all(char.isprintable() or char in "\n\u200b" for char in shown)
+
+
+def test_csv_is_refused(lancestat: Lancestat, project: Path) -> None:
+    result = lancestat("diff", "main", "--output", "csv")
+    assert result.exit_code == 2
+    assert "'diff' prints text or json or markdown, not csv." in result.stderr

@@ -1,0 +1,170 @@
+"""Bytes of the first run, next to what a plan over real tables and a real state says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lancestat.lake.fingerprint import column_groups, field_key
+from lancestat.lake.observe import observe_snapshots
+from lancestat.plan.actions import Analyze, Refresh
+from lancestat.project import Project
+from lancestat.review.review import review
+from lancestat.review.values import Diff, NodeDiff, Risk
+from lancestat.state.identity import table_identity
+from lancestat.state.values import StoredPartials
+from lancestat.stats.kernel import analyze
+from tests.review.conftest import NOW, write
+
+ROWS = 5000
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    numbers = np.arange(ROWS)
+    table = pa.table(
+        {
+            "o_key": pa.array(numbers, pa.int64()),
+            "o_price": pa.array(numbers / 7, pa.float64()),
+            "o_text": pa.array([f"order number {number}" for number in numbers], pa.string()),
+        }
+    )
+    for start in (0, ROWS // 2):
+        lance.write_dataset(
+            table.slice(start, ROWS // 2), str(tmp_path / "head/orders.lance"), mode="append"
+        )
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(80), pa.float32()), 8)
+    parts = pa.table({"p_key": pa.array(range(10), pa.int64()), "p_vector": vectors})
+    lance.write_dataset(parts, str(tmp_path / "head/parts.lance"))
+    return tmp_path
+
+
+def orders(columns: str, *more: str) -> str:
+    lines = "".join(f"    {line}\n" for line in more)
+    return f"tables:\n  - name: orders\n    uri: orders.lance\n    columns: {columns}\n{lines}"
+
+
+def join(k: int, right: str = "{lance: parts.lance, vector: p_vector, select: [p_key]}") -> str:
+    return (
+        "knn_joins:\n  - name: like\n    left: {lance: parts.lance, vector: p_vector}\n"
+        f"    right: {right}\n    k: {k}\n    output: {{lance: like.lance}}\n"
+    )
+
+
+HEADER = "name: shop\nvars: {}\ndefault-target: dev\ntargets: {dev: {}}\n"
+
+
+def compare(root: Path, base: str, head: str) -> Diff:
+    for name, text in (("base", base), ("head", head)):
+        files = {"lancestat_project.yml": HEADER, "specs/shop.yml": text}
+        write(root / name, files)
+    return review(root / "head", f"{root}/base", clock=lambda: NOW)
+
+
+def only(diff: Diff) -> NodeDiff:
+    [node] = diff.nodes
+    return node
+
+
+def planned_bytes(root: Path) -> int:
+    """What `lancestat plan` says that a run of HEAD reads."""
+    [action] = Project.load(root / "head").plan().actions
+    assert isinstance(action, Analyze | Refresh)
+    return action.figures.bytes_scanned
+
+
+def test_a_new_table_costs_what_its_first_plan_says(root: Path) -> None:
+    node = only(compare(root, "tables: []", orders("all")))
+    assert node.cost_bytes == planned_bytes(root) > 0
+    assert node.columns is not None
+    assert node.columns.gained == ("o_key", "o_price", "o_text")
+
+
+def test_a_new_column_costs_its_own_bytes(root: Path) -> None:
+    node = only(compare(root, orders("[o_key]"), orders("[o_key, o_price]")))
+    assert node.cost_bytes is not None
+    assert ROWS * 8 * 0.5 < node.cost_bytes < planned_bytes(root)
+
+
+def test_columns_that_the_state_knows_cost_nothing(root: Path) -> None:
+    remember(root, ["o_price"])
+    node = only(compare(root, orders("[o_key]"), orders("[o_key, o_price]")))
+    assert node.cost_bytes == 0
+    assert Risk.COST_INCREASED not in {note.risk for note in node.risks}
+    assert node.columns is not None
+    assert node.columns.gained == ("o_price",)
+
+
+def test_histograms_need_columns_read_again(root: Path) -> None:
+    remember(root, ["o_key", "o_text"])
+    names = "[o_key, o_text]"
+    node = only(compare(root, orders(names), orders(names, "histogram: true")))
+    # Text has no histogram.
+    assert node.cost_bytes == planned_bytes(root) > 0
+
+
+def test_a_state_that_cannot_be_read_is_told_and_takes_nothing_for_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember(root, ["o_price"])
+    from lancestat.errors import StateError
+    from lancestat.state.store import LanceState
+
+    def fail(self: LanceState) -> None:
+        raise StateError("LS301", "the state cannot be reached")
+
+    monkeypatch.setattr(LanceState, "records", fail)
+    diff = compare(root, orders("[o_key]"), orders("[o_key, o_price]"))
+    assert only(diff).cost_bytes
+    assert "LS301 the state cannot be reached" in diff.notes[0]
+
+
+def test_a_join_costs_the_bytes_of_its_sides(root: Path) -> None:
+    node = only(compare(root, join(3), join(4)))
+    size = observe_snapshots([("p", f"{root}/head/parts.lance")])["p"]
+    assert not isinstance(size, Exception)
+    assert node.cost_bytes == 2 * size.size_bytes
+
+
+def test_a_side_of_files_costs_their_bytes(root: Path) -> None:
+    import pyarrow.parquet as pq
+
+    (root / "head/rows").mkdir()
+    pq.write_table(pa.table({"v": [[0.5] * 8] * 9}), root / "head/rows/a.parquet")
+    bytes_of_file = (root / "head/rows/a.parquet").stat().st_size
+    node = only(compare(root, join(3), join(3, "{parquet: rows, vector: v}")))
+    size = observe_snapshots([("p", f"{root}/head/parts.lance")])["p"]
+    assert not isinstance(size, Exception)
+    assert node.cost_bytes == size.size_bytes + bytes_of_file
+
+
+def test_a_query_costs_the_tables_that_it_names(root: Path) -> None:
+    sql = "{sql: \"select o_key, o_price as v from {{ ref('orders') }}\", vector: v}"
+    base = orders("[o_key]") + join(3)
+    node = only(compare(root, base, orders("[o_key]") + join(3, sql)))
+    found = observe_snapshots([(name, f"{root}/head/{name}.lance") for name in ("orders", "parts")])
+    sizes = [each.size_bytes for each in found.values() if not isinstance(each, Exception)]
+    assert node.cost_bytes == sum(sizes)
+
+
+def remember(root: Path, names: list[str]) -> None:
+    """Let the state know the partials of some columns of orders."""
+    write(root / "head", {"lancestat_project.yml": HEADER, "specs/shop.yml": orders("all")})
+    project = Project.load(root / "head")
+    uri = f"{root}/head/orders.lance"
+    found = observe_snapshots([("orders", uri)])["orders"]
+    assert not isinstance(found, Exception)
+    fields = [field for field in found.fields if field.name in names]
+    dataset = lance.dataset(uri)
+    schema = pa.schema([(field.name, field.type) for field in fields])
+    rows = []
+    for group in column_groups(found, fields):
+        fragment = dataset.get_fragment(group.fragment_id)
+        partials = analyze(fragment.to_batches(columns=names), schema)
+        keyed = {field_key(field): partials[field.name] for field in fields}
+        rows.append(StoredPartials((group.fingerprint,), keyed))
+    project.state.add_partials(table_identity(uri), rows)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.errors import Location
+from lancestat.review.comment import says_nothing
+from lancestat.review.render_markdown import MAX_CHARACTERS, cell, prose, render_markdown, span
+from lancestat.review.values import (
+    Change,
+    ColumnsChange,
+    Diff,
+    NodeDiff,
+    Property,
+    PropertyChange,
+    Risk,
+    RiskNote,
+)
+from lancestat.spec.model import NodeKind
+
+EVIL = (
+    "a|b`c``d <script>alert(1)</script> @team #12 [x](http://evil) ![i](u) ~~s~~ $x$ www.e.vil "
+    "&#64;q"
+)
+
+
+def change(name: str, old: str, new: str) -> PropertyChange:
+    return PropertyChange(name, Property(old, old, old), Property(new, new, new))
+
+
+def node(name: str = "orders", text: str = "x") -> NodeDiff:
+    return NodeDiff(
+        name=name,
+        kind=NodeKind.TABLE,
+        change=Change.CHANGED,
+        location=Location(f"specs/{text}.yml", 3, 5),
+        owners=(text,),
+        properties=(change("description", text, f"{text}\nand more"), change("owner", text, "y")),
+        columns=ColumnsChange((text,), (text,), True),
+        risks=(RiskNote(Risk.COVERAGE_LOST, f"1 column loses statistics: {text}"),),
+        notes=(f"the dataset cannot be opened: {text}",),
+    )
+
+
+def diff(*nodes: NodeDiff) -> Diff:
+    return Diff("shop", "dev", "main", ".", nodes, 0)
+
+
+def outside_code(markdown: str) -> str:
+    """What is left of Markdown without code blocks and spans, and without what is escaped."""
+    text = re.sub(r"^ *(`{3,})diff\n.*?^ *\1$", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"<code>[^<]*</code>", "", text)
+    text = re.sub(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+    return re.sub(r"\\[!-/:-@\[-`{-~]", "", text)
+
+
+def test_nothing_of_a_specification_becomes_markup() -> None:
+    page = render_markdown(diff(node(EVIL, EVIL)))
+    left = outside_code(page)
+    assert re.findall(r"</?[a-z]+", left) == ["<details", "<summary", "</summary", "</details"]
+    assert not re.search(r"@\w|#\w|://|www\.", left)
+    assert not re.search(r"[`\[\]~$&]", left.replace("| ~ |", "").replace("<summary>~", ""))
+    rows = [line for line in page.splitlines() if line.startswith("| ~")]
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [6]
+
+
+@given(st.text(st.sampled_from("`| a\\@<\n"), min_size=1))
+def test_a_span_is_one_span(text: str) -> None:
+    found = span(text)
+    ticks = re.match("`+", found)
+    assert ticks is not None
+    inside = found[len(ticks.group()) : -len(ticks.group())]
+    assert found.endswith(ticks.group())
+    assert ticks.group() not in re.findall("`+", inside)
+    assert "\n" not in found
+    assert not re.search(r"(?<!\\)\|", cell(text))
+
+
+@given(st.text())
+def test_prose_calls_nobody(text: str) -> None:
+    found = prose(text)
+    assert not re.search(r"@[^\u200b]|(?<!\\)[`<\[\]*_|]", f"{found} ")
+    assert "\n" not in found
+
+
+def test_a_block_cannot_be_left() -> None:
+    text = "select 1\n```\n@team <b>\n````"
+    page = render_markdown(
+        diff(replace(node(), properties=(change("right.sql", "select 1", text),)))
+    )
+    fences = re.findall(r"^ *(`{3,})(?:diff)?$", page, flags=re.MULTILINE)
+    assert fences[0] == fences[-1] == "`````"
+
+
+@pytest.mark.parametrize(
+    ("count", "length"), [(1, 3), (1, 200_000), (40, 3), (40, 900), (40, 20_000), (2000, 3)]
+)
+def test_a_page_is_never_too_long_and_says_what_it_leaves_out(count: int, length: int) -> None:
+    nodes = [node(f"n{number}", "x" * length) for number in range(count)]
+    page = render_markdown(diff(*nodes))
+    assert len(page) <= MAX_CHARACTERS
+    shown = page.count("\n| ~ |")
+    left = re.search(r"^\*([\d,]+) nodes? (?:is|are) left out for length", page, re.MULTILINE)
+    assert shown + (int(left.group(1).replace(",", "")) if left else 0) == count
+    folded = page.count("<details>")
+    left = re.search(r"^\*([\d,]+) details? (?:is|are) left out for length", page, re.MULTILINE)
+    assert folded + (int(left.group(1).replace(",", "")) if left else 0) == count
+    assert page.count("<details>") == page.count("</details>")
+
+
+def test_a_diff_of_nothing_is_known_as_such() -> None:
+    assert says_nothing(render_markdown(diff()))
+    assert not says_nothing(render_markdown(diff(node())))
