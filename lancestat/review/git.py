@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from lancestat.errors import LancestatError, UsageError, did_you_mean
 from lancestat.lake.clean import clean
 
-NO_GIT = "LS600"
-NO_REPOSITORY = "LS601"
-UNKNOWN_REVISION = "LS602"
-NO_MERGE_BASE = "LS603"
-GIT_FAILED = "LS607"
+NO_GIT = "LS660"
+NO_REPOSITORY = "LS661"
+UNKNOWN_REVISION = "LS662"
+NO_MERGE_BASE = "LS663"
+GIT_FAILED = "LS667"
 
 # What git is told by the program that calls us, such as a hook, is not about our repository.
 _OF_ANOTHER_CALL = frozenset(
@@ -98,25 +98,19 @@ class Repository:
         """Find it.
 
         Raises:
-            UsageError: LS600 there is no git, LS601 the folder is in no repository.
+            UsageError: LS660 there is no git, LS661 the folder is in no repository.
         """
         try:
             prefix = _ask(folder, "rev-parse", "--show-prefix")
         except Missing as missing:
-            raise UsageError(
-                NO_REPOSITORY,
-                f"no revision can be read, since {folder} is in no git repository"
-                if "not a git repository" in missing.told
-                else f"git refuses to read around {folder}: {clean(missing.told)}",
-                hint="name folders instead of revisions, or give --project-dir",
-            ) from None
+            raise _refused(folder, missing.told) from None
         return cls(folder, _line(prefix).rstrip("/"))
 
     def commit(self, revision: str) -> str:
         """The id of the commit that a revision names.
 
         Raises:
-            UsageError: LS602 there is none; the hint names one that is spelled alike.
+            UsageError: LS662 there is none; the hint names one that is spelled alike.
         """
         try:
             if not revision or revision.startswith("-"):
@@ -131,7 +125,7 @@ class Repository:
         """The id of the commit from which two went apart.
 
         Raises:
-            UsageError: LS602 a revision is unknown, LS603 they have no such commit.
+            UsageError: LS662 a revision is unknown, LS663 they have no such commit.
         """
         commits = (self.commit(one), self.commit(other))
         try:
@@ -203,6 +197,18 @@ def parents(path: str) -> list[str]:
     return [*above, path] if path else []
 
 
+def _refused(folder: Path, told: str) -> UsageError:
+    hint: str | None
+    if "not a git repository" in told:
+        message = f"no revision can be read, since {folder} is in no git repository"
+        hint = "name folders instead of revisions, or give --project-dir"
+    else:
+        message = f"git refuses to read around {folder}: {clean(told)}"
+        is_foreign = "dubious ownership" in told
+        hint = f"git config --global --add safe.directory {folder}" if is_foreign else None
+    return UsageError(NO_REPOSITORY, message, hint=hint)
+
+
 def _failed(word: str, told: str) -> LancestatError:
     return LancestatError(
         GIT_FAILED,
@@ -231,7 +237,7 @@ def _ask(folder: Path, *words: str, input: bytes | None = None) -> bytes:
 
     Raises:
         Missing: it does not know, or refuses.
-        UsageError: LS600 there is no git.
+        UsageError: LS660 there is no git.
     """
     kept = {key: value for key, value in os.environ.items() if key not in _OF_ANOTHER_CALL}
     try:

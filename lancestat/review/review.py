@@ -48,7 +48,7 @@ def review(
 
     Raises:
         InvalidProject: A side has errors, each at its place there.
-        UsageError: LS600 to LS605 about the sides, or a selector that is wrong.
+        UsageError: LS660 to LS665 about the sides, or a selector that is wrong.
     """
     sides = find_sides(project_dir, base, head)
     old, new = _load(sides, target, vars or {}, loaded)

@@ -25,8 +25,8 @@ from lancestat.spec.resources import PROJECT_FILE
 
 WORK_TREE = "."
 MERGE_BASE = "..."
-NO_PROJECT = "LS604"
-TWO_HEADS = "LS605"
+NO_PROJECT = "LS664"
+TWO_HEADS = "LS665"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Side:
 
         Raises:
             InvalidProject: with every error, each at its place on this side.
-            UsageError: LS604 there is no project, or it has no such target.
+            UsageError: LS664 there is no project, or it has no such target.
         """
         if not self.files.has(PROJECT_FILE):
             raise UsageError(
@@ -95,7 +95,7 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
     which they went apart, next to HEAD (the work tree, which stands on git's HEAD).
 
     Raises:
-        UsageError: LS600 to LS605 about git and what is named.
+        UsageError: LS660 to LS665 about git and what is named.
     """
     root = project_dir.resolve()
     finder = _Finder(root)

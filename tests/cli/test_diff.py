@@ -58,7 +58,7 @@ def test_feared_risks_fail(lancestat: Lancestat, project: Path, feared: str, cod
 def test_an_unknown_risk_is_told(lancestat: Lancestat, project: Path) -> None:
     result = lancestat("diff", "main", "--fail-on", "staleness_losened")
     assert result.exit_code == 2
-    assert "LS606  unknown risk 'staleness_losened'" in result.stderr
+    assert "LS666  unknown risk 'staleness_losened'" in result.stderr
     assert "did you mean 'staleness_loosened'?" in result.stderr
     assert result.stdout == ""
 

@@ -79,7 +79,7 @@ def test_a_comparison_with_where_the_work_left(repository: Repository) -> None:
     assert names(compare(repository.top, "main...", "feature")) == {"more": "added"}
     assert names(compare(repository.top, "...main")) == {"parts": "added"}
     assert names(compare(repository.top, "main")) == {"more": "added", "parts": "removed"}
-    assert refusal(repository.top, "main...feature", "main").code == "LS605"
+    assert refusal(repository.top, "main...feature", "main").code == "LS665"
 
 
 def test_what_has_nothing_in_common_has_no_merge_base(repository: Repository) -> None:
@@ -87,7 +87,7 @@ def test_what_has_nothing_in_common_has_no_merge_base(repository: Repository) ->
     repository.git("switch", "--quiet", "--orphan", "other")
     repository.commit(specs(BOTH))
     error = refusal(repository.top, "main...")
-    assert (error.code, error.message) == ("LS603", "'main' and 'HEAD' have no commit in common")
+    assert (error.code, error.message) == ("LS663", "'main' and 'HEAD' have no commit in common")
 
 
 def test_a_shallow_clone_says_how_to_deepen_it(repository: Repository, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_shallow_clone_says_how_to_deepen_it(repository: Repository, tmp_path:
     clone = tmp_path / "clone"
     repository.git("clone", "--quiet", "--depth=1", f"file://{repository.top}", str(clone))
     error = refusal(clone, "origin/main~1")
-    assert error.code == "LS602"
+    assert error.code == "LS662"
     assert "fetch-depth: 0" in str(error.hint)
 
 
@@ -109,7 +109,7 @@ def test_a_folder_of_a_revisions_name_wins_where_it_is_meant(
     monkeypatch.chdir(repository.top)
     (repository.top / "release").mkdir()
     assert names(compare(Path(), "release")) == {"parts": "added"}
-    assert refusal(Path(), "./release").code == "LS604"
+    assert refusal(Path(), "./release").code == "LS664"
     write(repository.top / "release", specs(BOTH))
     assert compare(Path(), "release").is_empty
     assert compare(Path(), "release/").is_empty
@@ -122,19 +122,19 @@ def test_folders_need_no_repository(tmp_path: Path) -> None:
     assert names(compare(tmp_path / "new", f"{tmp_path}/old")) == {"parts": "added"}
     found = compare(tmp_path / "empty", f"{tmp_path}/old", f"{tmp_path}/new")
     assert names(found) == {"parts": "added"}
-    assert refusal(tmp_path / "new", "main").code == "LS601"
+    assert refusal(tmp_path / "new", "main").code == "LS661"
 
 
 def test_names_that_are_nothing_are_told(repository: Repository) -> None:
     repository.commit(specs(ORDERS))
     repository.git("branch", "feature")
     error = refusal(repository.top, "featur")
-    assert error.code == "LS602"
+    assert error.code == "LS662"
     assert error.message == "'featur' is neither a git revision nor the folder of a project"
     assert error.hint == "did you mean 'feature'?"
     assert "'BASE...HEAD'" in str(refusal(repository.top, "main..feature").hint)
     for word in ("", "-", "--help", "main:specs", "a b", "\u00e9"):
-        assert refusal(repository.top, word).code == "LS602"
+        assert refusal(repository.top, word).code == "LS662"
 
 
 def test_a_revision_without_the_project_is_told(repository: Repository) -> None:
@@ -142,7 +142,7 @@ def test_a_revision_without_the_project_is_told(repository: Repository) -> None:
     repository.git("tag", "before")
     repository.commit(specs(ORDERS), project="deep/shop")
     error = refusal(repository.top / "deep" / "shop", "before")
-    assert error.code == "LS604"
+    assert error.code == "LS664"
     assert error.message == "there is no lancestat_project.yml in deep/shop/ at before"
 
 
@@ -269,10 +269,27 @@ def test_no_program_of_the_repositorys_configuration_is_run(
     assert not (tmp_path / "sprung").exists()
 
 
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    error = refusal(tmp_path / "nowhere", "main")
+    assert error.code == "LS661"
+    assert "nowhere" in error.message
+
+
+def test_a_repository_of_somebody_else_is_told(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit(specs(ORDERS))
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    error = refusal(repository.top, "main")
+    assert error.code == "LS661"
+    assert "safe.directory" in str(error.hint)
+
+
 def test_no_git_is_told(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.commit(specs(ORDERS))
     monkeypatch.setenv("PATH", "")
-    assert refusal(repository.top, "main").code == "LS600"
+    assert refusal(repository.top, "main").code == "LS660"
 
 
 def test_an_object_that_is_lost_is_told(repository: Repository) -> None:
@@ -280,7 +297,7 @@ def test_an_object_that_is_lost_is_told(repository: Repository) -> None:
     blob = repository.git("rev-parse", "main:specs/shop.yml")
     (repository.top / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     error = refusal(repository.top, "main")
-    assert error.code == "LS607"
+    assert error.code == "LS667"
     assert blob in error.message
 
 

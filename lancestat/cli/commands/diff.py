@@ -85,7 +85,7 @@ def _risks(texts: tuple[str, ...]) -> frozenset[Risk]:
     for word in words:
         if word not in (*known, "any"):
             raise UsageError(
-                "LS606",
+                "LS666",
                 f"unknown risk '{word}' in --fail-on; there are {', '.join(known)}",
                 hint=did_you_mean(word, known),
             )
