@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lancestat.cli.status_cells import SYMBOLS, status_cells, summary
+from lancestat.cli.status_cells import SYMBOLS, status_cells, summary, visible
 from lancestat.plan.render_markdown import cell, code
 from lancestat.report.values import Health, ProjectReport
 
 _HEAD = (
-    "| | node | statistics | behind | changed | columns | age | rows | last run |\n"
+    "| | node | statistics | behind | changed | columns | age | data age | last run |\n"
     "|:-:|---|---|--:|--:|--:|---|---|---|"
 )
 
@@ -15,7 +15,10 @@ _HEAD = (
 def render_markdown(report: ProjectReport) -> str:
     """A summary, what is wrong, and a table of all nodes, those in trouble first."""
     counts = ", ".join(text for text, _ in summary(report))
-    lines = [f"### lancestat: {cell(report.name)}, target {cell(report.target)}", ""]
+    lines = [
+        f"### lancestat: {cell(visible(report.name))}, target {cell(visible(report.target))}",
+        "",
+    ]
     lines.append(f"**{counts}.**" if counts else "No nodes declared.")
     order = list(Health)
     cells = [status_cells(node, report.made_at) for node in report.nodes]

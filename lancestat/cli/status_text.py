@@ -34,7 +34,7 @@ _COLUMNS = (
     ("changed", "changed", ""),
     ("columns", "columns", ""),
     ("age", "age", "statistics of {} ago"),
-    ("rows_age", "rows", "rows of {} ago"),
+    ("rows_age", "data age", "rows of {} ago"),
     ("last_run", "last run", "last run: {}"),
 )
 _RIGHT = frozenset({"behind", "changed", "columns"})

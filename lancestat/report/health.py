@@ -93,9 +93,13 @@ def outdated(bounds: Freshness | None, changed_at: datetime | None, now: datetim
     return [problem(health, f"its rows last changed {age(now - changed_at)} ago, {key} is {limit}")]
 
 
-def failed(runs: Sequence[NodeRunReport], now: datetime) -> list[Problem]:
-    """A last run that failed."""
+def failed(
+    runs: Sequence[NodeRunReport], now: datetime, error: LancestatError | None = None
+) -> list[Problem]:
+    """A last run that failed, unless it failed of what is still wrong: `error`."""
     if not runs or runs[0].result.status is not Status.ERROR:
+        return []
+    if error is not None and error.message in (runs[0].result.message or ""):
         return []
     ago = age(max(now - runs[0].finished_at, timedelta()))
     lines = (runs[0].result.message or "").splitlines() or ["it did not say why"]

@@ -20,7 +20,8 @@ def join_report(
 ) -> JoinReport:
     """The report of a join, from what a run would do to it now and what the last ones did."""
     verdict = _verdict(action)
-    problems = [*_shortcomings(action, verdict), *failed(runs, now)]
+    error = action.error if isinstance(action, Blocked) else None
+    problems = [*_shortcomings(action, verdict), *failed(runs, now, error)]
     return JoinReport(
         spec=join,
         health=worst(problems),
@@ -28,7 +29,7 @@ def join_report(
         verdict=verdict,
         reasons=_reasons(action),
         record=record,
-        error=action.error if isinstance(action, Blocked) else None,
+        error=error,
         runs=runs,
     )
 

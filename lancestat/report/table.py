@@ -57,7 +57,7 @@ class TableReporter:
         try:
             return self._report(table, runs, index)
         except LancestatError as error:
-            problems = [unreadable(error), *failed(runs, self.now)]
+            problems = [unreadable(error), *failed(runs, self.now, error)]
             return TableReport(
                 spec=table,
                 health=Health.ERROR,

@@ -79,7 +79,8 @@ def _known(
         value = found[field.name] = stored[field.name]
         # Annotations are texts here.
         expected = str if str(field.type).startswith("str") else (int, float)
-        if value is not None and not isinstance(value, expected):
+        is_null = value is None and str(field.type).endswith("None")
+        if not is_null and not isinstance(value, expected):
             raise TypeError(f"{field.name} is {type(value).__name__}")
     return found
 

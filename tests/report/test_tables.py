@@ -182,6 +182,8 @@ def test_a_last_run_that_failed_is_an_error_until_another_finds_the_table_well(
     away = tmp_path / "away.lance"
     shutil.move(world.path, away)
     world.run()
+    [lost] = gathering.report().problems
+    assert lost.startswith("LS201: ")
     shutil.move(away, world.path)
     world.clock.advance(hours=2)
     found = gathering.report()

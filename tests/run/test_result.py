@@ -65,6 +65,7 @@ def test_what_a_later_version_adds_is_passed_by_and_what_an_older_lacks_is_unkno
         {"rows_scanned": []},
         {"message": 5},
         {"kind": "knn_join", "pairs": "many"},
+        {"action": None},
     ],
 )
 def test_what_is_not_a_result_is_refused(damage: dict[str, Any]) -> None:

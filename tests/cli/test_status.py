@@ -1,0 +1,161 @@
+"""`lancestat status`, and the rows that `lancestat show` gives to other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat.project import Project
+from lancestat.report.values import Health, ProjectReport
+from lancestat.spec.model import ProjectSpec
+from tests.cli.conftest import FakeProject, Lancestat, spec
+from tests.cli.statuses import NOW, SHOWN, every_kind, join, table
+from tests.conftest import Golden
+from tests.run.world import orders, write_project
+
+
+@dataclass
+class Watched:
+    """A project of which everything is known."""
+
+    found: ProjectReport = field(default_factory=every_kind)
+    spec: ProjectSpec = field(default_factory=spec)
+    asked: dict[str, object] = field(default_factory=dict)
+
+    def report(
+        self, select: Sequence[str] | None, exclude: Sequence[str] | None, *, runs: int
+    ) -> ProjectReport:
+        self.asked |= {"select": select, "exclude": exclude, "runs": runs}
+        return self.found
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    fake = Watched()
+    monkeypatch.setattr(Project, "load", lambda *_, **__: fake)
+    return fake
+
+
+def of(*nodes: object) -> ProjectReport:
+    return ProjectReport("shop", "prod", NOW, nodes, {})  # type: ignore[arg-type]
+
+
+def test_every_kind_of_node_has_its_line(
+    lancestat: Lancestat, watched: Watched, golden: Golden
+) -> None:
+    wide = lancestat("status", COLUMNS="120")
+    assert (wide.exit_code, wide.stderr) == (1, "")
+    golden("cli/status.txt", wide.stdout)
+    narrow = lancestat("status", COLUMNS="80").stdout
+    assert max(map(len, narrow.splitlines())) <= 80
+    golden("cli/status_narrow.txt", narrow)
+
+
+def test_programs_get_every_figure(lancestat: Lancestat, watched: Watched, golden: Golden) -> None:
+    told = lancestat("status", "--output", "json")
+    assert told.exit_code == 1
+    golden("cli/status.json", told.stdout)
+    found = json.loads(told.stdout)
+    assert found["status"] == "error"
+    tables = [set(node) for node in found["nodes"] if node["kind"] == "table"]
+    assert all(keys == tables[0] for keys in tables)
+
+
+def test_chats_get_a_table_with_what_is_wrong_first(
+    lancestat: Lancestat, watched: Watched, golden: Golden
+) -> None:
+    golden("cli/status.md", lancestat("status", "--output", "markdown").stdout)
+
+
+@pytest.mark.parametrize(("health", "code"), [(Health.OK, 0), (Health.WARN, 0), (Health.ERROR, 1)])
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_only_errors_fail(
+    health: Health, code: int, form: str, lancestat: Lancestat, watched: Watched
+) -> None:
+    watched.found = of(table("orders"), join("near", health=health))
+    assert lancestat("status", "--output", form).exit_code == code
+
+
+def test_selection_is_passed_on_and_one_run_of_each_is_enough(
+    lancestat: Lancestat, watched: Watched
+) -> None:
+    lancestat("status", "-s", "tag:x", "--exclude", "y")
+    assert watched.asked == {"select": ["tag:x"], "exclude": ["y"], "runs": 1}
+
+
+def test_no_nodes_at_all(lancestat: Lancestat, watched: Watched) -> None:
+    watched.found = of()
+    assert lancestat("status").stdout == "No nodes declared.\n"
+    assert "No nodes declared." in lancestat("status", "--output", "markdown").stdout
+
+
+def test_many_nodes_that_are_well_are_counted(lancestat: Lancestat, watched: Watched) -> None:
+    well = [table(f"t{number:03}") for number in range(40)]
+    watched.found = of(*well, table("late", "It is late.", health=Health.WARN))
+    told = lancestat("status").stdout
+    assert "t000" not in told
+    assert "40 more are well (--verbose lists them)" in told
+    assert "late" in told
+    assert told.splitlines()[-1] == "40 ok, 1 warning."
+    assert "t039" in lancestat("status", "--verbose").stdout
+    watched.found = of(*well)
+    assert "40 are well (--verbose lists them)" in lancestat("status").stdout
+
+
+def test_texts_that_are_not_ours_cannot_draw_or_tell_secrets(
+    lancestat: Lancestat, watched: Watched
+) -> None:
+    evil = table("orders", "It \x1b[2J\nfailed at s3://key:hunter2@b/x.", health=Health.ERROR)
+    watched.found = replace(of(evil), name="sh\x1b[31mop")
+    for form in ("text", "markdown"):
+        told = lancestat("status", "--output", form).stdout
+        assert "\x1b" not in told
+        assert "hunter2" not in told
+
+
+def test_csv_of_show_has_a_row_per_column(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    project.shown = replace(SHOWN, missing=("o_new",))
+    told = lancestat("show", "orders", "--output", "csv").stdout
+    golden("cli/show.csv", told)
+    rows = list(csv.DictReader(io.StringIO(told)))
+    assert [row["column"] for row in rows] == ["o_id", "o_comment", "o_new"]
+    assert [row["fragments_covered"] for row in rows] == ["17", "16", "0"]
+
+
+def test_status_of_real_tables(lancestat: Lancestat, tmp_path: Path) -> None:
+    write_project(tmp_path, "orders", "gone")
+    lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"))
+    told = lancestat("status", "--output", "json")
+    assert told.exit_code == 1
+    found = {node["name"]: node for node in json.loads(told.stdout)["nodes"]}
+    assert (found["orders"]["reason"], found["orders"]["rows"]) == ("absent", 10)
+    assert found["orders"]["columns_missing"] == ["o_id", "o_status", "o_total"]
+    assert found["gone"]["reason"] == "unreadable"
+    assert lancestat("status", "-s", "orders", "--exclude", "gone").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("-s", "ordres"), "did you mean 'orders'?"),
+        (("-s", "tag:none"), "LS40"),
+        (("--output", "csv"), "'status' prints text or json or markdown, not csv."),
+        (("orders",), "unexpected extra argument"),
+    ],
+)
+def test_wrong_usage_is_told(
+    args: tuple[str, ...], said: str, lancestat: Lancestat, tmp_path: Path
+) -> None:
+    write_project(tmp_path, "orders")
+    result = lancestat("status", *args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
