@@ -47,6 +47,9 @@ def render_markdown(diff: Diff) -> str:
         return "\n".join([title, "", told, "", NO_CHANGES])
     page = _Page()
     page.lines(title, "", f"**{counts(diff)}**, {_side(diff.base)} → {_side(diff.head)}.")
+    if diff.settings:
+        names = ", ".join(span(change.name) for change in diff.settings)
+        page.lines(f"The project or its target changes: {names}.")
     told_cost = cost(diff)
     if told_cost is not None:
         page.lines(told_cost)

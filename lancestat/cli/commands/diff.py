@@ -10,7 +10,11 @@ from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.cli.failure import ExitCode, remember_secrets
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from lancestat.review.values import Risk
+
+ANY = "any"
 
 _HELP = """Show what a change of the project means: which nodes change, which risk that takes and
 what the first run will read.
@@ -21,6 +25,19 @@ Revisions are read from git's objects: neither work tree nor index is touched.
 
 Formatting, comments, files, and whether a policy or a column set is named or inline make no
 difference."""
+
+
+def _complete_risks(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Of several words the last is completed."""
+    from click.shell_completion import CompletionItem
+
+    from lancestat.review.values import Risk
+
+    before, comma, begun = incomplete.rpartition(",")
+    words = (*(risk.value for risk in Risk), ANY)
+    return [CompletionItem(f"{before}{comma}{word}") for word in words if word.startswith(begun)]
 
 
 @command(
@@ -36,6 +53,7 @@ difference."""
     "--fail-on",
     multiple=True,
     metavar="RISK,...",
+    shell_complete=_complete_risks,
     help="Exit with 3 where a change takes one of these risks: staleness_loosened, "
     "staleness_tightened, coverage_lost, publish_changed, dataset_moved, output_moved, "
     "join_meaning_changed, cost_increased; 'any' is all of them.",
@@ -83,10 +101,10 @@ def _risks(texts: tuple[str, ...]) -> frozenset[Risk]:
     known = [risk.value for risk in Risk]
     words = [word.strip() for text in texts for word in text.split(",") if word.strip()]
     for word in words:
-        if word not in (*known, "any"):
+        if word not in (*known, ANY):
             raise UsageError(
                 "LS666",
                 f"unknown risk '{word}' in --fail-on; there are {', '.join(known)}",
                 hint=did_you_mean(word, known),
             )
-    return frozenset(Risk if "any" in words else map(Risk, words))
+    return frozenset(Risk if ANY in words else map(Risk, words))

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lancestat.project import Project
+from lancestat.review.render_json import render_json
+from lancestat.review.render_text import render_text
+from lancestat.review.values import Diff, NodeDiff, Risk
+from tests.review.conftest import Lake, Repository, Sides, write
+
+ORDERS = "tables:\n  - {name: orders, uri: s3://lake/orders.lance, columns: [a]}\n"
+JOIN = """\
+knn_joins:
+  - name: like
+    left: {table: orders, vector: v}
+    right: {lance: s3://lake/r.lance, vector: v}
+    k: 3
+    output: {lance: s3://lake/like.lance}
+"""
+
+
+def only(diff: Diff) -> NodeDiff:
+    [node] = diff.nodes
+    return node
+
+
+def risks(node: NodeDiff) -> set[Risk]:
+    return {note.risk for note in node.risks}
+
+
+def test_a_project_is_compared_by_the_library(repository: Repository) -> None:
+    repository.commit({"specs/shop.yml": ORDERS})
+    write(repository.top, {"specs/shop.yml": ORDERS.replace("[a]", "[a, b]")})
+    node = only(Project.diff(repository.top, with_datasets=False))
+    assert (node.name, risks(node)) == ("orders", {Risk.COST_INCREASED})
+
+
+def test_who_reads_what_moved_is_named(sides: Sides) -> None:
+    moved = ORDERS.replace("orders.lance", "elsewhere.lance")
+    node = only(sides.diff(ORDERS + JOIN, moved + JOIN))
+    assert node.name == "orders"
+    assert Risk.DATASET_MOVED in risks(node)
+    assert "read by like" in node.notes
+
+
+def test_a_join_that_is_renamed_is_run_again(sides: Sides) -> None:
+    renamed = JOIN.replace("name: like", "name: alike")
+    node = only(sides.diff(ORDERS + JOIN, ORDERS + renamed, with_datasets=False))
+    assert (node.previous_name, node.name) == ("like", "alike")
+    assert risks(node) == {Risk.COST_INCREASED}
+    assert node.cost_bytes is None
+
+
+def test_a_table_that_gives_way_to_a_join_of_its_name_is_two_nodes(sides: Sides) -> None:
+    lone = JOIN.replace("table: orders", "lance: s3://lake/l.lance").replace("like", "orders")
+    diff = sides.diff(ORDERS, lone, with_datasets=False)
+    assert [(node.kind.value, node.change.value) for node in diff.nodes] == [
+        ("knn_join", "added"),
+        ("table", "removed"),
+    ]
+
+
+def test_a_uri_that_is_spelled_otherwise_has_not_moved(sides: Sides) -> None:
+    spelled = ORDERS.replace("s3://lake/orders.lance", "s3a://lake//orders.lance/")
+    node = only(sides.diff(ORDERS, spelled, with_datasets=False))
+    assert Risk.DATASET_MOVED not in risks(node)
+
+
+def test_the_dataset_of_base_is_asked_where_that_of_head_is_not_there(
+    sides: Sides, lake: Lake
+) -> None:
+    lake.add("s3://lake/orders.lance", {"a": "bigint", "b_1": "bigint"})
+    moved = ORDERS.replace("orders.lance", "new.lance").replace("[a]", "[a, b_*]")
+    node = only(sides.diff(ORDERS, moved))
+    assert node.columns is not None
+    assert (node.columns.gained, node.columns.are_names) == (("b_1",), True)
+    assert (node.cost_bytes, Risk.COST_INCREASED in risks(node)) == (None, True)
+    assert any("LS201" in note for note in node.notes)
+
+
+def test_what_only_says_something_opens_nothing(sides: Sides, lake: Lake) -> None:
+    told = ORDERS.replace("columns", "description: x, owner: y, publish: none, columns")
+    assert not sides.diff(ORDERS, told).is_empty
+    assert lake.asked == []
+
+
+def test_a_value_of_the_environment_is_compared_but_not_shown(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = "name: shop\nvars: {}\ntargets: {dev: {}}\nspec-paths: [specs]\n"
+    secret = "vars: {w: \"{{ env_var('W') }}/%s\"}"
+    specs = ORDERS.replace("s3://lake", "\"{{ var('w') }}").replace("orders.lance", 'o.lance"')
+    monkeypatch.setenv("W", "s3://hunter2")
+    base, head = (
+        {
+            "lancestat_project.yml": header.replace("vars: {}", secret % side),
+            "specs/shop.yml": specs,
+        }
+        for side in ("one", "two")
+    )
+    diff = sides.diff(base, head, with_datasets=False)
+    shown = render_text(diff)
+    assert "uri  {{ var('w') }}/o.lance -> {{ var('w') }}/o.lance with another value" in shown
+    assert "hunter2" not in shown + str(render_json(diff)) + repr(diff)
+    assert Risk.DATASET_MOVED in diff.risks
+
+
+def test_a_state_that_moved_is_told(sides: Sides) -> None:
+    header = "name: shop\nvars: {}\ntargets: {dev: {state: s3://lake/state}}\n"
+    diff = sides.diff(ORDERS, {"lancestat_project.yml": header, "specs/shop.yml": ORDERS})
+    assert {change.name for change in diff.settings} == {"state"}
+    assert "the state is elsewhere" in diff.notes[0]
+    assert not diff.is_empty
+
+
+def test_folders_of_sides_are_not_told(sides: Sides, tmp_path: Path) -> None:
+    local = ORDERS.replace("s3://lake", "deep")
+    diff = sides.diff("tables: []", local)
+    assert str(tmp_path / "head") not in render_text(diff)
+    assert "uri          deep/orders.lance" in render_text(diff)
