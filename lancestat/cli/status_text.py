@@ -35,8 +35,8 @@ _COLUMNS = (
     ("columns", "columns", ""),
     ("age", "age", "statistics of {} ago"),
     ("rows_age", "data age", "rows of {} ago"),
-    ("last_run", "last run", "last run: {}"),
 )
+_LAST_RUN = "last run"
 _RIGHT = frozenset({"behind", "changed", "columns"})
 _KEPT = 5
 
@@ -65,21 +65,35 @@ def _listed(cells: Sequence[StatusCells], width: int) -> list[str]:
     """Everything about a node on its line as far as that has room, the rest below it."""
     told = [column for column in _COLUMNS if any(getattr(each, column[0]) for each in cells)]
     kept = len(told)
-    table = _table(told, cells)
     least = sum(column in _COLUMNS[:_KEPT] for column in told)
-    while kept > least and max(len(click.unstyle(line)) for line in table) > width:
+    while kept > least and _breadth(_table(told[:kept], cells)) > width:
         kept -= 1
-        table = _table(told[:kept], cells)
-    lines = [table[0]]
-    for each, line in zip(cells, table[1:], strict=True):
-        lines.append(line)
+    head, *lines = _table(told[:kept], cells)
+    breadth = _breadth([head, *lines])
+    room = 0 if kept < len(told) else width - breadth - len(_MARGIN)
+    is_any_beside = any(0 < len(each.last_run) <= room for each in cells)
+    page = [_beside(head, breadth, paint(_LAST_RUN, "note")) if is_any_beside else head]
+    for each, line in zip(cells, lines, strict=True):
         rest = [
             phrase.format(text) for name, _, phrase in told[kept:] if (text := getattr(each, name))
         ]
-        lines += [paint(text, "note") for text in _wrapped("; ".join(rest), width)]
+        if len(each.last_run) <= room:
+            line = _beside(line, breadth, each.last_run)
+        elif each.last_run:
+            rest.append(f"{_LAST_RUN}: {each.last_run}")
+        page.append(line)
+        page += [paint(text, "note") for text in _wrapped("; ".join(rest), width)]
         tone = TONES[each.health]
-        lines += [paint(text, tone) for said in each.problems for text in _wrapped(said, width)]
-    return lines
+        page += [paint(text, tone) for said in each.problems for text in _wrapped(said, width)]
+    return page
+
+
+def _breadth(lines: Sequence[str]) -> int:
+    return max(len(click.unstyle(line)) for line in lines)
+
+
+def _beside(line: str, breadth: int, text: str) -> str:
+    return f"{line}{' ' * (breadth - _breadth([line]))}{_MARGIN}{text}".rstrip()
 
 
 def _table(columns: Sequence[tuple[str, str, str]], cells: Sequence[StatusCells]) -> list[str]:

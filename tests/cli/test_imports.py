@@ -75,6 +75,21 @@ def test_planning_a_join_loads_neither_spark_nor_what_searches(tmp_path: Path) -
     assert modules.isdisjoint(["faiss", "pyspark", "py4j", "polars"])
 
 
+def test_a_status_loads_neither_spark_nor_what_searches(tmp_path: Path) -> None:
+    import lance
+
+    from tests.run.world import orders, write_project
+
+    write_project(tmp_path, "orders")
+    lance.write_dataset(orders(0, 5), str(tmp_path / "orders.lance"))
+    command = [sys.executable, "-c", LOADED, "status"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    modules = set(ran.stderr.splitlines())
+    assert "lancestat.report.gather" in modules
+    assert modules.isdisjoint(["faiss", "pyspark", "py4j", "polars"])
+
+
 def test_help_of_one_command_loads_only_that_one(tmp_path: Path) -> None:
     modules = loaded("plan", "--help", folder=tmp_path)
     assert modules.isdisjoint(HEAVY)

@@ -1,0 +1,191 @@
+"""What is known of a project, asked in SQL and compared with what `show` tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from lancestat.cli.main import cli
+from lancestat.project import Project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Sql = Callable[..., Result]
+
+PROJECT = "name: shop\ntargets: {dev: {state: .state, spark: {master: 'local[2]'}}}\n"
+# Names that lancestat's own schema and views have too.
+SPECS = """
+tables:
+  - {name: orders, uri: orders.lance}
+  - {name: statistics, uri: statistics.lance, columns: [id]}
+  - {name: lancestat, uri: statistics.lance, publish: none}
+  - {name: gone, uri: gone.lance}
+"""
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    numbers = range(start, stop)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "day": pa.array([n % 30 for n in numbers], pa.int32()).cast(pa.date32()),
+            "note": [f"note {n % 5}" for n in numbers],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables after a run, one of which has been appended to since."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "specs").mkdir()
+    (folder / "lancestat_project.yml").write_text(PROJECT)
+    (folder / "specs" / "shop.yml").write_text(SPECS)
+    lance.write_dataset(rows(0, 100), str(folder / "orders.lance"), max_rows_per_file=25)
+    lance.write_dataset(rows(0, 10), str(folder / "statistics.lance"))
+    Project.load(folder).run()
+    lance.write_dataset(rows(100, 125), str(folder / "orders.lance"), mode="append")
+    return folder
+
+
+@pytest.fixture
+def sql(shop: Path) -> Sql:
+    def run(query: str, *args: str) -> Result:
+        return CliRunner().invoke(
+            cli, ["--project-dir", str(shop), "sql", query, *args], prog_name="lancestat"
+        )
+
+    return run
+
+
+def rows_of(ran: Result) -> list[dict[str, Any]]:
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(ran.stdout)
+    names = [column["name"] for column in found["columns"]]
+    return [dict(zip(names, row, strict=True)) for row in found["rows"]]
+
+
+def asked(sql: Sql, query: str) -> list[dict[str, Any]]:
+    return rows_of(sql(query, "--output", "json"))
+
+
+def test_statistics_are_those_that_show_tells(sql: Sql, shop: Path) -> None:
+    shown = Project.load(shop).show("orders")
+    found = asked(sql, "select * from lancestat.statistics where table = 'orders' order by column")
+    assert [row["column"] for row in found] == ["day", "id", "note"]
+    for row in found:
+        column = shown.columns[row["column"]]
+        assert (row["min"], row["max"]) == (column.minimum, column.maximum)
+        assert (row["null_count"], row["distinct_count"]) == (column.nulls, column.distinct)
+        assert (row["avg_len"], row["max_len"]) == (column.average_length, column.maximum_length)
+        assert row["computed_at"] is not None
+        assert datetime.fromisoformat(row["computed_at"]) == shown.computed_at
+    [one] = [row for row in found if row["column"] == "id"]
+    assert (one["type"], one["min"], one["max"], one["rows"]) == ("bigint", "0", "99", 125)
+    assert (one["fragments"], one["fragments_covered"]) == (5, 4)
+    assert (one["verdict"], one["reason"], one["versions_behind"]) == ("refuse", "stale", 1)
+    assert one["changed_rows"] == 0.2
+
+
+def test_values_have_types_that_sql_can_work_with(sql: Sql) -> None:
+    query = """
+        select count_if(computed_at > timestamp "2020-01-01") as known,
+            sum(null_count) as nulls, typeof(any_value(changed_rows)) as share
+        from LANCESTAT.Statistics
+    """
+    assert asked(sql, query) == [{"known": 7, "nulls": 0, "share": "double"}]
+
+
+def test_runs_have_a_row_per_node(sql: Sql) -> None:
+    found = asked(
+        sql,
+        "select node, action, status, reasons, rows_scanned, message, target, "
+        "finished_at <= current_timestamp() as past from lancestat.runs order by node",
+    )
+    assert [row["node"] for row in found] == ["gone", "lancestat", "orders", "statistics"]
+    gone, _, orders, _ = found
+    assert (gone["status"], gone["rows_scanned"]) == ("error", None)
+    assert "LS201" in gone["message"]
+    assert (orders["action"], orders["reasons"]) == ("analyze", ["new"])
+    assert (orders["rows_scanned"], orders["target"], orders["past"]) == (100, "dev", True)
+
+
+def test_fragments_tell_what_is_known_of_them(sql: Sql) -> None:
+    found = asked(
+        sql,
+        "select fragment, rows, deleted_rows, files, columns, columns_covered, size_bytes > 0 big "
+        "from lancestat.fragments where table = 'orders' order by fragment",
+    )
+    assert found == [
+        {
+            "fragment": number,
+            "rows": 25,
+            "deleted_rows": 0,
+            "files": 1,
+            "columns": 3,
+            "columns_covered": 0 if number == 4 else 3,
+            "big": True,
+        }
+        for number in range(5)
+    ]
+
+
+def test_views_and_declared_tables_of_their_names_keep_apart(sql: Sql) -> None:
+    query = """
+        select (select count(*) from statistics) as own, (select count(*) from lancestat) as other,
+            (select count(distinct table) from lancestat.statistics) as told
+    """
+    assert asked(sql, query) == [{"own": 10, "other": 10, "told": 3}]
+    joined = asked(
+        sql,
+        "select s.table, count(*) n from lancestat.statistics s join lancestat.runs r "
+        "on s.table = r.node group by 1 order by 1",
+    )
+    assert joined == [
+        {"table": "lancestat", "n": 3},
+        {"table": "orders", "n": 3},
+        {"table": "statistics", "n": 1},
+    ]
+
+
+def test_csv_of_show_is_what_sql_gives(sql: Sql, shop: Path) -> None:
+    query = "select * from lancestat.statistics where table = 'orders'"
+    told = sql(query, "--output", "csv")
+    shown = CliRunner().invoke(
+        cli, ["--project-dir", str(shop), "show", "orders", "--output", "csv"]
+    )
+    assert told.stdout == shown.stdout
+    assert len(told.stdout.splitlines()) == 4
+
+
+def test_views_are_there_for_their_query_alone(sql: Sql, spark: SparkSession) -> None:
+    listed = asked(sql, "show views in lancestat")
+    assert {row["viewName"] for row in listed} >= {"statistics", "runs", "fragments"}
+    assert not [table for table in spark.catalog.listTables("lancestat") if table.database]
+    assert sql("select 1 as one", "--output", "csv").stdout == "one\n1\n"
+
+
+def test_plans_of_them_can_be_looked_at(sql: Sql) -> None:
+    assert sql("select * from lancestat.runs", "--explain").exit_code == 0
+
+
+def test_a_view_that_is_not_there_is_told_with_those_that_are(sql: Sql) -> None:
+    ran = sql("select *\nfrom lancestat.statistic")
+    assert ran.exit_code == 2
+    assert ran.stderr.splitlines() == [
+        "LS420 query:2:6  there is no table or view 'lancestat.statistic'",
+        "      | from lancestat.statistic",
+        "      |      ^^^^^^^^^^^^^^^^^^^",
+        "      hint: did you mean 'lancestat.statistics'?",
+    ]

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from lancestat.spark.query_failure import Surroundings, _near
+from lancestat.spark.system_views import mentioned_views
+
+NAMES = ("statistics", "runs", "fragments")
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("select 1", ()),
+        ("select * from orders join runs using (id)", ()),
+        ("select * from my_lancestat.runs", ()),
+        ("select * from lancestat.runs", ("runs",)),
+        ("select * from LanceStat . `Statistics` s", ("statistics",)),
+        ("select * from `lancestat`.`fragments`", ("fragments",)),
+        ("select * from lancestat.runs natural join lancestat.fragments", ("runs", "fragments")),
+        ("show views in lancestat", NAMES),
+        ("select * from lancestat.statistic", NAMES),
+    ],
+)
+def test_only_views_that_a_query_may_read_are_made(query: str, wanted: tuple[str, ...]) -> None:
+    assert mentioned_views(query, "lancestat", NAMES) == wanted
+
+
+def test_in_a_session_of_others_views_have_its_own_schema() -> None:
+    assert mentioned_views("select * from lancestat.runs", "global_temp", NAMES) == ()
+    assert mentioned_views("select * from global_temp.runs", "global_temp", NAMES) == ("runs",)
+
+
+@pytest.mark.parametrize(
+    ("schema", "name", "hint"),
+    [
+        ("lancestat", "lancestat.statistic", "did you mean 'lancestat.statistics'?"),
+        ("lancestat", "LANCESTAT.Run", "did you mean 'lancestat.runs'?"),
+        (
+            "lancestat",
+            "lancestat.zzz",
+            "there are lancestat.statistics, lancestat.runs, lancestat.fragments",
+        ),
+        ("global_temp", "lancestat.runs", "did you mean 'global_temp.runs'?"),
+        ("lancestat", "ordres", "did you mean 'orders'?"),
+        ("lancestat", "other.zzz", "declared tables: orders"),
+    ],
+)
+def test_an_unknown_view_has_a_hint(schema: str, name: str, hint: str) -> None:
+    views = tuple(f"{schema}.{view}" for view in NAMES)
+    assert _near(name, Surroundings({"orders": None}, views=views)) == hint
