@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lancestat.lake.clean import clean, secret_values
 from lancestat.spec.model import ProjectSpec
+
+# Of so many characters `clean` leaves none away.
+_PIECE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class Mask:
         return cls(frozenset[str]().union(*values), specs[0].root)
 
     def text(self, text: str) -> str:
-        """A text of any number of lines; each is shortened as messages are."""
+        """A text of any number of lines, none of which is shortened."""
         return "\n".join(self._indented(line) for line in text.rstrip("\n").split("\n"))
 
     def line(self, text: str) -> str:
@@ -48,7 +52,8 @@ class Mask:
 
     def _indented(self, line: str) -> str:
         indent = line[: len(line) - len(line.lstrip(" "))]
-        return indent + self.line(line)
+        pieces = textwrap.wrap(line, _PIECE, break_long_words=False, break_on_hyphens=False)
+        return indent + " ".join(map(self.line, pieces))
 
 
 def _visible(text: str) -> str:

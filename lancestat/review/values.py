@@ -57,7 +57,7 @@ class PropertyChange:
 
     @property
     def looks_alike(self) -> bool:
-        """Whether both sides are seen as one, since what changed must not be seen."""
+        """Whether both sides are seen as one: what changed must not be seen, or cannot be."""
         return self.old is not None and self.new is not None and self.old.text == self.new.text
 
 

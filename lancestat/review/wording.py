@@ -83,5 +83,6 @@ def sides(change: PropertyChange) -> tuple[str | None, str | None]:
     old = None if change.old is None else change.old.text
     new = None if change.new is None else change.new.text
     if change.looks_alike and new is not None:
-        new = f"{new} with another value"
+        hidden = change.new is not None and change.new.is_hidden
+        new = f"{new} with {'another value' if hidden else 'other spaces'}"
     return old, new

@@ -45,6 +45,23 @@ def _join(*lines: str, k: int = 5, output: str = "like", name: str = "like") -> 
     )
 
 
+def _query(*conditions: str) -> str:
+    where = "\n        ".join(conditions)
+    return f"""\
+knn_joins:
+  - name: like
+    left: {{lance: s3://lake/queries.lance, vector: q_vector}}
+    right:
+      vector: p_vector
+      sql: |-
+        select p_key, p_vector
+        from {{{{ ref('orders') }}}}
+        where {where}
+    k: 3
+    output: {{lance: s3://lake/like.lance}}
+"""
+
+
 _LISTED = "columns: [o_key, o_price]"
 _TOLERANT = """\
 policies:
@@ -104,6 +121,11 @@ RISKY = {
     "join_meaning_changed": Pair(
         _join(),
         _join("metric: cosine", k=7),
+        frozenset({Risk.JOIN_MEANING_CHANGED, Risk.COST_INCREASED}),
+    ),
+    "query_changed": Pair(
+        _table(_LISTED) + _query("p_size < 20"),
+        _table(_LISTED) + _query("p_size < 30", "and p_name like '%`|<b>@team%'"),
         frozenset({Risk.JOIN_MEANING_CHANGED, Risk.COST_INCREASED}),
     ),
     "join_threshold": Pair(_join(), _join("min_right_rows: 500"), frozenset({Risk.COST_INCREASED})),

@@ -107,6 +107,25 @@ def test_a_value_of_the_environment_is_compared_but_not_shown(
     assert Risk.DATASET_MOVED in diff.risks
 
 
+def test_spaces_that_differ_are_told(sides: Sides) -> None:
+    side = "{sql: 'select v%sfrom t', vector: v}"
+    base, head = (
+        JOIN.replace("{table: orders, vector: v}", side % spaces) for spaces in (" ", "  ")
+    )
+    shown = render_text(sides.diff(base, head, with_datasets=False))
+    assert "left.sql  select v from t -> select v from t with other spaces" in shown
+
+
+def test_the_end_of_a_long_text_is_shown(sides: Sides) -> None:
+    long = "words of a description that goes on " * 100
+    base, head = (
+        ORDERS.replace("columns", f"description: {long}{end}, columns") for end in ("one", "two")
+    )
+    shown = render_text(sides.diff(base, head, with_datasets=False))
+    assert "goes on one" in shown
+    assert "goes on two" in shown
+
+
 def test_a_state_that_moved_is_told(sides: Sides) -> None:
     header = "name: shop\nvars: {}\ntargets: {dev: {state: s3://lake/state}}\n"
     diff = sides.diff(ORDERS, {"lancestat_project.yml": header, "specs/shop.yml": ORDERS})
