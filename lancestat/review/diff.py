@@ -18,7 +18,7 @@ from lancestat.review.properties import (
     without_flags,
 )
 from lancestat.review.table_diff import TableChange, judge_table
-from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk
+from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.values import StateReader
@@ -63,8 +63,8 @@ class Comparison:
             target_properties(self.head.name, self.head.target, self.mask),
         )
         return Diff(
-            project=self.head.name,
-            target=self.head.target.name,
+            project=self.mask.line(self.head.name),
+            target=self.mask.line(self.head.target.name),
             base=self.labels[0],
             head=self.labels[1],
             nodes=tuple(self._node(each, change, evidence) for each, change in changed),
@@ -118,7 +118,6 @@ class Comparison:
             found = judge_table(change, evidence)
         else:
             found = judge_join(change, evidence)
-        owners = (side.owner for side in (each.new, each.old) if side is not None)
         is_renamed = old is not None and old.name != node.name
         risks = {note.risk for note in found.risks}
         readers = self._read_by(each) if is_renamed or risks & _FELT_BY_READERS else ()
@@ -128,13 +127,18 @@ class Comparison:
             change=_what(each),
             location=replace(node.location, file=mask.line(node.location.file)),
             previous_name=mask.line(old.name) if is_renamed and old is not None else None,
-            owners=mask.lines(dict.fromkeys(owner for owner in owners if owner)),
+            owners=mask.lines(dict.fromkeys(self._owners(each))),
             properties=change.changed,
             columns=found.columns,
             cost_bytes=found.cost_bytes,
-            risks=found.risks,
-            notes=(*found.notes, *readers),
+            risks=tuple(RiskNote(note.risk, mask.line(note.sentence)) for note in found.risks),
+            notes=mask.lines((*found.notes, *readers)),
         )
+
+    def _owners(self, each: Pair) -> Iterator[str]:
+        for spec, node in ((self.head, each.new), (self.base, each.old)):
+            if node is not None and node.owner is not None:
+                yield _templates(spec, node).get("owner", node.owner)
 
     def _read_by(self, each: Pair) -> Iterable[str]:
         if each.new is None:

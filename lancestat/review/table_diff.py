@@ -115,14 +115,10 @@ def _coverage(change: TableChange, compared: Compared) -> Iterator[RiskNote]:
         whose = f"{count(len(lost), 'column')}" if compared.change.are_names else "the table"
         yield RiskNote(Risk.COVERAGE_LOST, f"nothing refreshes the statistics of {whose} any more")
     elif compared.may_lose:
-        named = _listed(lost)
-        yield RiskNote(
-            Risk.COVERAGE_LOST,
-            f"{_columns(len(lost))} {_verb(len(lost), 'lose')} statistics: {named}"
-            if compared.change.are_names
-            else f"columns may lose their statistics: {named}",
-        )
-    elif change.old is not None and change.old.histogram and not change.new.histogram:
+        lose = "column loses" if len(lost) == 1 else "columns lose"
+        what = f"{count(len(lost))} {lose}" if compared.change.are_names else "columns may lose"
+        yield RiskNote(Risk.COVERAGE_LOST, f"{what} statistics: {_listed(lost)}")
+    if change.old and change.new and change.old.histogram and not change.new.histogram:
         yield RiskNote(Risk.COVERAGE_LOST, "histograms are made no more")
 
 
@@ -175,11 +171,3 @@ def _consequences(change: TableChange) -> Iterator[str]:
 def _listed(names: tuple[str, ...]) -> str:
     shown = ", ".join(names[:_NAMED])
     return f"{shown} and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else shown
-
-
-def _columns(number: int) -> str:
-    return count(number, "column")
-
-
-def _verb(number: int, verb: str) -> str:
-    return f"{verb}s" if number == 1 else verb

@@ -95,7 +95,8 @@ def test_no_secret_is_shown(lancestat: Lancestat, project: Path) -> None:
     )
     specs = (
         "tables:\n  - name: orders\n    uri: \"{{ env_var('LAKE') }}/orders.lance\"\n"
-        "    columns: [a]\n    description: key hunter2hunter2 of s3://me:hunter4hunter4@lake\n"
+        "    columns: [a]\n    owner: \"{{ env_var('LAKE') }}\"\n"
+        "    description: key hunter2hunter2 of s3://me:hunter4hunter4@lake\n"
         "knn_joins:\n  - name: like\n    k: 3\n    output: {lance: like.lance}\n"
         "    left: {format: jdbc, path: x, options: {password: hunter5hunter5}, vector: v}\n"
         "    right: {vector: v, "
