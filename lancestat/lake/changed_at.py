@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from lancestat.lake.history import ROW_PRESERVING, commits_since
+from lancestat.lake.history import ROW_PRESERVING, Commit, commits_since
 from lancestat.lake.open import is_failure
+from lancestat.lake.transaction import read_commit
 
 if TYPE_CHECKING:
     import lance
 
-# Mostly the newest commit published statistics, and the one before it wrote rows.
-_FIRST_STEP = 2
+# Mostly the newest commit published statistics, and the one before it wrote rows: these are read
+# one by one, which takes less time than to read several at once.
+_ONE_BY_ONE = 2
+_STEP = 4
 
 
 def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetime:
@@ -26,15 +30,24 @@ def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetim
         dataset: Open, at the version that is of interest.
         limit: How many commits are looked at.
     """
-    newest, step = dataset.version, _FIRST_STEP
-    oldest = max(1, newest - limit + 1)
-    while newest >= oldest:
-        since = max(oldest - 1, newest - step)
-        for commit in reversed(commits_since(dataset, since, newest).commits):
-            if commit.effect not in ROW_PRESERVING:
-                return _committed_at(dataset, commit.version)
-        newest, step = since, 2 * step
+    oldest = max(1, dataset.version - limit + 1)
+    for commit in _commits(dataset, oldest):
+        if commit.effect not in ROW_PRESERVING:
+            return _committed_at(dataset, commit.version)
     return _committed_at(dataset, oldest)
+
+
+def _commits(dataset: lance.LanceDataset, oldest: int) -> Iterator[Commit]:
+    """The commits down to version `oldest`, newest first, more and more of them at once."""
+    newest, step = dataset.version, _STEP
+    while newest >= oldest:
+        if dataset.version - newest < _ONE_BY_ONE:
+            yield read_commit(dataset, newest)
+            newest -= 1
+            continue
+        since = max(oldest - 1, newest - step)
+        yield from reversed(commits_since(dataset, since, newest).commits)
+        newest, step = since, 2 * step
 
 
 def _committed_at(dataset: lance.LanceDataset, version: int) -> datetime:

@@ -99,6 +99,20 @@ def test_staleness_that_the_policy_accepts_is_well(
     assert (found.health, found.reason) == (health, reason)
 
 
+def test_how_many_rows_changed_is_not_known_once_versions_are_cleaned_up(
+    gathering: Gathering,
+) -> None:
+    gathering.world.run()
+    append(gathering.world)
+    gathering.world.dataset.cleanup_old_versions(older_than=timedelta(0))
+    found = gathering.report(policy=Policy(allow_stale=StaleBounds(max_changed_rows=1.0)))
+    assert found.shown is not None
+    assert (found.shown.versions_behind, found.shown.changed_rows) == (1, None)
+    assert (found.health, found.reason) == (Health.ERROR, "stale")
+    assert found.problems[0].endswith("the share of changed rows is not known.")
+    assert gathering.report(policy=Policy(allow_stale=True)).health is Health.OK
+
+
 def test_wanted_columns_without_statistics_are_a_warning(gathering: Gathering) -> None:
     gathering.world.columns = only("o_id")
     gathering.world.run()
