@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from itertools import accumulate, pairwise
+from itertools import pairwise
+
+from markupsafe import Markup
 
 from lancestat.plan.format import count, large
 from lancestat.stats.histogram import Histogram
@@ -64,7 +65,7 @@ class Distribution:
 
     edges: tuple[float, ...]
     rows: tuple[float, ...]
-    path: str
+    path: Markup
     kind: str
     low: str
     high: str
@@ -124,31 +125,31 @@ def _edges(low: float, high: float, ends: Iterable[float]) -> list[float]:
 
 
 def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
-    rows = [0.0] * (len(edges) - 1)
+    import numpy as np
 
-    def place(value: float) -> int:
-        return min(max(bisect_right(edges, value) - 1, 0), len(rows) - 1)
+    lows = np.array([each.low for each in histogram.bins])
+    highs = np.array([each.high for each in histogram.bins])
+    is_spread = lows < highs
+    places = np.searchsorted(edges, lows[~is_spread], side="right") - 1
+    intervals = len(edges) - 1
+    rows = np.bincount(np.clip(places, 0, intervals - 1), minlength=intervals) * histogram.height
+    if is_spread.any():
+        # Bins lie end to end, so that what is below a value rises from one end to the next.
+        ends = np.append(lows[is_spread], highs[is_spread][-1])
+        below = np.interp(edges, ends, histogram.height * np.arange(len(ends)))
+        rows = rows + np.diff(below)
+    return [float(each) for each in rows]
 
-    for each in histogram.bins:
-        first, last = place(each.low), place(each.high)
-        if first == last:
-            rows[first] += histogram.height
-            continue
-        for at in range(first, last + 1):
-            within = min(each.high, edges[at + 1]) - max(each.low, edges[at])
-            rows[at] += histogram.height * (max(0.0, within) / (each.high - each.low))
-    return rows
 
-
-def _path(rows: Sequence[float]) -> str:
+def _path(rows: Sequence[float]) -> Markup:
     """The outline of all bars, as an SVG path."""
     highest = max(rows) or 1.0
     step = _WIDTH / len(rows)
     tops = (f"V{_coordinate(_HEIGHT * (1 - each / highest))}" for each in rows)
     ends = (f"H{_coordinate(step * (at + 1))}" for at in range(len(rows)))
-    return (
-        f"M0 {_HEIGHT}" + "".join(a + b for a, b in zip(tops, ends, strict=True)) + f"V{_HEIGHT}Z"
-    )
+    bars = "".join(top + end for top, end in zip(tops, ends, strict=True))
+    # Numbers alone: nothing to escape.
+    return Markup(f"M0 {_HEIGHT}{bars}V{_HEIGHT}Z")
 
 
 def _coordinate(value: float) -> str:
@@ -164,12 +165,7 @@ def _parts(histogram: Histogram, scale: Scale) -> tuple[Part, ...]:
     for start, stop in pairwise(stops):
         together = bins[start:stop]
         # The end of a bin is the beginning of the next, and counts in both.
-        distinct = list(
-            accumulate(
-                (each.distinct - (at > 0) for at, each in enumerate(together)),
-                lambda total, more: total + max(0, more),
-            )
-        )[-1]
+        distinct = sum(each.distinct for each in together) - (len(together) - 1)
         made.append(
             Part(
                 scale.text(together[0].low),

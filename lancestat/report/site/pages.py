@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 _RUNS_SHOWN = 50
 _FRAGMENTS_SHOWN = 200
+# The rest of a list is laid out once it is asked for: a browser takes its time for long tables.
+_ROWS_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,12 @@ class Pages:
         self._read_by = _inverted(report.reads)
         self._environment = _environment(plain)
         self._environment.globals.update(
-            {"report": report, "address": self._addresses, "kinds": self._kinds()}
+            {
+                "report": report,
+                "address": self._addresses,
+                "kinds": self._kinds(),
+                "shown_first": _ROWS_SHOWN,
+            }
         )
 
     def all(self) -> Iterator[Page]:

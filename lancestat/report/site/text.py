@@ -20,6 +20,8 @@ _UNSEEN = re.compile(
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 REPLACEMENT = "\ufffd"
+# What no pattern of a secret is about.
+_FIGURE = re.compile(r"[0-9.,%()+-]*")
 
 
 class Plain:
@@ -45,7 +47,10 @@ class Plain:
         return escape(_UNSEEN.sub(REPLACEMENT, indent + kept))
 
     def _made(self, text: str) -> str:
-        return _UNSEEN.sub(REPLACEMENT, clean(self._masked(text)))
+        masked = self._masked(text)
+        if _FIGURE.fullmatch(masked):
+            return masked
+        return _UNSEEN.sub(REPLACEMENT, clean(masked))
 
     def _masked(self, text: str) -> str:
         for secret, shown in self._instead:

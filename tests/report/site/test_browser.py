@@ -77,7 +77,9 @@ def test_every_kind_of_page_is_reached_by_clicking(browser: Browser, site: Path)
         page.get_by_role("link", name="shop").click()
         assert visitor.path == "index.html"
         page.get_by_role("link", name="2026-03-12").click()
-        assert visitor.page.url.endswith("runs.html#run-3")
+        assert page.url.endswith("runs.html#run-3")
+        expect(page.locator("#run-3 table")).to_be_visible()
+        expect(page.locator("#run-2 table")).to_be_hidden()
 
 
 @pytest.mark.parametrize("width", [DESK, PHONE])
@@ -193,6 +195,21 @@ def test_long_tables_are_filtered(browser: Browser, site: Path) -> None:
         rows = page.locator("table[data-filter=tables] tbody tr:visible")
         expect(rows).to_have_count(1)
         expect(rows).to_contain_text("customer")
+
+
+def test_a_list_of_hundreds_is_folded_and_found_in(browser: Browser, tmp_path: Path) -> None:
+    report = project(*(table_report(f"t{at}") for at in range(250)))
+    site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
+    with visit(browser, site) as visitor:
+        page = visitor.open("index.html")
+        last = page.get_by_role("link", name="t249", exact=True)
+        expect(last).to_be_hidden()
+        page.get_by_label("Filter 250 tables").fill("t249")
+        expect(last).to_be_visible()
+        page.get_by_label("Filter 250 tables").fill("")
+        expect(last).to_be_hidden()
+        page.get_by_text("150 more tables").click()
+        expect(last).to_be_visible()
 
 
 def test_pages_are_of_use_without_scripts(browser: Browser, site: Path) -> None:

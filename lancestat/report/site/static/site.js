@@ -146,22 +146,38 @@
     }
   });
 
-  // Long tables get a filter; short ones need none.
+  // Long lists get a filter; short ones need none. A list may be in two tables, the second folded.
+  const lists = {};
   for (const table of document.querySelectorAll("table[data-filter]")) {
-    const rows = [...table.tBodies[0].rows];
+    (lists[table.dataset.filter] ??= []).push(table);
+  }
+  for (const [name, tables] of Object.entries(lists)) {
+    const rows = tables.flatMap((table) => [...table.tBodies[0].rows]);
     if (rows.length < 15) continue;
     const filter = document.createElement("input");
     filter.type = "search";
     filter.className = "filter";
-    filter.placeholder = `Filter ${rows.length.toLocaleString("en")} ${table.dataset.filter}`;
+    filter.placeholder = `Filter ${rows.length.toLocaleString("en")} ${name}`;
     filter.setAttribute("aria-label", filter.placeholder);
-    const texts = rows.map((row) => row.textContent.toLowerCase());
+    let texts = null;
     filter.addEventListener("input", () => {
+      texts ??= rows.map((row) => row.textContent.toLowerCase());
       const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
       rows.forEach((row, at) => {
         row.hidden = !words.every((word) => texts[at].includes(word));
       });
+      const rest = tables.at(-1).closest("details");
+      if (rest) rest.open = words.length > 0;
     });
-    table.parentElement.before(filter);
+    tables[0].parentElement.before(filter);
   }
+
+  // A link may lead to what is folded.
+  const unfold = () => {
+    const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    const folded = target && target.closest("details");
+    if (folded) folded.open = true;
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
 })();
