@@ -82,12 +82,11 @@ def _node(node: NodeDiff) -> dict[str, object]:
 
 
 def _property(change: PropertyChange) -> dict[str, object]:
-    sides = [side for side in (change.old, change.new) if side is not None]
     return {
         "name": change.name,
         "old": _value(change.old),
         "new": _value(change.new),
-        "hidden": any(side.is_hidden for side in sides),
+        "hidden": any(side.is_hidden for side in change.sides),
     }
 
 

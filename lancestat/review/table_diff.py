@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lancestat.plan.format import count, size, staleness
+from lancestat.plan.format import count, size
 from lancestat.review.columns import Compared, compare_columns
 from lancestat.review.cost import table_cost
 from lancestat.review.evidence import Evidence
@@ -46,6 +46,12 @@ class TableChange:
         )
 
     @property
+    def hides_columns(self) -> bool:
+        """Whether patterns of columns came from the environment, so that they are not shown."""
+        sides = (side for each in self.changed if each.name == "columns" for side in each.sides)
+        return any(side.is_hidden for side in sides)
+
+    @property
     def asks_dataset(self) -> bool:
         """Whether the dataset has anything to tell about the change."""
         return not (self.old and self.new) or bool(self.names & _OF_COLUMNS)
@@ -68,6 +74,8 @@ def judge_table(change: TableChange, evidence: Evidence) -> Findings:
         return Findings(risks=risks, notes=notes)
     snapshot = next(filter(None, map(evidence.snapshot, change.uris)), None)
     compared = compare_columns(change.old, change.new, snapshot, evidence.mask)
+    if change.hides_columns and not compared.change.are_names:
+        compared = replace(compared, change=ColumnsChange((), (), False))
     cost = _cost(change, compared, evidence)
     found = compared.change
     return Findings(
@@ -94,10 +102,8 @@ def _gains_histograms(change: TableChange) -> bool:
 def _staleness(change: TableChange) -> Iterator[RiskNote]:
     if change.old is None or change.new is None:
         return
-    old, new = change.old.policy, change.new.policy
-    what = f"{staleness(old)} -> {staleness(new)}"
-    if old.allow_stale == new.allow_stale:
-        what = f"refresh {old.refresh.value} -> {new.refresh.value}"
+    shown = {each.name: " -> ".join(side.text for side in each.sides) for each in change.changed}
+    what = shown.get("allow.stale") or f"refresh {shown.get('refresh', '')}"
     sentences = {
         Risk.STALENESS_LOOSENED: f"queries may be planned on older statistics: {what}",
         Risk.STALENESS_TIGHTENED: (
@@ -105,7 +111,7 @@ def _staleness(change: TableChange) -> Iterator[RiskNote]:
             f"{what}"
         ),
     }
-    for risk in staleness_risks(old, new):
+    for risk in staleness_risks(change.old.policy, change.new.policy):
         yield RiskNote(risk, sentences[risk])
 
 
@@ -117,7 +123,8 @@ def _coverage(change: TableChange, compared: Compared) -> Iterator[RiskNote]:
     elif compared.may_lose:
         lose = "column loses" if len(lost) == 1 else "columns lose"
         what = f"{count(len(lost))} {lose}" if compared.change.are_names else "columns may lose"
-        yield RiskNote(Risk.COVERAGE_LOST, f"{what} statistics: {_listed(lost)}")
+        named = f": {_listed(lost)}" if lost else ""
+        yield RiskNote(Risk.COVERAGE_LOST, f"{what} statistics{named}")
     if change.old and change.new and change.old.histogram and not change.new.histogram:
         yield RiskNote(Risk.COVERAGE_LOST, "histograms are made no more")
 

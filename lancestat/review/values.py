@@ -56,6 +56,11 @@ class PropertyChange:
     new: Property | None
 
     @property
+    def sides(self) -> tuple[Property, ...]:
+        """Those that are there."""
+        return tuple(side for side in (self.old, self.new) if side is not None)
+
+    @property
     def looks_alike(self) -> bool:
         """Whether both sides are seen as one: what changed must not be seen, or cannot be."""
         return self.old is not None and self.new is not None and self.old.text == self.new.text

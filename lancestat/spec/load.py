@@ -66,7 +66,7 @@ def load_project(
     if errors:
         raise InvalidProject(_in_order(errors, [PROJECT_FILE, *names]))
     policies = {name: policy for name, policy in declarations.policies.values.items() if policy}
-    templates = declarations.templates
+    templates = declarations.node_templates()
     return ProjectSpec(header.name, root, header.target, nodes, policies, templates)
 
 
@@ -100,7 +100,7 @@ class _Declarations:
     items: list[tuple[str, Item]] = field(default_factory=list)
     sets: Namespace[ColumnRule] = field(default_factory=lambda: Namespace("column set"))
     policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
-    templates: dict[str, dict[str, str]] = field(default_factory=dict)
+    templates: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
     def read(self, file: str, scope: Scope, errors: list[LancestatError]) -> None:
@@ -126,8 +126,8 @@ class _Declarations:
             fresh = namespace.declare(name, item.location, errors)
             if fresh and item.path not in broken:
                 self.items.append((kind, item))
-                if namespace is self.nodes and rendering.secrets:
-                    self.templates[name] = _templates(item, written)
+                if rendering.secrets:
+                    self.templates[kind, name] = _templates(item, written)
 
     def build(self, errors: list[LancestatError]) -> tuple[Node, ...]:
         """The nodes, in the order of their files and places; errors are appended."""
@@ -149,6 +149,19 @@ class _Declarations:
         errors.extend(output_errors(nodes))
         return tuple(nodes)
 
+    def node_templates(self) -> dict[str, dict[str, str]]:
+        """By node, the templates whose values are secret, of the policy and set it names too."""
+        found: dict[str, dict[str, str]] = {}
+        for kind, item in self.items if self.templates else ():
+            if kind in ("tables", "knn_joins"):
+                own = dict(self.templates.get((kind, item.value["name"]), {}))
+                for key, named, shared in _shared_parts(item):
+                    parts = self.templates.get((shared, named), {})
+                    own |= {f"{key}.{path}": text for path, text in parts.items()}
+                if own:
+                    found[item.value["name"]] = own
+        return found
+
     def _namespace(self, kind: str) -> Namespace[Any]:
         if kind == "column_sets":
             return self.sets
@@ -161,6 +174,15 @@ class _Declarations:
                 error = self.nodes.unknown(ref, item, name, key)
                 if error is not None:
                     yield error
+
+
+def _shared_parts(item: Item) -> Iterator[tuple[str, str, str]]:
+    """The key under which an item names something shared, its name and its kind."""
+    columns, policy = item.value.get("columns"), item.value.get("policy")
+    if isinstance(columns, dict) and "set" in columns:
+        yield "columns", columns["set"], "column_sets"
+    if isinstance(policy, str):
+        yield "policy", policy, "policies"
 
 
 def _templates(item: Item, written: object) -> dict[str, str]:

@@ -6,6 +6,7 @@ import pytest
 
 from lancestat.project import Project
 from lancestat.review.render_json import render_json
+from lancestat.review.render_markdown import render_markdown
 from lancestat.review.render_text import render_text
 from lancestat.review.values import Diff, NodeDiff, Risk
 from tests.review.conftest import Lake, Repository, Sides, write
@@ -105,6 +106,23 @@ def test_a_value_of_the_environment_is_compared_but_not_shown(
     assert "uri  {{ var('w') }}/o.lance -> {{ var('w') }}/o.lance with another value" in shown
     assert "hunter2" not in shown + str(render_json(diff)) + repr(diff)
     assert Risk.DATASET_MOVED in diff.risks
+
+
+def test_what_a_named_part_has_of_the_environment_is_not_shown(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "hunter2")
+    monkeypatch.setenv("AGE", "77h")
+    named = ORDERS.replace("columns: [a]", "columns: {set: keys}, policy: old") + (
+        "column_sets:\n  - {name: keys, include: [\"{{ env_var('SECRET') }}\"]}\n"
+        "policies:\n  - {name: old, allow.stale: {max_age: \"{{ env_var('AGE') }}\"}}\n"
+    )
+    diff = sides.diff(named, ORDERS, with_datasets=False)
+    assert diff.risks == {Risk.STALENESS_TIGHTENED, Risk.COVERAGE_LOST, Risk.COST_INCREASED}
+    shown = render_text(diff) + render_markdown(diff) + str(render_json(diff))
+    assert "hunter2" not in shown
+    assert "3 d" not in shown
+    assert "columns      (hidden) -> a" in shown
 
 
 def test_spaces_that_differ_are_told(sides: Sides) -> None:
