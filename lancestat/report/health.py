@@ -39,8 +39,9 @@ def worst(problems: Iterable[Problem]) -> Health:
 
 def unreadable(error: LancestatError) -> Problem:
     """What keeps a node from being looked at."""
+    place = f" {error.location}" if error.location else ""
     hint = f" ({error.hint})" if error.hint else ""
-    return problem(Health.ERROR, f"{error.code}: {error.message}{hint}")
+    return problem(Health.ERROR, f"{error.code}{place}: {error.message}{hint}")
 
 
 def refused(shown: Shown) -> list[Problem]:

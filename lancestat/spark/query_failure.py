@@ -77,11 +77,11 @@ def _no_table(error: Any, text: QueryText, surroundings: Surroundings) -> Lances
         BAD_QUERY,
         message if place is None else f"{message}\n{text.excerpt(*place)}",
         location=None if place is None else text.location(place[0]),
-        hint=_near(name, surroundings),
+        hint=hint_for(name, surroundings),
     )
 
 
-def _near(name: str, surroundings: Surroundings) -> str:
+def hint_for(name: str, surroundings: Surroundings) -> str:
     """What may have been meant: of lancestat's own views where the schema is named."""
     schema, _, view = name.rpartition(".")
     own = {each.rpartition(".")[0].lower() for each in surroundings.views} | {SCHEMA}

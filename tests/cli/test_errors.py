@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lancestat.cli.main import COMMANDS
 from lancestat.errors import InvalidProject, LakeError, Location, SpecError, UsageError
 from lancestat.spec.model import Target
 from tests.cli.conftest import FakeProject, Lancestat, spec
@@ -19,7 +20,7 @@ SECRET = "wJalrXUtnFEMIK7MDENG"
     ("args", "said"),
     [
         (("paln",), "No such command 'paln'. Did you mean 'plan'?"),
-        (("xyzzy",), "There are init, validate, list, plan, run, show, sql, gc, debug."),
+        (("xyzzy",), f"There are {', '.join(COMMANDS)}."),
         (("plan", "--full-refesh"), "--full-refresh"),
         (("--traget", "dev", "plan"), "--target"),
         (("plan", "--output", "xml"), "'xml' is not one of"),

@@ -74,7 +74,8 @@ def test_a_join_that_cannot_be_planned_is_an_error(joins: JoinWorld) -> None:
     found = report(joins)
     assert (found.health, found.verdict, found.reasons) == (Health.ERROR, "blocked", ())
     assert found.error is not None
-    assert found.problems[0].startswith("LS201: there is no Lance dataset at ")
+    place = "LS201 specs/shop.yml:1:1: there is no Lance dataset at "
+    assert found.problems[0].startswith(place)
 
 
 def test_a_last_run_that_failed_is_an_error(joins: JoinWorld) -> None:

@@ -184,7 +184,7 @@ def test_a_declared_column_that_is_not_there_is_an_error(gathering: Gathering) -
     gathering.world.run()
     found = gathering.report(columns=only("o_ids"))
     assert (found.health, found.reason) == (Health.ERROR, "unreadable")
-    assert found.problems[0].startswith("LS114: ")
+    assert found.problems[0].startswith("LS114: table 'orders' has no column 'o_ids'")
     assert "did you mean 'o_id'?" in found.problems[0]
 
 

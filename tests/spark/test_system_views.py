@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lancestat.spark.query_failure import Surroundings, _near
+from lancestat.spark.query_failure import Surroundings, hint_for
 from lancestat.spark.system_views import mentioned_views
 
 NAMES = ("statistics", "runs", "fragments")
@@ -48,4 +48,4 @@ def test_in_a_session_of_others_views_have_its_own_schema() -> None:
 )
 def test_an_unknown_view_has_a_hint(schema: str, name: str, hint: str) -> None:
     views = tuple(f"{schema}.{view}" for view in NAMES)
-    assert _near(name, Surroundings({"orders": None}, views=views)) == hint
+    assert hint_for(name, Surroundings({"orders": None}, views=views)) == hint
