@@ -98,6 +98,8 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
         UsageError: LS660 to LS665 about git and what is named.
     """
     root = project_dir.resolve()
+    if not root.is_dir():
+        raise UsageError(NO_PROJECT, f"there is no folder {root}", hint="give --project-dir")
     finder = _Finder(root)
     if MERGE_BASE in base and not _is_path(Path(), base):
         one, _, other = base.partition(MERGE_BASE)

@@ -270,9 +270,10 @@ def test_no_program_of_the_repositorys_configuration_is_run(
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    error = refusal(tmp_path / "nowhere", "main")
-    assert error.code == "LS661"
-    assert "nowhere" in error.message
+    for base in ("main", f"{tmp_path}/"):
+        error = refusal(tmp_path / "nowhere", base)
+        assert error.code == "LS664"
+        assert error.message == f"there is no folder {tmp_path.resolve()}/nowhere"
 
 
 def test_a_repository_of_somebody_else_is_told(
