@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from lancestat.errors import Location
 from lancestat.review.comment import says_nothing
@@ -66,6 +67,29 @@ def test_nothing_of_a_specification_becomes_markup() -> None:
     assert not re.search(r"[`\[\]~$&]", left.replace("| ~ |", "").replace("<summary>~", ""))
     rows = [line for line in page.splitlines() if line.startswith("| ~")]
     assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [6]
+
+
+def structure(page: str) -> list[str]:
+    """What a renderer makes of a page: its elements, and raw HTML, without any text."""
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    found: list[str] = []
+    for token in parser.parse(page):
+        if token.type == "html_block":
+            found += re.findall(r"</?\w+[^>]*>", token.content)
+        found.append(token.type)
+        inside = [child.type for child in token.children or ()]
+        found += [type for type in inside if type not in ("text", "text_special")]
+    return found
+
+
+TEXTS = st.text(st.sampled_from("`|\\<>&#@!*_~[]()-+.:/\"'$ \tab0é\u202e"), min_size=1, max_size=30)
+
+
+@given(TEXTS.filter(lambda text: text.strip()))
+def test_a_renderer_sees_the_same_page_whatever_the_texts_are(text: str) -> None:
+    assert structure(render_markdown(diff(node(text, text)))) == structure(
+        render_markdown(diff(node("x", "x")))
+    )
 
 
 @given(st.text(st.sampled_from("`| a\\@<\n"), min_size=1))
