@@ -15,6 +15,9 @@ from lancestat.run.result import NodeResult, Status
 SYMBOLS = {Health.OK: ".", Health.WARN: "?", Health.ERROR: "!"}
 TONES = {Health.OK: "success", Health.WARN: "refresh", Health.ERROR: "error"}
 
+# So many nodes that are well are still listed one by one.
+WELL_LISTED = 30
+
 # What a count of nodes is called.
 _COUNTED = {
     Health.OK: ("ok", "ok"),

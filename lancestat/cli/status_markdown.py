@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
-from lancestat.cli.status_cells import SYMBOLS, status_cells, summary, visible
+from lancestat.cli.status_cells import (
+    SYMBOLS,
+    WELL_LISTED,
+    StatusCells,
+    status_cells,
+    summary,
+    visible,
+)
+from lancestat.plan.format import count
 from lancestat.plan.render_markdown import cell, code
 from lancestat.report.values import Health, ProjectReport
 
 _HEAD = (
-    "| | node | statistics | behind | changed | columns | age | data age | last run |\n"
-    "|:-:|---|---|--:|--:|--:|---|---|---|"
+    "| | node | statistics | behind | changed | columns | age | data age | last run |",
+    "|:-:|---|---|--:|--:|--:|---|---|---|",
 )
 
 
 def render_markdown(report: ProjectReport) -> str:
-    """A summary, what is wrong, and a table of all nodes, those in trouble first."""
+    """A summary, what is wrong, and a table of nodes, those in trouble first.
+
+    Nodes that are well are counted where they are many.
+    """
+    name, target = cell(visible(report.name)), cell(visible(report.target))
     counts = ", ".join(text for text, _ in summary(report))
-    lines = [
-        f"### lancestat: {cell(visible(report.name))}, target {cell(visible(report.target))}",
-        "",
-    ]
+    lines = [f"### lancestat: {name}, target {target}", ""]
     lines.append(f"**{counts}.**" if counts else "No nodes declared.")
-    order = list(Health)
     cells = [status_cells(node, report.made_at) for node in report.nodes]
+    well = sum(each.health is Health.OK for each in cells)
+    if well > WELL_LISTED:
+        cells = [each for each in cells if each.health is not Health.OK]
+    order = list(Health)
     cells.sort(key=lambda each: -order.index(each.health))
     told = [f"- {code(each.name)}: {cell(text)}" for each in cells for text in each.problems]
     lines += ["", *told] if told else []
-    if cells:
-        lines += ["", _HEAD]
-    for each in cells:
-        texts = (
-            each.verdict,
-            each.behind,
-            each.changed,
-            each.columns,
-            each.age,
-            each.rows_age,
-            each.last_run,
-        )
-        sign = f"{code(SYMBOLS[each.health])} {each.health.value}"
-        lines.append(f"| {sign} | {code(each.name)} | {' | '.join(map(cell, texts))} |")
+    lines += ["", *_HEAD, *map(_row, cells)] if cells else []
+    if well > WELL_LISTED:
+        lines += ["", f"{count(well, 'node is', 'nodes are')} well and not listed."]
     return "\n".join(lines)
+
+
+def _row(cells: StatusCells) -> str:
+    texts = (
+        cells.verdict,
+        cells.behind,
+        cells.changed,
+        cells.columns,
+        cells.age,
+        cells.rows_age,
+        cells.last_run,
+    )
+    sign = f"{code(SYMBOLS[cells.health])} {cells.health.value}"
+    return f"| {sign} | {code(cells.name)} | {' | '.join(map(cell, texts))} |"

@@ -12,6 +12,7 @@ from lancestat.cli.paint import paint
 from lancestat.cli.status_cells import (
     SYMBOLS,
     TONES,
+    WELL_LISTED,
     StatusCells,
     status_cells,
     summary,
@@ -20,8 +21,6 @@ from lancestat.cli.status_cells import (
 from lancestat.plan.format import count
 from lancestat.report.values import Health, ProjectReport
 
-# So many nodes that are well are still listed one by one.
-_WELL_LISTED = 30
 _MARGIN = "  "
 _INDENT = " " * 11
 
@@ -47,7 +46,7 @@ def render_status(report: ProjectReport, *, verbose: bool, width: int) -> list[s
         return ["No nodes declared."]
     cells = [status_cells(node, report.made_at) for node in report.nodes]
     well = sum(each.health is Health.OK for each in cells)
-    fold = well > _WELL_LISTED and not verbose
+    fold = well > WELL_LISTED and not verbose
     listed = [each for each in cells if not (fold and each.health is Health.OK)]
     title = f"Status of {visible(report.name)}, target {visible(report.target)}"
     lines = [paint(title, "title"), ""]

@@ -105,6 +105,9 @@ def test_many_nodes_that_are_well_are_counted(lancestat: Lancestat, watched: Wat
     assert "late" in told
     assert told.splitlines()[-1] == "40 ok, 1 warning."
     assert "t039" in lancestat("status", "--verbose").stdout
+    page = lancestat("status", "--output", "markdown").stdout
+    assert "t000" not in page
+    assert page.splitlines()[-1] == "40 nodes are well and not listed."
     watched.found = of(*well)
     assert "40 are well (--verbose lists them)" in lancestat("status").stdout
 
