@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_RUNS_SHOWN = 50
-_FRAGMENTS_SHOWN = 200
+_RUNS_SHOWN = 30
+_FRAGMENTS_SHOWN = 24
 # The rest of a list is laid out once it is asked for: a browser takes its time for long tables.
 _ROWS_SHOWN = 100
 

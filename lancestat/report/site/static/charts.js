@@ -71,7 +71,9 @@
           y: { range: (self, low, high) => [0, high > 0 ? high * 1.05 : 1] },
         },
         axes: [
-          isTime ? axis({ space: 70, values: moments }) : axis({ values: (self, ticks) => ticks.map(short), space: 60 }),
+          isTime
+            ? axis({ space: 70, size: 40, values: moments })
+            : axis({ space: 60, size: 26, values: (self, ticks) => ticks.map(short) }),
           axis({ values: (self, ticks) => ticks.map(short), size: widest, space: 30 }),
         ],
         series: [
@@ -108,7 +110,7 @@
           version: { range: (self, low, high) => [Math.max(0, low - 1), high + 1] },
         },
         axes: [
-          axis({ space: 80, values: moments }),
+          axis({ space: 80, size: 40, values: moments }),
           axis({ label: "fragments", labelSize: 16, labelFont: "11px system-ui, sans-serif", values: whole, size: widest }),
           axis({ label: "version", labelSize: 16, labelFont: "11px system-ui, sans-serif", scale: "version", side: 1, values: whole, size: widest, grid: { show: false } }),
         ],

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from tests.cli.conftest import Lancestat
+
+PROJECT = """\
+name: shop
+default-target: dev
+targets: {dev: {state: .lancestat/state}}
+"""
+SPECS = """\
+tables:
+  - name: orders
+    uri: orders.lance
+  - name: gone
+    uri: gone.lance
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A project of a table that is there and one that is not."""
+    folder = tmp_path / "shop"
+    (folder / "specs").mkdir(parents=True)
+    (folder / "lancestat_project.yml").write_text(PROJECT)
+    (folder / "specs" / "tables.yml").write_text(SPECS)
+    lance.write_dataset(pa.table({"id": [1, 2, 3]}), folder / "orders.lance")
+    return folder
+
+
+def test_pages_are_written_and_the_first_is_named(lancestat: Lancestat, shop: Path) -> None:
+    result = lancestat("docs", "--project-dir", str(shop))
+    page = shop / ".lancestat" / "docs" / "index.html"
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == page.as_uri()
+    assert "orders" in page.read_text(encoding="utf-8")
+    table = (page.parent / "tables" / "orders.html").read_text(encoding="utf-8")
+    assert "- name: orders" in table
+    assert str(shop) not in table
+    gone = (page.parent / "tables" / "gone.html").read_text(encoding="utf-8")
+    assert "unreadable" in gone
+
+
+def test_scripts_are_told_of_the_pages(lancestat: Lancestat, shop: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = lancestat(
+        "docs", "--project-dir", str(shop), "--out", str(out), "-s", "orders", "--output", "json"
+    )
+    told = json.loads(result.stdout)
+    assert told["command"] == "docs"
+    assert told["page"] == str(out / "index.html")
+    assert told["pages"] == 4
+    assert [node["name"] for node in told["nodes"]] == ["orders"]
+    assert not (out / "tables" / "gone.html").exists()
+
+
+def test_other_files_are_not_replaced(lancestat: Lancestat, shop: Path) -> None:
+    result = lancestat("docs", "--project-dir", str(shop), "--out", str(shop))
+    assert result.exit_code == 2
+    assert "LS650" in result.stderr
+    assert "--out DIR" in result.stderr
+    assert (shop / "lancestat_project.yml").is_file()
+
+
+def test_a_selection_of_nothing_writes_nothing(lancestat: Lancestat, shop: Path) -> None:
+    result = lancestat("docs", "--project-dir", str(shop), "-s", "ordres")
+    assert result.exit_code == 2
+    assert not (shop / ".lancestat" / "docs").exists()
+
+
+def test_no_spark_is_loaded(shop: Path) -> None:
+    program = (
+        "import sys; from lancestat.cli.main import cli; "
+        f"cli(['docs', '--project-dir', {str(shop)!r}], standalone_mode=False); "
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert run.returncode == 0, run.stderr
