@@ -167,9 +167,9 @@ class Revision:
     _contents: dict[str, bytes] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
-        """Whether that is a file."""
+        """Whether that is a file, or a link, which reading refuses."""
         entry = self._entry(name)
-        return entry is not None and entry.is_file
+        return entry is not None and (entry.is_file or entry.is_link)
 
     def read(self, name: str) -> bytes:
         """A file's content."""

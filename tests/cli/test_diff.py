@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Lancestat
+from tests.cli.test_imports import loaded
 from tests.review.conftest import Repository, repository, write
 
 __all__ = ["repository"]
@@ -125,3 +126,14 @@ def test_csv_is_refused(lancestat: Lancestat, project: Path) -> None:
     result = lancestat("diff", "main", "--output", "csv")
     assert result.exit_code == 2
     assert "'diff' prints text or json or markdown, not csv." in result.stderr
+
+
+def test_only_datasets_load_what_reads_them_and_nothing_starts_spark(project: Path) -> None:
+    engines = {"pyspark", "py4j", "faiss", "polars"}
+    readers = {"lance", "pyarrow", "numpy"}
+    assert loaded("diff", "main", folder=project).isdisjoint(engines | readers)
+    write(project, {"specs/shop.yml": LOOSE.replace("[a, b]", "[a, b, c]")})
+    assert loaded("diff", "main", "--no-datasets", folder=project).isdisjoint(engines | readers)
+    modules = loaded("diff", "main", folder=project)
+    assert "lance" in modules
+    assert modules.isdisjoint(engines)

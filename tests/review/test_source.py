@@ -184,10 +184,17 @@ def test_links_and_submodules_are_refused(repository: Repository, tmp_path: Path
     with pytest.raises(InvalidProject, match=r"'specs/more.yml' is a symbolic link in main"):
         compare(repository.top, "main")
 
+    (repository.top / "specs" / "more.yml").unlink()
     (repository.top / "specs").rename(repository.top / "real")
     (repository.top / "specs").symlink_to("real")
     repository.commit_all()
     with pytest.raises(InvalidProject, match="'specs' is a symbolic link in main"):
+        compare(repository.top, "main")
+
+    (repository.top / "lancestat_project.yml").rename(repository.top / "real.yml")
+    (repository.top / "lancestat_project.yml").symlink_to("real.yml")
+    repository.commit_all()
+    with pytest.raises(InvalidProject, match=r"'lancestat_project.yml' is a symbolic link in main"):
         compare(repository.top, "main")
 
 
