@@ -19,7 +19,7 @@ SCHEMA = "lancestat"
 
 def view_schema(spark: SparkSession) -> str:
     """The schema that the views of a session are in: `lancestat`, unless others started Spark."""
-    return str(spark.conf.get(SETTING, SCHEMA))
+    return str(spark.conf.get(SETTING))
 
 
 def mentioned_views(text: str, schema: str, names: Sequence[str]) -> tuple[str, ...]:

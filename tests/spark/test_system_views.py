@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+
 import pytest
 
 from lancestat.spark.query_failure import Surroundings, hint_for
-from lancestat.spark.system_views import mentioned_views
+from lancestat.spark.session import defaults
+from lancestat.spark.system_views import SETTING, mentioned_views, view_schema
 
 NAMES = ("statistics", "runs", "fragments")
 
@@ -24,6 +28,24 @@ NAMES = ("statistics", "runs", "fragments")
 )
 def test_only_views_that_a_query_may_read_are_made(query: str, wanted: tuple[str, ...]) -> None:
     assert mentioned_views(query, "lancestat", NAMES) == wanted
+
+
+@dataclass
+class Session:
+    """A session that was started with a configuration; what it lacks, Spark knows."""
+
+    conf: dict[str, str]
+
+    def get(self, key: str) -> str:
+        return self.conf.get(key, "global_temp")
+
+
+@pytest.mark.parametrize(
+    ("conf", "schema"),
+    [({}, "global_temp"), ({SETTING: "shared"}, "shared"), (defaults("local[1]", {}), "lancestat")],
+)
+def test_the_schema_is_that_with_which_spark_was_started(conf: dict[str, str], schema: str) -> None:
+    assert view_schema(SimpleNamespace(conf=Session(conf))) == schema  # type: ignore[arg-type]
 
 
 def test_in_a_session_of_others_views_have_its_own_schema() -> None:
