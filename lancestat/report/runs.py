@@ -25,15 +25,13 @@ def runs_by_node(state: StateReader, target: str, limit: int) -> NodeRuns:
         target: Whose runs are of interest.
         limit: How many runs of a node are looked at.
     """
-    found = state.outcomes(limit)
-    return {node: _reports(outcomes, target) for node, outcomes in found.items()}
+    found = state.outcomes(target, limit)
+    return {node: _reports(outcomes) for node, outcomes in found.items()}
 
 
-def _reports(outcomes: tuple[NodeOutcome, ...], target: str) -> tuple[NodeRunReport, ...]:
+def _reports(outcomes: tuple[NodeOutcome, ...]) -> tuple[NodeRunReport, ...]:
     reports = []
     for each in outcomes:
-        if each.target != target:
-            continue
         try:
             result = NodeResult.from_json(each.result)
         except ValueError as error:

@@ -111,7 +111,7 @@ class Executor:
         self, plan: Plan, ended: Sequence[NodeEnded], started_at: datetime, result: RunResult
     ) -> None:
         """Write the run's record and tidy the state; the results are published already."""
-        if self._is_idle(plan.actions):
+        if self._is_idle(plan):
             return
         run = RunRecord(
             run_id=self.runner.run_id,
@@ -144,15 +144,16 @@ class Executor:
             full_refresh=full_refresh,
         )
 
-    def _is_idle(self, actions: Sequence[Action]) -> bool:
+    def _is_idle(self, plan: Plan) -> bool:
         """Whether there is nothing to remember: most runs of a scheduler find nothing to do."""
+        actions = plan.actions
         if not all(isinstance(action, Skip) for action in actions):
             return False
         known = self.state.digests()
         if any(known.get(action.node) != self.digests[action.node] for action in actions):
             return False
         # A failure is the last word on a node until it is seen to be well again.
-        ended = self.state.outcomes(1)
+        ended = self.state.outcomes(plan.target, 1)
         newest = [outcome for action in actions for outcome in ended.get(action.node, ())]
         return all(each.result.get("status") == Status.SUCCESS.value for each in newest)
 

@@ -58,10 +58,10 @@ class MemoryState:
         """The newest runs, newest first."""
         return self._newest()[:limit]
 
-    def outcomes(self, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        """By node, its newest outcomes, newest first."""
+    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        """By node, its newest outcomes under a target, newest first."""
         found: dict[str, list[NodeOutcome]] = {}
-        for run in self._newest():
+        for run in (run for run in self._newest() if run.target == target):
             head = (run.run_id, run.command, run.target, run.finished_at)
             for each in run.nodes:
                 outcome = NodeOutcome(*head, each.node, each.kind, each.result)

@@ -19,9 +19,12 @@ _log = logging.getLogger("lancestat.state")
 _COLUMNS = ["run_id", "command", "target", "finished_at", "node", "kind", "result_json"]
 
 
-def read_outcomes(dataset: LanceDataset, limit: int) -> dict[str, tuple[NodeOutcome, ...]]:
-    """By node, its `limit` newest outcomes, newest first; only those are read and decoded."""
-    positions = _newest(dataset.to_table(columns=["node", "finished_at"]), limit)
+def read_outcomes(
+    dataset: LanceDataset, target: str, limit: int
+) -> dict[str, tuple[NodeOutcome, ...]]:
+    """By node, its `limit` newest outcomes under a target; only those are read and decoded."""
+    rows = dataset.to_table(columns=["node", "finished_at", "target"])
+    positions = _newest(rows, target, limit)
     if not positions:
         return {}
     found: dict[str, list[NodeOutcome]] = {}
@@ -38,16 +41,18 @@ def read_outcomes(dataset: LanceDataset, limit: int) -> dict[str, tuple[NodeOutc
     return {node: tuple(outcomes) for node, outcomes in found.items()}
 
 
-def _newest(rows: pa.Table, limit: int) -> list[int]:
-    """Positions of the newest rows of every node, the newest first."""
+def _newest(rows: pa.Table, target: str, limit: int) -> list[int]:
+    """Positions of a target's newest rows of every node, the newest first."""
     import numpy as np
+    import pyarrow.compute as pc
 
     encoded = rows.column("node").combine_chunks().dictionary_encode()
     nodes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     finished = rows.column("finished_at").cast("int64").to_numpy()
     # Of rows of one time, those that were stored later are newer.
     order = np.lexsort((-np.arange(len(nodes)), -finished, nodes))
-    order = order[nodes[order] >= 0]
+    is_wanted = pc.equal(rows.column("target"), target).fill_null(False).to_numpy()
+    order = order[(nodes[order] >= 0) & is_wanted[order]]
     if not len(order):
         return []
     ordered = nodes[order]

@@ -109,11 +109,11 @@ class LanceState:
         self.run_table.dataset(latest=True)
         return self.run_table.read(read, [])
 
-    def outcomes(self, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        """By node, its newest outcomes, newest first."""
+    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        """By node, its newest outcomes under a target, newest first."""
 
         def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
-            return read_outcomes(dataset, limit)
+            return read_outcomes(dataset, target, limit)
 
         nothing: dict[str, tuple[NodeOutcome, ...]] = {}
         self.run_table.dataset(latest=True)

@@ -218,8 +218,8 @@ class StateReader(Protocol):
         """The newest runs, newest first."""
         ...
 
-    def outcomes(self, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        """By node, its newest outcomes, newest first."""
+    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        """By node, its newest outcomes under a target, newest first."""
         ...
 
     def summary(self, table: str) -> TableSummary | None:

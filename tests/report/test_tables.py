@@ -265,14 +265,15 @@ def remember(world: World, run_id: str, target: str = "dev", **changes: object) 
 
 def test_runs_are_the_newest_of_this_target_that_can_be_read(gathering: Gathering) -> None:
     world = gathering.world
-    remember(world, "other", target="prod", status="error")
     remember(world, "later", novelty=[1, 2], elapsed_seconds=7)
     remember(world, "broken", elapsed_seconds="soon")
     remember(world, "worse", reasons=5)
+    remember(world, "other", target="prod", status="error")
     runs = gathering.report().runs
-    assert [run.run_id for run in runs] == ["test", "test", "later", "test", "test"]
-    assert runs[2].result.elapsed_seconds == 7
-    assert [run.run_id for run in gathering.report(runs=4).runs] == ["test", "test"]
+    assert [run.run_id for run in runs] == ["test", "test", "test", "later", "test"]
+    assert runs[3].result.elapsed_seconds == 7
+    [newest] = gathering.report(runs=1).runs
+    assert (newest.run_id, newest.target) == ("test", "dev")
 
 
 def test_the_state_is_read_once_for_all_tables(

@@ -32,12 +32,12 @@ def ended(number: int, *nodes: str, minutes: int | None = None, target: str = "d
 
 
 def ids(state: StateWriter, limit: int) -> dict[str, list[str]]:
-    found = state.outcomes(limit)
+    found = state.outcomes("dev", limit)
     return {node: [each.run_id for each in outcomes] for node, outcomes in found.items()}
 
 
 def test_a_new_state_remembers_nothing(state: StateWriter) -> None:
-    assert state.outcomes(5) == {}
+    assert state.outcomes("dev", 5) == {}
     assert state.partial_indexes([]) == {}
 
 
@@ -54,15 +54,25 @@ def test_the_newest_outcomes_of_each_node_come_newest_first(make_state: MakeStat
     }
     assert ids(state, 2) == {"a": ["run 5", "run 4"], "b": ["run 2"], "c": ["run 5"]}
     assert ids(state, 1) == {"a": ["run 5"], "b": ["run 2"], "c": ["run 5"]}
-    assert not any(state.outcomes(0).values())
+    assert not any(state.outcomes("dev", 0).values())
 
 
 def test_an_outcome_tells_all_of_its_run_that_matters(make_state: MakeState) -> None:
     make_state().add_run(ended(7, "a", target="prod"))
-    [found] = make_state().outcomes(1)["a"]
+    [found] = make_state().outcomes("prod", 1)["a"]
     assert (found.run_id, found.command, found.target) == ("run 7", "run", "prod")
     assert found.finished_at == EPOCH + timedelta(minutes=7)
     assert (found.node, found.kind, found.result) == ("a", "table", {"number": 7})
+
+
+def test_outcomes_under_other_targets_do_not_count(make_state: MakeState) -> None:
+    writer = make_state()
+    for number, target in enumerate(("dev", "prod", "dev", "prod", "prod")):
+        writer.add_run(ended(number, "a", target=target))
+    assert ids(make_state(), 1) == {"a": ["run 2"]}
+    assert ids(make_state(), 9) == {"a": ["run 2", "run 0"]}
+    assert len(make_state().outcomes("prod", 9)["a"]) == 3
+    assert make_state().outcomes("none", 9) == {}
 
 
 def test_of_outcomes_of_one_time_the_later_stored_is_newer(make_state: MakeState) -> None:
@@ -81,7 +91,7 @@ def test_an_outcome_that_does_not_decode_is_left_out(
     assert dataset is not None
     lance.dataset(dataset.uri).update({"result_json": "'[]'"}, where="node = 'a'")
     with caplog.at_level(logging.WARNING, logger="lancestat.state"):
-        assert set(open_state(str(tmp_path)).outcomes(1)) == {"b"}
+        assert set(open_state(str(tmp_path)).outcomes("dev", 1)) == {"b"}
     assert "1 outcomes of runs do not decode" in caplog.text
 
 
