@@ -255,6 +255,8 @@ def sum_up(page: Page, first_seconds: float, second_seconds: float) -> None:
             ["lancestat --help", "and all else"],
         ]
     )
+    page.say("Or look at all of them in a browser first:")
+    page.command("docs")
 
 
 if __name__ == "__main__":

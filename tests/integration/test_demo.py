@@ -223,6 +223,14 @@ def test_the_summary_sets_both_runs_side_by_side(walk: Walk) -> None:
     assert re.search(r"tables committed to +7 of 8 +4 of 8", walk.steps[12])
 
 
+def test_it_ends_by_naming_the_page_to_open(walk: Walk) -> None:
+    page = walk.folder / ".lancestat" / "docs" / "index.html"
+    assert walk.steps[12].split()[-1] == page.as_uri()
+    assert "Everything is within policy" in page.read_text(encoding="utf-8")
+    lineitem = (page.parent / "tables" / "lineitem.html").read_text(encoding="utf-8")
+    assert 'href="#distribution-' in lineitem
+
+
 @pytest.mark.parametrize(
     "texts", [["", "tan"], ["rosy red", "red rosy", "Rosy  RED"], ["a", "é b"]]
 )
