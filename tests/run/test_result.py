@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.plan.join_actions import JoinFigures
@@ -41,6 +41,7 @@ JOINS = st.builds(NodeResult, **{**REQUIRED, "kind": st.just("knn_join")}, join=
 RESULT = NodeResult("orders", "table", "refresh", ("rows_appended",), Status.SUCCESS)
 
 
+@settings(deadline=None)
 @given(TABLES | JOINS)
 def test_results_come_back(result: NodeResult) -> None:
     stored = json.loads(json.dumps(result.to_json()))

@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import SpecError
@@ -103,6 +103,7 @@ def test_the_valid_documents_are_valid(name: str, value: Any) -> None:
     assert VALIDATORS[name].is_valid(value)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_change_of_a_valid_document_is_judged_as_its_schema_says(data: st.DataObject) -> None:
     name, valid = data.draw(st.sampled_from(VALID))
@@ -112,6 +113,7 @@ def test_any_change_of_a_valid_document_is_judged_as_its_schema_says(data: st.Da
     assert_judged_alike(name, value)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(SCHEMAS), VALUES)
 def test_any_value_is_judged_as_its_schema_says(name: str, value: Any) -> None:
     assert_judged_alike(name, value)
