@@ -52,8 +52,8 @@ changed."""
 EPILOG = """Every option also reads an environment variable: LANCESTAT_TARGET for --target,
 LANCESTAT_PROJECT_DIR for --project-dir, LANCESTAT_THREADS for run's --threads.
 
-Exit codes: 0 success; 1 a node failed or the project is invalid; 2 wrong usage; 3 changes are
-pending (plan --check) or take a risk (diff --fail-on)."""
+Exit codes: 0 success; 1 a node failed or is an error (status), or the project is invalid; 2 wrong
+usage; 3 changes are pending (plan --check) or take a risk (diff --fail-on)."""
 
 
 def _root(**options: object) -> None:
