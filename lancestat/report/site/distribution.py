@@ -39,10 +39,10 @@ class Scale:
         except (OverflowError, ValueError):
             return _number(value)
 
-    def drawn(self, value: float) -> float:
-        """A value on the axis of the chart: seconds where it is a time."""
+    def drawn(self, values: Iterable[float]) -> list[float]:
+        """Values on the axis of the chart: seconds where they are times."""
         factor = {"date": 86_400.0, "timestamp": 1e-6}.get(self.kind, 1.0)
-        return value * factor
+        return [value * factor for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ class Distribution:
         """What the chart on the page is drawn from."""
         return {
             "kind": self.kind,
-            "edges": [_short(edge) for edge in self.edges],
+            "from": _short(self.edges[0]),
+            "to": _short(self.edges[-1]),
             "rows": [round(rows) for rows in self.rows],
         }
 
@@ -100,7 +101,7 @@ def distribution(histogram: Histogram, kind: str) -> Distribution | None:
     rows = _shared(histogram, edges)
     scale = Scale(kind)
     return Distribution(
-        edges=tuple(scale.drawn(edge) for edge in edges),
+        edges=tuple(scale.drawn(edges)),
         rows=tuple(rows),
         path=_path(rows),
         kind=kind,

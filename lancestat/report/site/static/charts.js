@@ -56,7 +56,8 @@
   const utc = (seconds) => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC");
 
   const distribution = (box) => {
-    const { kind, edges, rows } = JSON.parse(box.dataset.distribution);
+    const { kind, from, to, rows } = JSON.parse(box.dataset.distribution);
+    const edges = Array.from({ length: rows.length + 1 }, (_, at) => from + ((to - from) * at) / rows.length);
     const middles = rows.map((_, at) => (edges[at] + edges[at + 1]) / 2);
     const isTime = kind !== "number";
     const span = (at) => `${worded(kind, edges[at])} to ${worded(kind, edges[at + 1])}`;
