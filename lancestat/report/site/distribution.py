@@ -59,8 +59,9 @@ class Part:
 class Distribution:
     """How the rows of a column lie between its bounds.
 
-    `edges` and `rows` are of intervals of equal width; `path` draws them in a box of `width` by
-    `height`. `parts` have about equally many rows each.
+    `edges` and `rows` are of intervals of equal width, which hold the values that are `margin` or
+    more away from their edges: 0, or half of one for whole numbers. `path` draws them in a box of
+    `width` by `height`. `parts` have about equally many rows each.
     """
 
     edges: tuple[float, ...]
@@ -71,6 +72,7 @@ class Distribution:
     high: str
     bins: int
     parts: tuple[Part, ...]
+    margin: float
     width: int = _WIDTH
     height: int = _HEIGHT
 
@@ -81,6 +83,7 @@ class Distribution:
             "kind": self.kind,
             "from": _short(self.edges[0]),
             "to": _short(self.edges[-1]),
+            "margin": self.margin,
             "rows": [round(rows) for rows in self.rows],
         }
 
@@ -109,14 +112,20 @@ def distribution(histogram: Histogram, kind: str) -> Distribution | None:
         high=scale.text(high),
         bins=len(bins),
         parts=_parts(histogram, scale),
+        margin=scale.drawn([low - edges[0]])[0] if edges[0] < low else 0.0,
     )
 
 
 def _edges(low: float, high: float, ends: Iterable[float]) -> list[float]:
-    """Of an interval per value where all are whole and few, else of equally many everywhere."""
+    """Of intervals with equally many whole numbers where all ends are whole, else equally wide.
+
+    An interval with one number more than the others would look as if it were more frequent.
+    """
     is_exact = max(-low, high) < _LARGEST_WHOLE
-    if is_exact and high - low < _MOST_VALUES and all(end == int(end) for end in ends):
-        return [low - 0.5 + step for step in range(int(high - low) + 2)]
+    if is_exact and all(end == int(end) for end in ends):
+        values = int(high - low) + 1
+        step = 1 if values <= _MOST_VALUES else -(-values // INTERVALS)
+        return [low - 0.5 + step * at for at in range(-(-values // step) + 1)]
     width = (high - low) / INTERVALS
     edges = [*(low + width * step for step in range(INTERVALS)), high]
     if all(left < right for left, right in pairwise(edges)):

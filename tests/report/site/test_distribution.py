@@ -58,6 +58,14 @@ def test_few_whole_numbers_have_a_bar_each() -> None:
     assert shape.rows == (15.0, 20.0, 5.0)
 
 
+def test_whole_numbers_are_shared_out_evenly() -> None:
+    """A hundred values of one row each, where 48 intervals would hold two or three."""
+    shape = made(histogram(*[float(value) for value in range(1, 101) for _ in (0, 1)], height=1.0))
+    assert len({high - low for low, high in pairwise(shape.edges)}) == 1
+    assert (shape.edges[1] - shape.edges[0]).is_integer()
+    assert max(shape.rows[:-1]) - min(shape.rows[:-1]) <= 1
+
+
 def test_a_column_of_one_value_has_one_bar() -> None:
     assert made(histogram(7.25, 7.25)).rows == (10.0,)
 
@@ -80,7 +88,7 @@ def test_the_table_has_parts_of_about_equally_many_rows() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "shown", "drawn"),
     [
-        ("date", 8035.0, "1992-01-01", 694224000.0),
+        ("date", 8035.0, "1992-01-01", 694224000.0 - 43200),
         ("timestamp", 1_767_225_600_000_000.0, "2026-01-01 00:00:00", 1767225600.0),
         ("date", 1e9, "1,000,000,000", 8.64e13),
         ("number", 0.125, "0.125", 0.125),
@@ -102,4 +110,7 @@ def test_an_outline_is_whole() -> None:
 def test_the_chart_has_whole_rows_and_short_numbers() -> None:
     chart = made(leaning(857.71, 555285.16)).chart
     assert chart["kind"] == "number"
+    assert chart["margin"] == 0
+    assert made(histogram(1, 1, 2, 2, 3)).chart["margin"] == 0.5
+    assert made(histogram(1, 1, 2, 2, 3), "date").chart["margin"] == 43200
     assert all(isinstance(rows, int) for rows in chart["rows"])  # type: ignore[attr-defined]

@@ -56,11 +56,14 @@
   const utc = (seconds) => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC");
 
   const distribution = (box) => {
-    const { kind, from, to, rows } = JSON.parse(box.dataset.distribution);
+    const { kind, from, to, margin, rows } = JSON.parse(box.dataset.distribution);
     const edges = Array.from({ length: rows.length + 1 }, (_, at) => from + ((to - from) * at) / rows.length);
     const middles = rows.map((_, at) => (edges[at] + edges[at + 1]) / 2);
     const isTime = kind !== "number";
-    const span = (at) => `${worded(kind, edges[at])} to ${worded(kind, edges[at + 1])}`;
+    const span = (at) => {
+      const ends = [edges[at] + margin, edges[at + 1] - margin].map((end) => worded(kind, end));
+      return ends[0] === ends[1] ? ends[0] : ends.join(" to ");
+    };
     return new uPlot(
       {
         width: box.clientWidth,
