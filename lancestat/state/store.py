@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
@@ -18,7 +20,7 @@ from lancestat.state.run_rows import run_batch, run_schema
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summary_rows import summary_batches, summary_schema
 from lancestat.state.summary_stream import read_summary, stream_blocks
-from lancestat.state.tidy import tidy_partials, tidy_runs, tidy_summaries
+from lancestat.state.tidy import compact, tidy_partials, tidy_runs, tidy_summaries
 from lancestat.state.values import (
     BlockKey,
     JoinRecord,
@@ -32,6 +34,7 @@ from lancestat.state.values import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from lance import LanceDataset
 
 _log = logging.getLogger("lancestat.state")
@@ -74,6 +77,8 @@ class LanceState:
         self.summary_table = StoredTable(folder, Kind.SUMMARIES, summary_schema(), _BLOCKS_PER_FILE)
         self._clock = clock
         self._warned = False
+        self._appends: Counter[Kind] = Counter()
+        self._counting = Lock()
 
     @property
     def tables(self) -> tuple[StoredTable, ...]:
@@ -145,11 +150,11 @@ class LanceState:
     def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
         """Append partials in one commit."""
         schema = self.partial_table.schema
-        self.partial_table.append(partial_batches(table, stored, self._clock(), schema))
+        self._append(self.partial_table, partial_batches(table, stored, self._clock(), schema))
 
     def add_run(self, run: RunRecord) -> None:
         """Append a run in one commit."""
-        self.run_table.append([run_batch(run, self.run_table.schema)])
+        self._append(self.run_table, [run_batch(run, self.run_table.schema)])
 
     def summary(self, table: str) -> TableSummary | None:
         """The newest summary of a table."""
@@ -169,7 +174,8 @@ class LanceState:
     ) -> None:
         """Append a summary and new blocks in one commit."""
         schema = self.summary_table.schema
-        self.summary_table.append(summary_batches(table, summary, blocks, self._clock(), schema))
+        rows = summary_batches(table, summary, blocks, self._clock(), schema)
+        self._append(self.summary_table, rows)
 
     def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more and runs long past, compact, clean up."""
@@ -181,6 +187,15 @@ class LanceState:
             if place and self.folder.manifests(place) > _VERSIONS_KEPT:
                 stored.clean(self.retention)
 
+    def _append(self, stored: StoredTable, batches: Iterable[pa.RecordBatch]) -> None:
+        """Append, and now and then compact: each look at a table opens every file."""
+        stored.append(batches)
+        with self._counting:
+            self._appends[stored.kind] += 1
+            is_due = self._appends[stored.kind] % _APPENDS_BETWEEN_COMPACTIONS == 0
+        if is_due:
+            compact(stored)
+
     def _warn_of_older_layouts(self) -> None:
         if self._warned:
             return
@@ -191,3 +206,4 @@ class LanceState:
 
 
 _VERSIONS_KEPT = 16
+_APPENDS_BETWEEN_COMPACTIONS = 64

@@ -211,6 +211,22 @@ def test_compaction_keeps_every_partial(folder: Path) -> None:
     assert found == [stored(number, x=number) for number in range(40)]
 
 
+def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) -> None:
+    """Without a word from tidy, which comes once, at the end of a run."""
+
+    def add(number: int) -> None:
+        state.add_partials(f"t{number}", [stored(number, x=number)])
+
+    state = open_state(str(folder))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(140)))
+
+    assert len(lance.dataset(partials_dataset(folder)).get_fragments()) <= 64 + 17
+    for number in range(140):
+        [found] = state.partials(f"t{number}", {(fingerprint(number),): X})
+        assert found == stored(number, x=number)
+
+
 def test_tidy_commits_nothing_when_nothing_has_to_be_done(filled: Path) -> None:
     before = files_under(filled)
     open_state(str(filled)).tidy({"t": frozenset(map(fingerprint, range(50)))})
