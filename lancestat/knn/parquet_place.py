@@ -189,11 +189,12 @@ class ParquetPlace:
         return datetime.now(timezone.utc) - created < _ABANDONED_AFTER if alive is None else alive
 
     def _is_marked(self) -> bool:
+        # Listed first: the marker comes before all else, which other runs may add at any moment.
+        names = {entry.name for entry in self.root.iterdir()} if self.root.is_dir() else {""}
         try:
             found = json.loads((self.root / _MARKER).read_text(encoding="utf-8"))
         except FileNotFoundError:
             # Another run may be about to write it, or was killed before it could.
-            names = {entry.name for entry in self.root.iterdir()} if self.root.is_dir() else {""}
             return names <= {"lock", f"{_MARKER}.draft"}
         except (OSError, ValueError):
             return False

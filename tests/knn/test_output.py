@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from lancestat.errors import RunError
 from lancestat.knn import output
+from lancestat.knn.parquet_place import place_of
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
@@ -276,6 +277,25 @@ def test_runs_at_once_leave_one_whole_result(form: OutputFormat, uri: str) -> No
     for writer, pieces in zip(writers, written, strict=True):
         output.replace(writer, SCHEMA, pieces)
     assert seen(form, uri) == table(rows(0, 5, "b"))
+
+
+def test_a_folder_that_another_run_marks_meanwhile_is_no_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, read = place_of(str(tmp_path / "similar.parquet")), Path.read_text
+    ours.root.mkdir(parents=True)
+
+    def read_late(path: Path, *arguments: str, **options: str) -> str:
+        monkeypatch.setattr(Path, "read_text", read)
+        ours.prepare()
+        ours.start()
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_text", read_late)
+
+    ours.check()
+
+    assert sorted(entry.suffix for entry in ours.root.iterdir())[-1] == ".part"
 
 
 def test_replacing_at_once_ends_with_one_whole_result(form: OutputFormat, uri: str) -> None:

@@ -146,8 +146,10 @@ def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
     if is_spread.any():
         # Bins lie end to end, so that what is below a value rises from one end to the next.
         ends = np.append(lows[is_spread], highs[is_spread][-1])
-        below = np.interp(edges, ends, histogram.height * np.arange(len(ends)))
-        rows = rows + np.diff(below)
+        at = np.clip(np.searchsorted(ends, edges, side="right") - 1, 0, len(ends) - 2)
+        # Shares and not slopes, which are beyond all numbers where ends are very near.
+        share = (np.clip(edges, ends[0], ends[-1]) - ends[at]) / np.diff(ends)[at]
+        rows = rows + np.diff(histogram.height * (at + share))
     return [float(each) for each in rows]
 
 

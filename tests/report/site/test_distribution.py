@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lancestat.report.site.distribution import Distribution, distribution
@@ -26,6 +26,7 @@ def histogram(*ends: float, height: float = 10.0) -> Histogram:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(BOUNDS, min_size=2, max_size=60).map(sorted))
+@example([0.0, 2.2250738585e-313])
 def test_no_row_is_lost_and_edges_rise(ends: list[float]) -> None:
     shape = made(histogram(*ends))
     assert sum(shape.rows) == pytest.approx(10.0 * (len(ends) - 1))
