@@ -193,7 +193,7 @@ class StoredTable:
         return place, dataset
 
     def _open_or_create(self) -> LanceDataset:
-        import lance
+        from lance import LanceDataset, LanceOperation
 
         for attempt in range(_ATTEMPTS):
             with self._lock:
@@ -202,17 +202,17 @@ class StoredTable:
                     return dataset
                 uri = self._folder.dataset_uri(self._next_place())
             try:
-                lance.write_dataset(
-                    self.schema.empty_table(),
+                # One commit without another try: Lance's mode `create` looks first and then
+                # overwrites what another run creates and fills meanwhile.
+                LanceDataset.commit(
                     uri,
-                    schema=self.schema,
-                    mode="create",
+                    LanceOperation.Overwrite(self.schema, []),
+                    read_version=0,
                     storage_options=self._folder.lance_options,
+                    max_retries=0,
                 )
             except BaseException as error:
                 # Another run may have created it first; then it opens.
-                if is_lance_failure(error) and failure_of(error) is Failure.EXISTS:
-                    continue
                 self._after_failed_commit(error, attempt)
         raise contended(self._folder.uri)
 

@@ -29,15 +29,13 @@ READ_IN_PLACE = engine.read_in_place
 DRIVER_LINES = grid.DRIVER_LINES
 
 
-def main(master: str, faults: str, memory: str) -> None:
+def main(master: str, faults: str) -> None:
     conf = {
-        # What faults need takes memory that workers have not got otherwise.
-        **(configuration(Path(faults)) if memory == "0" else {}),
+        **configuration(Path(faults)),
         "spark.executor.memory": "512m",
         "spark.driver.memory": "700m",
         "spark.sql.shuffle.partitions": "2",
         "spark.task.maxFailures": "3",
-        "spark.executor.pyspark.memory": memory,
     }
     target = Target("cluster", "state", spark_master=master, spark_conf=conf)
     spark = start_session(target, "test", is_short_lived=True)

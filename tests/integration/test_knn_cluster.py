@@ -105,14 +105,14 @@ def rows(output: Path) -> list[Row]:
 
 
 @contextmanager
-def started(folder: Path, master: str, memory: str) -> Iterator[Cluster]:
-    """A driver whose Python workers may address so much memory, 0 for any."""
+def started(folder: Path, master: str) -> Iterator[Cluster]:
+    """A driver with a cluster of its own."""
     faults = Faults(folder / "faults")
     command = [sys.executable, "-m", "tests.integration.knn_driver"]
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
-            [*command, master, str(faults.folder), memory],
+            [*command, master, str(faults.folder)],
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -130,7 +130,7 @@ def started(folder: Path, master: str, memory: str) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("cluster"), "local-cluster[2,1,1024]", "0") as cluster:
+    with started(tmp_path_factory.mktemp("cluster"), "local-cluster[2,1,1024]") as cluster:
         yield cluster
 
 
@@ -255,8 +255,8 @@ def test_a_cluster_without_shared_scratch_is_an_error(cluster: Cluster, tmp_path
 
 
 def test_a_worker_holds_blocks_of_the_right_side_and_not_all_of_it(tmp_path: Path) -> None:
-    """460 MB of vectors, which a worker would hold twice; its libraries reserve 1,300 MB."""
-    dimension, few, rights = 768, 1_000, 150_000
+    """1,500 MB of vectors; the libraries and blocks of a worker take half of that."""
+    dimension, few, rights = 768, 1_000, 500_000
     some = np.random.default_rng(5).standard_normal((few, dimension), np.float32)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -266,17 +266,47 @@ def test_a_worker_holds_blocks_of_the_right_side_and_not_all_of_it(tmp_path: Pat
     schema = numbered(some, 0).schema
     right, left, output = (str(tmp_path / f"{name}.lance") for name in ("r", "l", "near"))
     lance.write_dataset(batches(), right, schema=schema)
-    asked = np.array([149_999, 0, 77_123])
+    asked = np.array([499_999, 0, 77_123])
     queries = some[asked % few] + (asked // few * few)[:, None].astype(np.float32)
     lance.write_dataset(pa.Table.from_batches([numbered(queries, 0)]), left)
 
-    with started(tmp_path, "local[1]", "1500m") as driver:
-        told = driver.ask("exact", left, right, Path(output), tmp_path)
+    with started(tmp_path, "local[1]") as driver:
+        join = driver.ask("exact", left, right, Path(output), tmp_path)
+        most = max(map(peak_bytes, workers_below(driver.driver.pid)))
 
-    assert told.get("strategy") == "exact", told
+    assert join.get("strategy") == "exact", join
     found = lance.dataset(output).to_table(filter="_rank = 1").to_pydict()
     assert found["id_right"] == asked.tolist()
     assert found["_distance"] == [0.0] * 3
+    assert most < 1_000 << 20 < rights * dimension * 4
+
+
+def workers_below(driver: int) -> list[int]:
+    """The Python processes that a driver's JVM started, and theirs."""
+    parents = {process: int(told(process, "PPid")) for process in processes()}
+    below = {driver}
+    for _ in range(4):
+        below |= {process for process, parent in parents.items() if parent in below}
+    return [each for each in below - {driver} if told(each, "Name").startswith("python")]
+
+
+def processes() -> list[int]:
+    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+
+
+def peak_bytes(process: int) -> int:
+    """The most memory that a process was in at once."""
+    return int(told(process, "VmHWM").removesuffix(" kB")) << 10
+
+
+def told(process: int, field: str) -> str:
+    """What Linux tells of a process; nothing for one that has ended."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return "0"
+    found = re.search(rf"^{field}:\s+(.*)$", status, re.MULTILINE)
+    return found[1] if found else "0"
 
 
 def numbered(values: np.ndarray, first: int) -> pa.RecordBatch:
