@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from lancestat.errors import UsageError
 from lancestat.review.diff import Comparison
-from lancestat.review.source import Sides, find_sides
+from lancestat.review.source import Side, Sides, find_sides
 from lancestat.review.values import Diff
 from lancestat.spec import codes
 from lancestat.spec.digest import node_digest
@@ -36,7 +37,8 @@ def review(
 
     Args:
         project_dir: The project's folder; relative URIs of both sides lead from there.
-        base: What to compare with (`source.find_sides`).
+        base: What to compare with (`source.find_sides`); at a revision from before the project
+            there are no nodes.
         head: What is compared, the work tree when None.
         target: One of the project's targets on both sides, its default when None.
         vars: Overrides of the project's `vars` on both sides.
@@ -57,7 +59,11 @@ def review(
     )
     state = _state_of(new)
     names = _names((old, new), select, exclude, state)
-    return comparison.diff(names, state if with_datasets else None, clock())
+    found = comparison.diff(names, state if with_datasets else None, clock())
+    if sides.base.is_before_project:
+        note = f"there is no project {sides.base.place}: every node is new"
+        return replace(found, notes=(note, *found.notes))
+    return found
 
 
 def _load(
@@ -66,12 +72,14 @@ def _load(
     vars: Mapping[str, object],
     loaded: Callable[[ProjectSpec], object],
 ) -> tuple[ProjectSpec, ProjectSpec]:
-    found = []
-    for side in (sides.base, sides.head):
+    def load(side: Side) -> ProjectSpec:
         spec = side.load(sides.root, target=target, vars=vars)
         loaded(spec)
-        found.append(spec)
-    return found[0], found[1]
+        return spec
+
+    new = load(sides.head)
+    old = replace(new, nodes=(), templates={}) if sides.base.is_before_project else load(sides.base)
+    return old, new
 
 
 def _state_of(spec: ProjectSpec) -> Callable[[], StateReader]:

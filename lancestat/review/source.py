@@ -43,6 +43,11 @@ class Side:
     prefix: str = ""
     commit: str | None = None
 
+    @property
+    def is_before_project(self) -> bool:
+        """Whether it is a revision without the project."""
+        return self.commit is not None and not self.files.has(PROJECT_FILE)
+
     def load(
         self, root: Path, *, target: str | None = None, vars: Mapping[str, object] | None = None
     ) -> ProjectSpec:

@@ -130,7 +130,7 @@ def test_an_invalid_project_fails_with_its_places_before_anything_else(
 @pytest.mark.parametrize(
     ("base", "told"),
     [
-        ({"statistics/lancestat_project.yml": None}, "a new project"),
+        ({"statistics/lancestat_project.yml": None}, "every node is new"),
         ({"statistics/specs/shop.yml": "tables: [{}]\n"}, "nothing was compared"),
     ],
 )

@@ -137,11 +137,21 @@ def test_names_that_are_nothing_are_told(repository: Repository) -> None:
         assert refusal(repository.top, word).code == "LS662"
 
 
-def test_a_revision_without_the_project_is_told(repository: Repository) -> None:
+def test_every_node_is_new_since_a_revision_before_the_project(repository: Repository) -> None:
+    repository.commit_all()
+    repository.git("tag", "before")
+    repository.commit(specs(BOTH), project="deep/shop")
+    found = compare(repository.top / "deep" / "shop", "before")
+    assert names(found) == {"orders": "added", "parts": "added"}
+    assert found.settings == ()
+    assert found.notes[0] == "there is no project in deep/shop/ at before: every node is new"
+
+
+def test_a_project_that_has_gone_is_told(repository: Repository) -> None:
     repository.commit_all()
     repository.git("tag", "before")
     repository.commit(specs(ORDERS), project="deep/shop")
-    error = refusal(repository.top / "deep" / "shop", "before")
+    error = refusal(repository.top / "deep" / "shop", "main", "before")
     assert error.code == "LS664"
     assert error.message == "there is no lancestat_project.yml in deep/shop/ at before"
 
