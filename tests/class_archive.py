@@ -1,4 +1,4 @@
-"""Write an archive of the classes that Spark's JVM loads: with it, a session starts in half the time.
+"""Write an archive of the classes that Spark's JVM loads, with which it starts in half the time.
 
     python -m tests.class_archive FILE
 

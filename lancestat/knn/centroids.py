@@ -16,6 +16,8 @@ from lancestat.knn.products import best
 ROUNDS = 6
 # Elements beyond that, in the scale of the training rows, are as good as that.
 _FARTHEST = np.float32(2.0**50)
+# Between these squared lengths float32 holds products well as they are, and nothing is copied.
+_COMMON = 2.0**-40, 2.0**40
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +149,18 @@ def _scale(sample: NDArray[np.float32], metric: Metric) -> float:
     if metric is Metric.COSINE:
         return 1.0
     square = float(np.einsum("nd,nd->n", sample, sample, dtype=np.float64).mean())
-    return 2.0 ** int(np.clip(-np.floor(np.log2(square) / 2), -120, 100)) if square else 1.0
+    if not square or _COMMON[0] < square < _COMMON[1]:
+        return 1.0
+    return 2.0 ** int(np.clip(-np.floor(np.log2(square) / 2), -120, 100))
 
 
 def _placed(vectors: NDArray[np.float32], metric: Metric, scale: float) -> NDArray[np.float32]:
     if metric is Metric.COSINE:
         return np.ascontiguousarray(directions(vectors))
-    if scale == 1.0 and not np.abs(vectors).max(initial=0.0) > _FARTHEST:
+    if (
+        scale == 1.0
+        and -_FARTHEST <= vectors.min(initial=0.0) <= vectors.max(initial=0.0) <= _FARTHEST
+    ):
         return np.ascontiguousarray(vectors)
     with np.errstate(over="ignore"):
         scaled = vectors * np.float32(scale)

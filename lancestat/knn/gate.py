@@ -25,7 +25,7 @@ BLOCK_FLOPS = 50e9
 LIST_FLOPS = 30e9
 WIDE_ELEMENT_SECONDS = 4e-9
 READ_BYTES = 1e9
-WRITE_BYTES = 500e6
+WRITE_BYTES = 800e6
 # Spark's nearestByJoin as the `spark` strategy ranks, per pair and element of a vector, and per
 # pair: lambdas over arrays are interpreted.
 SPARK_ELEMENT_SECONDS = 80e-9
@@ -177,7 +177,7 @@ def _partitioned(
 
 def usual_nprobes(lists: int) -> int:
     """How many lists a query is taken to visit before anything was measured."""
-    return ceil(4 + sqrt(lists) / 2)
+    return ceil(1 + sqrt(lists) / 4)
 
 
 def _in_lists(

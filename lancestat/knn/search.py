@@ -143,7 +143,8 @@ class Nearest:
             return
         block = _Block(rows, places, offered, frame)
         is_known = self._found.places[which, -1] >= 0
-        is_known &= len(rows) <= _GROWTH * self._seen[which]
+        # Where rows come in some order, those before tell little of how many are nearer.
+        is_known &= (self._like is None) & (len(rows) <= _GROWTH * self._seen[which])
         proposals = min(self._k + _SPARE, len(rows))
         if 2 * proposals > len(rows):
             is_known[:] = True

@@ -123,4 +123,4 @@ def test_unknown_sizes_are_taken_for_large(size: JoinSize) -> None:
 
 
 def test_more_lists_are_visited_where_there_are_more() -> None:
-    assert [usual_nprobes(lists) for lists in (1, 16, 400, 10_000)] == [5, 6, 14, 54]
+    assert [usual_nprobes(lists) for lists in (1, 16, 400, 10_000)] == [2, 2, 6, 26]
