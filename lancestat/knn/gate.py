@@ -45,7 +45,7 @@ FEWEST_LISTS, MOST_LISTS = 16, 1 << 14
 TRAIN_ROWS = 128
 TRAIN_ROUNDS = 6
 # Left rows whose true neighbours are found in full, to choose and to report the recall.
-SAMPLE_ROWS = 256
+SAMPLE_ROWS = 192
 # A visited list is that much longer than the average: long lists are near more queries.
 IMBALANCE = 1.5
 

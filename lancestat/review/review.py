@@ -77,9 +77,10 @@ def _load(
         loaded(spec)
         return spec
 
-    new = load(sides.head)
-    old = replace(new, nodes=(), templates={}) if sides.base.is_before_project else load(sides.base)
-    return old, new
+    if sides.base.is_before_project:
+        new = load(sides.head)
+        return replace(new, nodes=(), templates={}), new
+    return load(sides.base), load(sides.head)
 
 
 def _state_of(spec: ProjectSpec) -> Callable[[], StateReader]:
