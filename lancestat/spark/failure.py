@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.clean import clean, secret_values
 from lancestat.spark.work import TableScan
-from lancestat.spark.worker_error import carried_error
+from lancestat.spark.worker_error import MORE_MEMORY, carried_error
 
 CANCELLED = "LS512"
 
@@ -67,9 +67,7 @@ def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:
     """
     text = str(error)
     lost = _LOST_TASK.search(text)
-    hint = None
-    if _CRASHED.search(text):
-        hint = "a worker ran out of memory or was killed: give it more, or let fewer run at once"
+    hint = MORE_MEMORY if _CRASHED.search(text) else None
     raised = _RAISED.findall(text)
     if raised:
         return clean(raised[-1], secrets), hint

@@ -8,6 +8,7 @@ from lancestat import errors
 from lancestat.errors import LancestatError, RunError
 
 _MARK = "lancestat-error:"
+MORE_MEMORY = "a worker ran out of memory or was killed: give it more, or let fewer run at once"
 
 
 class WorkerError(Exception):

@@ -8,8 +8,9 @@ from lancestat.errors import LakeError, LancestatError, PublishError, RunError, 
 from lancestat.plan.actions import TableWork
 from lancestat.plan.coverage import Coverage
 from lancestat.spark.failure import explain
+from lancestat.spark.knn import worker
 from lancestat.spark.work import TableScan
-from lancestat.spark.worker_error import WorkerError, carried_error
+from lancestat.spark.worker_error import MORE_MEMORY, WorkerError, carried_error
 
 TABLE = TableScan(
     "orders",
@@ -102,3 +103,15 @@ def test_what_a_worker_raised_outside_its_work_is_told_and_not_where() -> None:
             "the Spark job over s3://bucket/orders.lance failed: MemoryError: no room for ***"
         )
         assert found.hint is not None
+
+
+def test_a_task_of_a_join_without_memory_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "prepare_worker", lambda *_: None)
+    with pytest.raises(WorkerError) as caught, worker.working(1, {}, worker.SEARCHING):
+        raise MemoryError("Unable to allocate 64.0 MiB")
+    error = carried_error(str(caught.value))
+    assert error is not None
+    assert error.message == (
+        "searching for neighbours failed: MemoryError: Unable to allocate 64.0 MiB"
+    )
+    assert error.hint == MORE_MEMORY

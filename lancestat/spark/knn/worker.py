@@ -9,7 +9,7 @@ from lancestat.errors import LancestatError, RunError
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure
 from lancestat.spark.scan_task import prepare_worker
-from lancestat.spark.worker_error import WorkerError
+from lancestat.spark.worker_error import MORE_MEMORY, WorkerError
 
 # What tasks do, as errors call it.
 SEARCHING = "searching for neighbours"
@@ -34,4 +34,6 @@ def working(threads: int, storage_options: Mapping[str, str], doing: str) -> Ite
         if not is_failure(error):
             raise
         reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
-        raise WorkerError.carrying(RunError("LS553", f"{doing} failed: {reason}")) from error
+        hint = MORE_MEMORY if isinstance(error, MemoryError) else None
+        failed = RunError("LS553", f"{doing} failed: {reason}", hint=hint)
+        raise WorkerError.carrying(failed) from error
