@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lancestat.stats.column_type import ColumnType
 from lancestat.stats.partial import ColumnStatistics
 from lancestat.stats.wire import COLUMN_PREFIX, encode_statistics
+from tests.integration.planned import planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,6 +130,6 @@ class PlannedTable:
         return array
 
     def estimate(self, condition: str) -> int:
-        frame = self.catalyst.spark.sql(f"select * from {self.name} where {condition}")
-        plan = frame._jdf.queryExecution().optimizedPlan()
-        return int(plan.stats().rowCount().get())
+        found = planned(self.catalyst.spark.sql(f"select * from {self.name} where {condition}"))
+        assert found.rows is not None
+        return int(found.rows)
