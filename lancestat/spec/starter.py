@@ -15,7 +15,7 @@ def project_template() -> Mapping[str, str]:
     Schemas are part of it, so that editors complete YAML without a network, from a fresh clone on.
     """
     files: dict[str, str] = {}
-    for name, text in template_texts().items():
+    for name, text in sorted(template_texts().items(), key=lambda each: each[0] != PROJECT_FILE):
         if name == PROJECT_FILE:
             files[name] = text.replace("$schema=../schemas/", f"$schema={SCHEMA_FOLDER}/")
         else:

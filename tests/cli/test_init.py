@@ -25,6 +25,7 @@ def test_init_tells_its_files(lancestat: Lancestat, tmp_path: Path) -> None:
     told = json.loads(lancestat("init", "--output", "json").stdout)
     there = [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()]
     assert sorted(told["files"]) == sorted(there)
+    assert told["files"][0] == "lancestat_project.yml"
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(
