@@ -3,7 +3,8 @@
     python benchmarks/plan.py [--tiny] [PART ...]
 
 help    `lancestat --help`
-many    `lancestat plan` over 1,000 published tables that did not change, and where the time goes
+many    the first run of 1,000 tables, then `lancestat plan` when they did not change, and where its
+        time goes
 
 Commands run as processes; their times are medians after a first run that is not counted. The steps
 are those of one more process, which takes them one after the other.
@@ -36,7 +37,7 @@ def help_page(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
 
 
 def many(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
-    """Many tables of which nothing changed."""
+    """Many tables: their first run, and a plan when nothing changed."""
     tables = 20 if tiny else 1_000
     write_project(folder, tables)
     for step, value in run_case("publish", folder, tiny).items():

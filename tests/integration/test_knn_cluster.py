@@ -278,7 +278,8 @@ def test_a_worker_holds_blocks_of_the_right_side_and_not_all_of_it(tmp_path: Pat
     found = lance.dataset(output).to_table(filter="_rank = 1").to_pydict()
     assert found["id_right"] == asked.tolist()
     assert found["_distance"] == [0.0] * 3
-    assert most < 1_000 << 20 < rights * dimension * 4
+    # A worker that had ended would leave its daemon alone, which takes less than any libraries.
+    assert 200 << 20 < most < 1_000 << 20 < rights * dimension * 4
 
 
 def workers_below(driver: int) -> list[int]:
