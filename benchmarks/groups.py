@@ -185,7 +185,7 @@ def summary_of(now: Snapshot) -> TableSummary:
     for fields, fingerprints in contents(column_groups(now, now.fields)).items():
         found = tuple(group_digest(group, fingerprints) or b"" for group in groups)
         digests.update(dict.fromkeys(fields, found))
-    return TableSummary(2, NOW, groups, count_blocks(groups), digests)
+    return TableSummary(2, now.pin.manifest, groups, count_blocks(groups), digests)
 
 
 def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:

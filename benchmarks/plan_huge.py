@@ -226,7 +226,7 @@ def make_published(folder: Path, tiny: bool) -> Measures:
     from lancestat.stats.publish import Landed, Publication, commit
 
     entries = published(now)
-    landed = commit(Publication(now.uri, now.version, entries, now.config, now.committed_at))
+    landed = commit(Publication(now.pin, entries, now.config))
     assert isinstance(landed, Landed)
     remember_partials(project, now)
     remember_run(project, now, entries)
@@ -258,12 +258,12 @@ def metadata(fragment: Fragment) -> object:
 def seen(folder: Path) -> tuple[Project, Snapshot]:
     """The project, and its table as it is."""
     from lancestat.lake.observe import snapshot
-    from lancestat.lake.open import open_dataset
+    from lancestat.lake.open import observe_dataset
     from lancestat.project import Project
 
     project = Project.load(folder)
     [table] = project.spec.tables
-    return project, snapshot(open_dataset(table.uri))
+    return project, snapshot(observe_dataset(table.uri))
 
 
 def remember_partials(project: Project, now: Snapshot) -> None:

@@ -68,12 +68,12 @@ def huge(folder: Path, tiny: bool) -> Measures:
     """Look at one table of very many fragments."""
     from lancestat.lake.fingerprint import column_groups, content_digest
     from lancestat.lake.observe import snapshot
-    from lancestat.lake.open import open_dataset
+    from lancestat.lake.open import observe_dataset
     from lancestat.lake.width import estimated_bytes
 
     _, fragments, columns = sizes(tiny)
     name = f"{fragments:,} fragments x {columns} columns"
-    open_seconds, dataset = timed(lambda: open_dataset(str(folder / "huge.lance")))
+    open_seconds, dataset = timed(lambda: observe_dataset(str(folder / "huge.lance")))
     opened_megabytes = peak_megabytes()
     snapshot_seconds, found = timed(lambda: snapshot(dataset))
     groups_seconds, groups = timed(lambda: column_groups(found, found.fields))

@@ -48,11 +48,11 @@ def check_tables(spec: ProjectSpec) -> Iterator[Check]:
 
 
 def _check_table(table: Table, target: Target) -> Check:
-    from lancestat.lake.open import open_dataset
+    from lancestat.lake.open import observe_dataset
 
     subject = f"table {table.name}"
     try:
-        dataset = open_dataset(table.uri, storage_options=target.storage_options)
+        dataset = observe_dataset(table.uri, storage_options=target.storage_options)
     except LancestatError as error:
         return Check(subject, False, error.message, error.hint or "look at its uri in the YAML")
     return Check(subject, True, f"version {dataset.version}")

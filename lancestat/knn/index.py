@@ -80,7 +80,7 @@ class IndexedSide:
             with self._readable():
                 self._partitions = _partitions(self._dataset, self._side.vector)
         if self._partitions is None:
-            message = f"{self._side.uri} has no vector index on '{self._side.vector}'"
+            message = f"{self._side.pin.uri} has no vector index on '{self._side.vector}'"
             raise RunError("LS566", message)
         return self._partitions
 
@@ -184,7 +184,7 @@ class IndexedSide:
         except Exception as error:
             secrets = secret_values(self._side.storage_options)
             reason = clean(f"{type(error).__name__}: {error}", secrets)
-            message = f"the vector index of {self._side.uri} cannot be searched: {reason}"
+            message = f"the vector index of {self._side.pin.uri} cannot be searched: {reason}"
             raise RunError("LS565", message) from error
 
     def _placed(

@@ -32,7 +32,7 @@ from lancestat.knn.storage import storage_at
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.observe import snapshot
-from lancestat.lake.open import open_dataset, readable, store_options
+from lancestat.lake.open import observe_dataset, readable, store_options
 from lancestat.lake.refusal import Refusal
 from lancestat.lake.uri import local_path
 from lancestat.stats.publish import MESSAGE_PROPERTY, RUN_PROPERTY, VERSION_PROPERTY
@@ -158,7 +158,7 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """See `output.read_rows`."""
     try:
-        dataset = open_dataset(state.uri, version=state.version, storage_options=options)
+        dataset = observe_dataset(state.uri, version=state.version, storage_options=options)
     except LakeError as error:
         if error.code in (Refusal.MISSING.value, Refusal.VERSION_GONE.value):
             raise stale(state.uri, "has gone", options) from None
@@ -187,7 +187,7 @@ def _opened(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
 
 def _found(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
     try:
-        return open_dataset(uri, storage_options=options)
+        return observe_dataset(uri, storage_options=options)
     except LakeError as error:
         if error.code == Refusal.MISSING.value:
             return None
@@ -369,7 +369,7 @@ def _files_since(
     for each in dataset.versions():
         number, at = each["version"], each["timestamp"].astimezone(timezone.utc)
         if number == dataset.version or at >= since:
-            seen = open_dataset(dataset.uri, version=number, storage_options=options)
+            seen = observe_dataset(dataset.uri, version=number, storage_options=options)
             for fragment in seen.get_fragments():
                 yield from (file.path for file in fragment.metadata.files)
 

@@ -18,7 +18,9 @@ from lancestat.knn.neighbours import Neighbours, merge
 from lancestat.knn.search import BLOCK_BYTES, Nearest
 from lancestat.knn.vectors import vectors
 from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.manifest import pin_of
 from lancestat.lake.open import store_options
+from lancestat.lake.pin import Pin
 
 if TYPE_CHECKING:
     import lance
@@ -55,8 +57,7 @@ class LaidOut:
     `fragment_ids` go with the lines of `offsets`.
     """
 
-    uri: str
-    version: int
+    pin: Pin
     fragment_ids: tuple[int, ...]
     offsets: NDArray[np.int64]
     storage_options: Mapping[str, str] = field(repr=False)
@@ -133,8 +134,7 @@ def commit(
     except Exception as error:
         raise _unwritable(error, storage_options) from error
     return LaidOut(
-        uri,
-        dataset.version,
+        pin_of(dataset, uri),
         tuple(fragment.fragment_id for fragment in dataset.get_fragments()),
         np.concatenate([part.offsets for part in parts]),
         storage_options,

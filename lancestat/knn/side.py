@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import accumulate
+
+from lancestat.lake.pin import Pin
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +51,18 @@ class FragmentRange:
 
 @dataclass(frozen=True, slots=True)
 class VectorSide:
-    """Rows with vectors, at one version of a dataset.
+    """Rows with vectors, of a pinned dataset.
 
     A row's *place* is its position in a scan of the whole dataset, deleted rows not counted: it is
     what `take` understands, and the order of places is row order. `fragments` are those that take
     part, ascending and without gaps in their places; `columns` those that the output shows.
     """
 
-    uri: str
-    version: int
+    pin: Pin
     vector: str
     columns: tuple[str, ...]
     fragments: tuple[FragmentRows, ...]
     storage_options: Mapping[str, str] = field(repr=False)
-    committed_at: datetime | None = None
 
     @property
     def all_rows(self) -> Rows:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from enum import Enum
 
 from lancestat.errors import RunError
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.side import FragmentRows, placed
+from lancestat.lake.pin import Pin
 from lancestat.lake.snapshot import Snapshot
 
 
@@ -37,22 +37,20 @@ def scoped(request: JoinRequest, scope: Scope) -> JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
-    """A Lance dataset at a version; `fragments` are those with live rows, in row order.
+    """A Lance dataset as it was observed; `fragments` are those with live rows, in row order.
 
     `name` is what SQL calls it.
     """
 
     name: str
-    uri: str
-    version: int
-    committed_at: datetime | None
+    pin: Pin
     fragments: tuple[FragmentRows, ...]
 
     @classmethod
     def at(cls, found: Snapshot, name: str = "") -> PinnedTable:
         """A dataset as a snapshot saw it."""
         fragments = placed((each.id, each.rows) for each in found.fragments)
-        return cls(name, found.uri, found.version, found.committed_at, fragments)
+        return cls(name, found.pin, fragments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat.lake.history import ROW_PRESERVING, Commit, commits_since
+from lancestat.lake.manifest import committed_at
 from lancestat.lake.open import is_failure
 from lancestat.lake.transaction import read_commit
 
@@ -54,14 +55,9 @@ def _committed_at(dataset: lance.LanceDataset, version: int) -> datetime:
     """The time of the first version from `version` on that is still there."""
     for each in range(version, dataset.version):
         try:
-            return _time(dataset.checkout_version(each))
+            return committed_at(dataset.checkout_version(each))
         except BaseException as error:
             # Cleaned up, or damaged: that is for whoever opens it to tell.
             if not is_failure(error):
                 raise
-    return _time(dataset)
-
-
-def _time(dataset: lance.LanceDataset) -> datetime:
-    at: datetime = dataset.get_version()["timestamp"]
-    return at.astimezone(timezone.utc)
+    return committed_at(dataset)

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
-from lancestat.lake.clean import secret_values
+from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.manifest import pin_of
+from lancestat.lake.pin import Pin
 from lancestat.lake.refusal import Refusal, refuse
 from lancestat.lake.uri import local_path
 
@@ -22,13 +24,19 @@ _PATIENCE = {
 }
 # For a single question. Lance repeats a listing five times, whatever the options say.
 _IMPATIENCE = {"client_max_retries": "1", "connect_timeout": "3s", "timeout": "10s"}
+# What an opening says when the version that was looked at before is not there any more.
+REPLACED_CODES = frozenset({Refusal.REPLACED.value, Refusal.VERSION_GONE.value})
+_LOOK_AGAIN = "attach or read the table again, to see it as it is now"
 _CLOUDS = ("aws_", "azure_", "google_")
 
 
-def open_dataset(
+def observe_dataset(
     uri: str, *, version: int | None = None, storage_options: Mapping[str, str] | None = None
 ) -> lance.LanceDataset:
-    """Open a dataset at its latest version, or at `version`.
+    """Open a dataset for a first look, at its latest version or at `version`.
+
+    Whoever keeps something of what is seen keeps its pin too (`Snapshot.pin`, `manifest.pin_of`),
+    and opens the dataset with `open_pinned` from then on.
 
     Args:
         uri: A path or an object-store URI.
@@ -39,11 +47,100 @@ def open_dataset(
         LakeError: LS201 missing, LS202 denied, LS203 unsupported, LS204 corrupt, LS205 unreachable,
             LS206 version gone, LS207 misconfigured; no message holds a secret.
     """
+    return _open(uri, version, storage_options, None)
+
+
+def open_pinned(
+    pin: Pin,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    session: lance.Session | None = None,
+) -> lance.LanceDataset:
+    """Open the very dataset and version that was observed.
+
+    Args:
+        pin: What was observed.
+        storage_options: As for `observe_dataset`.
+        session: The caches to use. No other pin of the same URI may have used it, since Lance
+            takes a manifest from the cache without asking whether it is still there.
+
+    Raises:
+        LakeError: LS209 another dataset has taken its place; LS206 the version is gone; and as
+            `observe_dataset`.
+    """
+    try:
+        dataset = _open(pin.uri, pin.version, storage_options, session)
+        with readable(pin.uri, version=pin.version, storage_options=storage_options):
+            opened = pin_of(dataset, pin.uri)
+    except LakeError as error:
+        if error.code != Refusal.VERSION_GONE.value:
+            raise
+        raise LakeError(error.code, error.message, hint=_LOOK_AGAIN) from None
+    if opened != pin:
+        shown = clean(pin.uri, secret_values(storage_options))
+        raise LakeError(
+            Refusal.REPLACED.value,
+            f"{shown} has been replaced: its version {pin.version} is not the one that was looked "
+            "at before",
+            hint=_LOOK_AGAIN,
+        )
+    return dataset
+
+
+@contextmanager
+def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Turn whatever Lance raises while a pinned dataset is read into the LakeError that says why.
+
+    A dataset that is dropped takes its files with it, so what looks like damage may be that.
+
+    Raises:
+        LakeError: As `open_pinned`, where the pin no longer holds; else as `readable`.
+    """
+    try:
+        with readable(pin.uri, version=pin.version, storage_options=storage_options):
+            yield
+    except LakeError as error:
+        raise replacement(pin, storage_options) or error from None
+
+
+@contextmanager
+def pinned_history(
+    pin: Pin, storage_options: Mapping[str, str] | None = None
+) -> Iterator[lance.LanceDataset]:
+    """Open a dataset to read its earlier versions, and see afterwards that they were its own.
+
+    Raises:
+        LakeError: As `open_pinned`, before or after the block.
+    """
+    dataset = open_pinned(pin, storage_options=storage_options)
+    with pinned_reads(pin, storage_options):
+        yield dataset
+    open_pinned(pin, storage_options=storage_options)
+
+
+def replacement(pin: Pin, storage_options: Mapping[str, str] | None = None) -> LakeError | None:
+    """The error that says that a pinned dataset is no longer there; None where it may be."""
+    try:
+        open_pinned(pin, storage_options=storage_options)
+    except LakeError as error:
+        return error if error.code in REPLACED_CODES else None
+    return None
+
+
+def _open(
+    uri: str,
+    version: int | None,
+    storage_options: Mapping[str, str] | None,
+    session: lance.Session | None,
+) -> lance.LanceDataset:
     import lance
 
     with readable(uri, version=version, storage_options=storage_options):
         return lance.dataset(
-            uri, version=version, storage_options=store_options(uri, storage_options)
+            uri,
+            version=version,
+            storage_options=store_options(uri, storage_options),
+            session=session,
         )
 
 

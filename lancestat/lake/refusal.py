@@ -23,6 +23,7 @@ class Refusal(str, Enum):
     UNREACHABLE = "LS205"
     VERSION_GONE = "LS206"
     MISCONFIGURED = "LS207"
+    REPLACED = "LS209"
 
 
 # The first pattern that is found decides; Lance's exceptions are told apart by their words alone.

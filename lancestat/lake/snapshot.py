@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from lancestat.lake.pin import Pin, manifest_identity
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -76,6 +78,12 @@ class Snapshot:
     fragments: tuple[Fragment, ...]
     config: Mapping[str, str]
     committed_at: datetime | None
+
+    @cached_property
+    def pin(self) -> Pin:
+        """What every later opening of the dataset is checked against."""
+        newest = max(self.fragments, key=lambda fragment: fragment.id, default=None)
+        return Pin(self.uri, self.version, manifest_identity(self.committed_at, newest))
 
     @cached_property
     def rows(self) -> int:

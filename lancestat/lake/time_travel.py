@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, UsageError, did_you_mean
-from lancestat.lake.open import open_dataset, readable
+from lancestat.lake.open import observe_dataset, readable
 
 if TYPE_CHECKING:
     import lance
@@ -80,7 +80,7 @@ def _not_a_version(found: str) -> UsageError:
 
 
 def _tagged(uri: str, tag: str, storage_options: Mapping[str, str] | None) -> int:
-    dataset = open_dataset(uri, storage_options=storage_options)
+    dataset = observe_dataset(uri, storage_options=storage_options)
     with readable(uri, storage_options=storage_options):
         tags: Mapping[str, lance.Tag] = dataset.tags.list()
     if tag not in tags:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lancestat.lake.history import Commit, Effect, Rewrite
-from lancestat.lake.observe import FieldIds, fragment_values
+from lancestat.lake.manifest import FieldIds, fragment_values
 from lancestat.lake.open import is_failure
 from lancestat.lake.snapshot import DataFile, Fragment
 

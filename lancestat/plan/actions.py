@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import ClassVar
 
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
+from lancestat.lake.pin import Pin
 from lancestat.lake.snapshot import Field
 from lancestat.plan.coverage import Coverage
 from lancestat.plan.join_actions import Await, Join, JoinFigures
@@ -35,14 +35,12 @@ class TableWork:
     """What analyzing a table at one version takes: what to scan, to carry over and to reuse.
 
     `table` is the state's identity of the dataset, `fields` the analyzed columns, `live` their
-    fingerprints at that version and `groups` where they belong; `config` and `committed_at` are the
-    manifest's. `histograms` names the columns whose partials need quantiles.
+    fingerprints at that version and `groups` where they belong; `config` is the manifest's.
+    `histograms` names the columns whose partials need quantiles.
     """
 
-    uri: str
+    pin: Pin
     table: str
-    version: int
-    committed_at: datetime | None
     config: Mapping[str, str]
     fields: tuple[Field, ...]
     schema_hash: str
@@ -55,6 +53,16 @@ class TableWork:
     publish: bool
     histograms: frozenset[str] = frozenset()
     groups: tuple[ColumnGroup, ...] = ()
+
+    @property
+    def uri(self) -> str:
+        """How the project names the dataset."""
+        return self.pin.uri
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self.pin.version
 
     def stored_key(self, field: Field) -> str:
         """The key of the partials that a column needs (`state.keys`)."""

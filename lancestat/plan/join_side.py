@@ -13,7 +13,7 @@ from lancestat.errors import LakeError
 from lancestat.knn.work import PinnedTable, SideWork
 from lancestat.lake.clean import clean
 from lancestat.lake.content import fragment_contents, leaves, rows_digest
-from lancestat.lake.open import open_dataset, readable
+from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.lake.snapshot import Snapshot
 from lancestat.lake.vector_index import index_metric
 from lancestat.plan.join_columns import Place, check_columns
@@ -140,5 +140,5 @@ class SideReader:
     @contextmanager
     def _opened(self, found: Snapshot) -> Iterator[lance.LanceDataset]:
         options = self.spec.target.storage_options
-        with readable(found.uri, storage_options=options):
-            yield open_dataset(found.uri, version=found.version, storage_options=options)
+        with pinned_reads(found.pin, options):
+            yield open_pinned(found.pin, storage_options=options)

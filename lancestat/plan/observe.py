@@ -11,8 +11,8 @@ from lancestat.errors import LakeError, LancestatError
 from lancestat.lake.changed_rows import rows_changed_between
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key
 from lancestat.lake.history import History, commits_since
-from lancestat.lake.observe import observe_snapshots, snapshot
-from lancestat.lake.open import open_dataset
+from lancestat.lake.observe import observe_snapshots, snapshot_at
+from lancestat.lake.open import REPLACED_CODES, pinned_history
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.plan.actions import Action, Blocked, Plan
 from lancestat.plan.appraise import appraise, told
@@ -26,6 +26,9 @@ from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, StaleBound
 from lancestat.state.identity import table_identity
 from lancestat.state.keys import quantile_key
 from lancestat.state.values import JoinRecord, StateReader, TableRecord
+
+# A table that is replaced while it is planned is looked at again, so many times at most in all.
+_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ class Observer:
 
     def plan_again(self, table: Table, *, use_partials: bool = True) -> Action:
         """Plan one table as it is now; without partials, as if the state had none."""
-        snapshots = observe_snapshots([(table.name, table.uri)], self.spec.target.storage_options)
+        snapshots = self._look(table)
         records = self.state.records()
         return self._plan_table(
             table, snapshots[table.name], records, full_refresh=False, use_partials=use_partials
@@ -120,9 +123,7 @@ class Observer:
         Raises:
             LancestatError: the dataset cannot be opened or lacks a declared column.
         """
-        [found] = observe_snapshots(
-            [(table.name, table.uri)], self.spec.target.storage_options
-        ).values()
+        [found] = self._look(table).values()
         if isinstance(found, LakeError):
             raise found
         identity = table_identity(table.uri)
@@ -157,6 +158,21 @@ class Observer:
         full_refresh: bool,
         use_partials: bool = True,
     ) -> Action:
+        for _ in range(_LOOKS - 1):
+            action = self._planned(table, found, records, full_refresh, use_partials)
+            if not (isinstance(action, Blocked) and action.error.code in REPLACED_CODES):
+                return action
+            [found] = self._look(table).values()
+        return self._planned(table, found, records, full_refresh, use_partials)
+
+    def _planned(
+        self,
+        table: Table,
+        found: Snapshot | LakeError,
+        records: Mapping[str, TableRecord],
+        full_refresh: bool,
+        use_partials: bool,
+    ) -> Action:
         if isinstance(found, LakeError):
             return Blocked(table.name, table.kind.value, found)
         identity = table_identity(table.uri)
@@ -170,6 +186,9 @@ class Observer:
         except LancestatError as error:
             return Blocked(table.name, table.kind.value, error)
         return decide(appraisal, background, now=now, full_refresh=full_refresh)
+
+    def _look(self, table: Table) -> dict[str, Snapshot | LakeError]:
+        return observe_snapshots([(table.name, table.uri)], self.spec.target.storage_options)
 
     def background(self, appraisal: Appraisal, *, use_partials: bool) -> Background:
         """What happened to a table since its last statistics.
@@ -202,14 +221,10 @@ class Observer:
         if version == now.version:
             return now, nothing
         options = self.spec.target.storage_options
-        try:
-            older = open_dataset(now.uri, version=version, storage_options=options)
-            base = snapshot(older, now.uri, options)
-        except LakeError:
-            # Cleaned up: what the state remembers has to do.
-            newest = open_dataset(now.uri, version=now.version, storage_options=options)
-            return None, commits_since(newest, version)
-        return base, commits_since(older, version, until=now.version)
+        with pinned_history(now.pin, options) as newest:
+            base = snapshot_at(newest, version, now.uri, options)
+            # Without a base it was cleaned up: what the state remembers has to do.
+            return base, commits_since(newest, version)
 
 
 def described_version(appraisal: Appraisal) -> int | None:

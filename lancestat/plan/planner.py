@@ -85,7 +85,7 @@ def decide(
     values = _standing_values(appraisal, background)
     record = appraisal.record
     unpublished = appraisal.spec.publish is Publish.NONE and values is not None
-    if unpublished and record is not None and record.version == appraisal.snapshot.version:
+    if unpublished and record is not None and record.describes(appraisal.snapshot.pin):
         return Skip(name, (Reason.UNCHANGED,), _idle_figures(appraisal), skipped)
     coverage = cover(background.groups, background.index, background.rewrites)
     unknown = appraisal.histograms and coverage.missing
@@ -270,10 +270,8 @@ def _work(
     appraisal: Appraisal, background: Background, coverage: Coverage, scans: tuple[Scan, ...]
 ) -> TableWork:
     return TableWork(
-        uri=appraisal.snapshot.uri,
+        pin=appraisal.snapshot.pin,
         table=appraisal.identity,
-        version=appraisal.snapshot.version,
-        committed_at=appraisal.snapshot.committed_at,
         config=appraisal.snapshot.config,
         fields=appraisal.wanted,
         schema_hash=appraisal.schema_hash,

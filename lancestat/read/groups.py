@@ -135,13 +135,9 @@ class GroupedStatistics:
 
     @property
     def _is_proven(self) -> bool:
-        """Whether the summary was made for this very version."""
-        at = self._summary.committed_at
-        return (
-            at is not None
-            and self._summary.version == self._snapshot.version
-            and at == self._snapshot.committed_at
-        )
+        """Whether the summary was made for this very manifest."""
+        pin = self._snapshot.pin
+        return (self._summary.version, self._summary.manifest) == (pin.version, pin.manifest)
 
     def _known(self, field: Field) -> tuple[str, list[bool]] | None:
         """The key of a column's summary, and which groups hold what the snapshot does."""

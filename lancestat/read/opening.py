@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, LancestatError, StateError
 from lancestat.lake.observe import observe_snapshots, snapshot
-from lancestat.lake.open import open_dataset
+from lancestat.lake.open import observe_dataset, open_pinned
+from lancestat.lake.pin import Pin
 from lancestat.lake.snapshot import Snapshot
 from lancestat.lake.time_travel import pinned_version
 from lancestat.plan.appraise import appraise, entries_of
@@ -54,7 +55,20 @@ def open_table(
     """
     options = dict(storage_options or {})
     pinned = pinned_version(uri, version, tag, options)
-    dataset = open_dataset(uri, version=pinned, storage_options=options)
+    return _undeclared(observe_dataset(uri, version=pinned, storage_options=options), uri, options)
+
+
+def open_pinned_table(pin: Pin, storage_options: Mapping[str, str]) -> ReadTable:
+    """As `open_table`, of a dataset that was observed before.
+
+    Raises:
+        LakeError: as `lake.open.open_pinned`.
+    """
+    dataset = open_pinned(pin, storage_options=storage_options)
+    return _undeclared(dataset, pin.uri, dict(storage_options))
+
+
+def _undeclared(dataset: lance.LanceDataset, uri: str, options: Mapping[str, str]) -> ReadTable:
     found = snapshot(dataset, uri, options)
     return ReadTable(
         name=uri,
@@ -123,7 +137,7 @@ class DeclaredTables:
 
     def _dataset(self, found: Snapshot) -> lance.LanceDataset:
         options = self.spec.target.storage_options
-        return open_dataset(found.uri, version=found.version, storage_options=options)
+        return open_pinned(found.pin, storage_options=options)
 
     def _distance(
         self, table: Table, identity: str, found: Snapshot, record: TableRecord | None

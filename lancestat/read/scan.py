@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+
+from lancestat.lake.pin import Pin
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +16,7 @@ class Scan:
     unscaled 64-bit integers (the columnar path of the relation reads them so).
     """
 
-    uri: str
-    version: int
-    committed_at: datetime | None
+    pin: Pin
     columns: tuple[str, ...]
     filter: str | None = None
     limit: int | None = None

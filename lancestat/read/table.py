@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+from lancestat.lake.open import open_pinned
 from lancestat.lake.schema_hash import schema_hash
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.plan.appraise import analyzable
@@ -48,6 +49,14 @@ class ReadTable:
     distance: Callable[[], Distance | None] = _unknown_distance
     load_fragments: Callable[[], FragmentStatistics] = NothingKnown
     sampler: Sampler | None = None
+
+    def verify(self) -> None:
+        """See that the dataset is still the one that was observed.
+
+        Raises:
+            LakeError: as `lake.open.open_pinned`.
+        """
+        open_pinned(self.snapshot.pin, storage_options=self.storage_options)
 
     @cached_property
     def types(self) -> Mapping[str, ColumnType]:

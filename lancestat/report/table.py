@@ -9,7 +9,7 @@ from datetime import datetime
 
 from lancestat.errors import LakeError, LancestatError
 from lancestat.lake.changed_at import rows_changed_at
-from lancestat.lake.open import open_dataset, readable
+from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Snapshot
 from lancestat.plan.appraise import appraise
 from lancestat.plan.observation import Appraisal
@@ -107,8 +107,7 @@ class TableReporter:
     def _changed_at(self, found: Snapshot) -> datetime | None:
         options = self.observer.spec.target.storage_options
         try:
-            dataset = open_dataset(found.uri, version=found.version, storage_options=options)
-            with readable(found.uri, storage_options=options):
+            with pinned_history(found.pin, options) as dataset:
                 return rows_changed_at(dataset)
         except LakeError as error:
             _log.warning("when rows last changed is not known: %s", error.message)

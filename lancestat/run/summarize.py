@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
 
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.pin import Pin
 from lancestat.plan.actions import TableWork
 from lancestat.state.grouping import (
     MOST_GROUPS,
@@ -29,20 +29,17 @@ Fingerprints = tuple[Fingerprint, ...]
 _FETCHED_AT_ONCE = 4096
 
 
-def store_summary(
-    state: StateWriter, work: TableWork, version: int, committed_at: datetime | None
-) -> None:
+def store_summary(state: StateWriter, work: TableWork, pin: Pin) -> None:
     """Store the summary of a table whose partials are stored, unless the same is there already.
 
     Args:
         state: Where the table's partials are.
         work: What was done to the table.
-        version: A version of the content that the work describes: the one just published.
-        committed_at: When that was.
+        pin: A version of the content that the work describes: the one just published.
     """
     before = state.summary(work.table)
     draft = _Draft(work, before)
-    summary = TableSummary(version, committed_at, draft.groups, draft.blocks, draft.digests)
+    summary = TableSummary(pin.version, pin.manifest, draft.groups, draft.blocks, draft.digests)
     if summary != before:
         state.add_summary(work.table, summary, draft.new_blocks(state))
 

@@ -9,8 +9,10 @@ from datetime import datetime
 
 from typing_extensions import assert_never
 
-from lancestat.errors import PublishError, StateError
+from lancestat.errors import LakeError, PublishError, StateError
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.open import REPLACED_CODES
+from lancestat.lake.pin import Pin
 from lancestat.plan.actions import (
     Action,
     Analyze,
@@ -123,9 +125,15 @@ class TableRunner:
             except PartialsGoneError:
                 action = self.replan(action.node, False)
                 continue
+            except LakeError as error:
+                if error.code not in REPLACED_CODES:
+                    raise
+                _log.info("'%s' is planned again: %s", action.node, error.message)
+                action = self.replan(action.node, True)
+                continue
             landed = self._publish(work, made.values, even_late=attempt == MAX_ATTEMPTS)
             if landed is not None:
-                record = _record(action.node, work, made, landed.version)
+                record = _record(action.node, work, made, landed)
                 commit_made = landed.version if landed.version != work.version else None
                 self._summarize(action.node, work, landed)
                 return Outcome(action.figures, scanned, commit_made, record, work.live)
@@ -178,35 +186,27 @@ class TableRunner:
             self.state.add_partials(work.table, carried)
         return partials
 
-    def _summarize(self, node: str, work: TableWork, landed: Landed) -> None:
+    def _summarize(self, node: str, work: TableWork, landed: Pin) -> None:
         try:
-            store_summary(self.state, work, landed.version, landed.committed_at)
+            store_summary(self.state, work, landed)
         except StateError as error:
             # The statistics are published: without a summary fewer fragments are ruled out.
             _log.warning("'%s' is not summed up by groups of fragments: %s", node, error)
 
     def _publish(
         self, work: TableWork, values: Mapping[str, str], *, even_late: bool
-    ) -> Landed | None:
+    ) -> Pin | None:
         """The version that the statistics now stand for, None when the table has moved on."""
-        as_read = Landed(work.version, work.committed_at)
         if not work.publish:
-            return as_read
+            return work.pin
         is_tagged = work.config.get(COMPUTED_AT_VERSION) == str(work.version)
         if is_tagged and same_statistics(work.config, values):
-            return as_read
-        publication = Publication(
-            uri=work.uri,
-            read_version=work.version,
-            entries=values,
-            config=work.config,
-            committed_at=work.committed_at,
-            run=self.run_id,
-        )
+            return work.pin
+        publication = Publication(work.pin, values, work.config, self.run_id)
         landing = commit(publication, storage_options=self.storage_options, even_late=even_late)
         match landing:
             case Landed():
-                return landing
+                return landing.pin
             case LandedLate() | Conflict():
                 return None
             case _:
@@ -243,12 +243,12 @@ def _record(
     node: str,
     work: TableWork,
     made: _Made,
-    version: int,
+    landed: Pin,
 ) -> TableRecord:
     return TableRecord(
         table=work.table,
         node=node,
-        version=version,
+        version=landed.version,
         published=work.publish,
         content_digest=work.content_digest,
         schema_hash=work.schema_hash,
@@ -259,4 +259,5 @@ def _record(
         values=made.values,
         bounds=made.bounds,
         histograms=tuple(sorted(work.histograms)),
+        manifest=landed.manifest,
     )

@@ -106,6 +106,8 @@ class Desk:
         table = self._tables[message["table"]]
         columns: Sequence[str] = message["columns"]
         filters = read_filters(message["filters"], table.fields)
+        # No task opens a table of which all fragments are ruled out.
+        table.verify()
         survivors = surviving(table, filters)
         sql, _ = exact_conjuncts(filters, table.fields)
         fragments = table.snapshot.fragments
@@ -114,9 +116,7 @@ class Desk:
             fragments = tuple(fragment for fragment in fragments if fragment.id in left)
         width = decoded_size(1, [table.fields[name] for name in columns], {})
         scan = Scan(
-            uri=table.snapshot.uri,
-            version=table.snapshot.version,
-            committed_at=table.snapshot.committed_at,
+            pin=table.snapshot.pin,
             columns=tuple(columns),
             filter=sql,
             limit=message["limit"],

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 import lance
 import pyarrow as pa
 
 from lancestat.errors import LakeError
 from lancestat.lake.clean import clean, secret_values
-from lancestat.lake.open import readable, store_options
+from lancestat.lake.manifest import pin_of
+from lancestat.lake.open import open_pinned, replacement
+from lancestat.lake.pin import Pin
 from lancestat.lake.refusal import Refusal, refuse
 from lancestat.read.part import Piece
 from lancestat.spark.batch_size import BATCH_BYTES, PROBE_ROWS, SCAN_OPTIONS, fitting_rows
@@ -26,34 +27,25 @@ LARGEST_COUNT = 1 << 30
 # Jobs over several tables take turns on a worker.
 OPEN_DATASETS = 4
 
-_Key = tuple[str, int, tuple[tuple[str, str], ...], datetime | None]
+_Key = tuple[Pin, tuple[tuple[str, str], ...]]
 _opened: dict[_Key, lance.LanceDataset] = {}
 
 
-def open_pinned(
-    uri: str,
-    version: int,
-    storage_options: Mapping[str, str],
-    committed_at: datetime | None = None,
-) -> lance.LanceDataset:
-    """The dataset at that version, kept open for the worker's next items of the same table.
+def pinned_dataset(pin: Pin, storage_options: Mapping[str, str]) -> lance.LanceDataset:
+    """A pinned dataset, kept open for the worker's next items of the same table.
 
-    `committed_at` tells a dataset that was made anew from the one that had the version before.
+    Raises:
+        LakeError: as `lake.open.open_pinned`.
     """
-    key = (uri, version, tuple(sorted(storage_options.items())), committed_at)
+    key = (pin, tuple(sorted(storage_options.items())))
     if key not in _opened:
         while len(_opened) >= OPEN_DATASETS:
             del _opened[next(iter(_opened))]
-        with readable(uri, version=version, storage_options=storage_options):
-            _opened[key] = lance.dataset(
-                uri,
-                version=version,
-                storage_options=store_options(uri, storage_options),
-                session=lance.Session(
-                    index_cache_size_bytes=INDEX_CACHE_BYTES,
-                    metadata_cache_size_bytes=METADATA_CACHE_BYTES,
-                ),
-            )
+        session = lance.Session(
+            index_cache_size_bytes=INDEX_CACHE_BYTES,
+            metadata_cache_size_bytes=METADATA_CACHE_BYTES,
+        )
+        _opened[key] = open_pinned(pin, storage_options=storage_options, session=session)
     return _opened[key]
 
 
@@ -190,6 +182,9 @@ def _named(
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
+        replaced = replacement(pin_of(dataset), storage_options)
+        if replaced is not None:
+            raise replaced from None
         secrets = secret_values(storage_options)
         refusal = refuse(error, dataset.uri, secrets=secrets)
         said = refusal.message

@@ -62,10 +62,8 @@ def analyze_table(
     for scans in jobs(table.work.scans):
         items = split(scans, context.defaultParallelism)
         task = ScanTask(
-            uri=table.work.uri,
-            version=table.work.version,
+            pin=table.work.pin,
             columns=tuple(columns[scan.fields] for scan in scans),
-            committed_at=table.work.committed_at,
             storage_options=dict(storage_options),
             threads=task_threads(spark),
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.pin import Pin
 from lancestat.read.part import Part, Piece
 from lancestat.read.scan import Scan
 from lancestat.spark.scan_task import prepare_worker
@@ -25,9 +25,7 @@ def encode_scan(scan: Scan) -> str:
     """The scan as one line of text."""
     return json.dumps(
         {
-            "uri": scan.uri,
-            "version": scan.version,
-            "committed_at": scan.committed_at.isoformat() if scan.committed_at else None,
+            "pin": asdict(scan.pin),
             "columns": scan.columns,
             "filter": scan.filter,
             "limit": scan.limit,
@@ -39,11 +37,7 @@ def encode_scan(scan: Scan) -> str:
 def decode_scan(text: str) -> Scan:
     """What `encode_scan` was given."""
     told = json.loads(text)
-    committed_at = told.pop("committed_at")
-    return Scan(
-        **{**told, "columns": tuple(told["columns"])},
-        committed_at=datetime.fromisoformat(committed_at) if committed_at else None,
-    )
+    return Scan(**{**told, "pin": Pin(**told["pin"]), "columns": tuple(told["columns"])})
 
 
 def encode_part(part: Part) -> str:
@@ -108,9 +102,9 @@ def read_part(
         RunError: LS514, a value that Spark's type cannot hold.
     """
     from lancestat.spark.arrow_columns import for_spark
-    from lancestat.spark.fragment_reader import open_pinned, read_piece
+    from lancestat.spark.fragment_reader import pinned_dataset, read_piece
 
-    dataset = open_pinned(scan.uri, scan.version, storage_options, scan.committed_at)
+    dataset = pinned_dataset(scan.pin, storage_options)
     left = scan.limit
     for piece in part.pieces:
         if left is not None and left <= 0:
@@ -124,7 +118,9 @@ def read_part(
             try:
                 converted = for_spark(batch, narrow_decimals=scan.narrow_decimals)
             except OverflowError as error:
-                where = f"fragment {piece.fragment_id} of {scan.uri} at version {scan.version}"
+                where = (
+                    f"fragment {piece.fragment_id} of {scan.pin.uri} at version {scan.pin.version}"
+                )
                 said = clean(str(error), secret_values(storage_options))
                 raise RunError("LS514", f"{where}: {said}") from None
             yield converted

@@ -6,12 +6,12 @@ import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from importlib import import_module
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.pin import Pin
 from lancestat.spark.work import Slice, WorkItem
 from lancestat.spark.worker_error import WorkerError
 
@@ -28,16 +28,14 @@ class SlicePartials:
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """Reads work items of one table at one version; pickled into the Spark job.
+    """Reads work items of one pinned table; pickled into the Spark job.
 
     `columns` names the columns of every scan of the job by field key.
     """
 
-    uri: str
-    version: int
+    pin: Pin
     columns: tuple[Mapping[str, str], ...]
     storage_options: Mapping[str, str] = field(repr=False)
-    committed_at: datetime | None = None
     threads: int = 1
 
     def __call__(self, items: Iterable[WorkItem]) -> Iterator[SlicePartials]:
@@ -54,13 +52,13 @@ class ScanTask:
             raise WorkerError.carrying(error) from None
 
     def _read(self, slice: Slice) -> SlicePartials:
-        from lancestat.spark.fragment_reader import open_pinned, read_slice
+        from lancestat.spark.fragment_reader import pinned_dataset, read_slice
         from lancestat.state.keys import has_quantiles
         from lancestat.stats.kernel import analyze
         from lancestat.stats.partial import encode
 
         columns = self.columns[slice.scan]
-        dataset = open_pinned(self.uri, self.version, self.storage_options, self.committed_at)
+        dataset = pinned_dataset(self.pin, self.storage_options)
         try:
             schema, batches = read_slice(
                 dataset, slice, tuple(columns.values()), self.storage_options
@@ -74,7 +72,7 @@ class ScanTask:
             raise
         except Exception as error:
             cause = clean(f"{type(error).__name__}: {error}", secret_values(self.storage_options))
-            place = f"fragment {slice.fragment_id} of {self.uri} at version {self.version}"
+            place = f"fragment {slice.fragment_id} of {self.pin.uri} at version {self.pin.version}"
             raise RunError("LS510", f"{place} cannot be analyzed: {cause}") from error
 
 

@@ -12,7 +12,8 @@ from pyspark.sql.datasource import Filter as SparkFilter
 
 from lancestat.errors import UsageError, did_you_mean
 from lancestat.lake.observe import snapshot
-from lancestat.lake.open import open_dataset
+from lancestat.lake.open import observe_dataset, open_pinned
+from lancestat.lake.pin import Pin
 from lancestat.lake.snapshot import Snapshot
 from lancestat.lake.time_travel import parse_version, pinned_version
 from lancestat.read.part import Part, split_parts
@@ -92,26 +93,26 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
     def _pinned(self) -> Snapshot:
         place = self._place
         options = place.storage_options
-        if place.version is None:
-            version = pinned_version(place.uri, place.asked_version, place.tag, options)
-            opened = open_dataset(place.uri, version=version, storage_options=options)
-            # Spark pickles this source on its way from process to process.
-            place.version = opened.version
-        else:
-            opened = open_dataset(place.uri, version=place.version, storage_options=options)
-        return snapshot(opened, place.uri, options)
+        if place.pin is not None:
+            return snapshot(open_pinned(place.pin, storage_options=options), place.uri, options)
+        version = pinned_version(place.uri, place.asked_version, place.tag, options)
+        opened = observe_dataset(place.uri, version=version, storage_options=options)
+        observed = snapshot(opened, place.uri, options)
+        # Spark pickles this source on its way from process to process.
+        place.pin = observed.pin
+        return observed
 
 
 @dataclass(slots=True)
 class _Place:
-    """What the options say, and the version they come to."""
+    """What the options say, and what was observed there."""
 
     uri: str
     asked_version: int | None
     tag: str | None
     pushdown: bool
     storage_options: dict[str, str] = field(repr=False)
-    version: int | None = None
+    pin: Pin | None = None
 
 
 def _place(options: Mapping[str, str]) -> _Place:
@@ -148,8 +149,7 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
     def __init__(
         self, table: Snapshot, schema: StructType, storage_options: Mapping[str, str]
     ) -> None:
-        self._uri, self._version = table.uri, table.version
-        self._committed_at = table.committed_at
+        self._pin = table.pin
         self._schema = schema
         self._storage_options = dict(storage_options)
         self._filter: str | None = None
@@ -181,7 +181,7 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
             return
         prepare_worker(1)
         target = to_arrow_schema(self._schema, timezone="UTC")
-        scan = Scan(self._uri, self._version, self._committed_at, self._names(), self._filter)
+        scan = Scan(self._pin, self._names(), self._filter)
         for batch in read_part(scan, part, self._storage_options):
             columns = [
                 column if column.type == wanted.type else column.cast(wanted.type)
@@ -193,10 +193,8 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         return tuple(self._schema.fieldNames())
 
     def _table(self) -> Snapshot:
-        opened = open_dataset(
-            self._uri, version=self._version, storage_options=self._storage_options
-        )
-        return snapshot(opened, self._uri, self._storage_options)
+        opened = open_pinned(self._pin, storage_options=self._storage_options)
+        return snapshot(opened, self._pin.uri, self._storage_options)
 
 
 class PushingReader(LanceReader):

@@ -181,6 +181,7 @@ def decode_record(stored: str) -> TableRecord:
             values=texts(found["values"]),
             bounds={name: (text(low), text(high)) for name, (low, high) in found["bounds"].items()},
             histograms=tuple(text(name) for name in found.get("histograms", ())),
+            manifest=None if found.get("manifest") is None else text(found["manifest"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a table record: {error}") from None

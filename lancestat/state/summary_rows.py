@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -111,10 +111,9 @@ def encode_summary(summary: TableSummary) -> bytes:
     shared: dict[tuple[bytes, ...], list[str]] = {}
     for field, digests in summary.contents.items():
         shared.setdefault(digests, []).append(field)
-    at = summary.committed_at
     stored = {
         "version": summary.version,
-        "committed_at": at.astimezone(timezone.utc).isoformat() if at else None,
+        "manifest": summary.manifest,
         "groups": [_runs(group) for group in summary.groups],
         "blocks": summary.blocks,
         "contents": [
@@ -129,10 +128,11 @@ def decode_summary(stored: bytes) -> TableSummary:
     """The inverse of `encode_summary`; raises ValueError on anything else."""
     try:
         found = json.loads(zlib.decompress(stored))
-        at = found["committed_at"]
+        # Summaries of releases that stored the commit time instead hold where digests agree.
+        manifest = found.get("manifest")
         summary = TableSummary(
             version=int(found["version"]),
-            committed_at=datetime.fromisoformat(at) if at else None,
+            manifest=None if manifest is None else str(manifest),
             groups=tuple(_ids(runs) for runs in found["groups"]),
             blocks=tuple(int(count) for count in found["blocks"]),
             contents={

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.pin import Pin
 from lancestat.stats.partial import ColumnPartial
 
 
@@ -48,7 +49,8 @@ class TableRecord:
     read under `publish: none`. `content_digest` is `plan.planner.table_digest` of the analyzed
     columns, `values` the `lance.stats.*` entries as published, `bounds` the string and binary
     bounds that the manifest cannot hold (hex), `histograms` the columns whose partials have
-    quantiles.
+    quantiles. `manifest` identifies the manifest of `version` (`lake.pin`), None in records of
+    releases that did not store it.
     """
 
     table: str
@@ -64,6 +66,11 @@ class TableRecord:
     values: Mapping[str, str]
     bounds: Mapping[str, tuple[str, str]]
     histograms: tuple[str, ...] = ()
+    manifest: str | None = None
+
+    def describes(self, pin: Pin) -> bool:
+        """Whether the statistics were made for the very version that a pin names."""
+        return (self.version, self.manifest) == (pin.version, pin.manifest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +168,15 @@ class NodeOutcome:
 class TableSummary:
     """A table's fragments in groups, and what identifies the content whose sums are stored.
 
-    It was made for `version`, committed at `committed_at`: at that very version it holds without
-    further proof, at any other where digests agree. `groups` are the ids of the fragments in each,
-    ascending; `blocks` count the consecutive groups that are stored together. `contents` has, by
-    field key, one digest per group over the fingerprints of its fragments
-    (`state.grouping.group_digest`), empty where nothing is stored.
+    It was made for `version`, whose manifest `manifest` identifies (`lake.pin`): for that very
+    manifest it holds without further proof, for any other where digests agree. `groups` are the ids
+    of the fragments in each, ascending; `blocks` count the consecutive groups that are stored
+    together. `contents` has, by field key, one digest per group over the fingerprints of its
+    fragments (`state.grouping.group_digest`), empty where nothing is stored.
     """
 
     version: int
-    committed_at: datetime | None
+    manifest: str | None
     groups: tuple[tuple[int, ...], ...]
     blocks: tuple[int, ...]
     contents: Mapping[str, tuple[bytes, ...]]

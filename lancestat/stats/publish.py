@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, PublishError
 from lancestat.lake.clean import clean, secret_values
-from lancestat.lake.open import open_dataset, store_options
+from lancestat.lake.manifest import pin_of
+from lancestat.lake.observe import snapshot_at
+from lancestat.lake.open import (
+    observe_dataset,
+    open_pinned,
+    replacement,
+    store_options,
+)
+from lancestat.lake.pin import Pin
+from lancestat.lake.refusal import Refusal
 from lancestat.stats.wire import COMPUTED_AT_VERSION, PREFIX, plan_updates
 
 if TYPE_CHECKING:
@@ -22,25 +30,34 @@ RUN_PROPERTY = "lancestat.run"
 
 # Lance's own default.
 _LATE_RETRIES = 20
+_REPLACED = "the table was replaced: another dataset has taken its place"
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
     """Entries to publish, with what they presuppose: the table is still as it was when it was read.
 
-    `config` and `committed_at` are the table's at `read_version`; a `committed_at` of None is not
-    checked. `run` is the id of the run, for the transaction's properties.
+    `pin` is what was read, and `config` its config. `run` is the id of the run, for the
+    transaction's properties.
 
     Raises:
-        ValueError: an entry is outside `lance.stats.`, or the tag is not `read_version` + 1.
+        ValueError: an entry is outside `lance.stats.`, or the tag is not that of the next version.
     """
 
-    uri: str
-    read_version: int
+    pin: Pin
     entries: Mapping[str, str]
     config: Mapping[str, str] = field(repr=False)
-    committed_at: datetime | None = None
     run: str | None = None
+
+    @property
+    def uri(self) -> str:
+        """How the project names the table."""
+        return self.pin.uri
+
+    @property
+    def read_version(self) -> int:
+        """The version that the entries describe."""
+        return self.pin.version
 
     def __post_init__(self) -> None:
         foreign = [key for key in self.entries if not key.startswith(PREFIX)]
@@ -53,10 +70,14 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The commit made exactly the version that the entries are tagged with, at `committed_at`."""
+    """The commit made exactly the version that the entries are tagged with: that of `pin`."""
 
-    version: int
-    committed_at: datetime | None = field(default=None, compare=False)
+    pin: Pin
+
+    @property
+    def version(self) -> int:
+        """Where the entries are."""
+        return self.pin.version
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +118,79 @@ def commit(
     Raises:
         PublishError: LS602 the table cannot be opened, LS603 the commit failed.
     """
-    latest = _open(publication, storage_options)
-    if even_late and latest.version > publication.read_version:
-        latest = _open(publication, storage_options, version=publication.read_version)
-    moved = _moved(publication, latest)
+    moved = _moved(publication, storage_options, even_late=even_late)
     if moved is not None:
         return moved
-    return _commit(publication, storage_options, max_retries=_LATE_RETRIES if even_late else 0)
+    landing = _commit(publication, storage_options, max_retries=_LATE_RETRIES if even_late else 0)
+    if not isinstance(landing, Conflict) and _is_replaced(publication, storage_options):
+        _withdraw(publication, landing.version, storage_options)
+        return Conflict(_REPLACED)
+    return landing
 
 
-def _open(
-    publication: Publication,
-    storage_options: Mapping[str, str] | None,
-    version: int | None = None,
-) -> lance.LanceDataset:
+def _moved(
+    publication: Publication, storage_options: Mapping[str, str] | None, *, even_late: bool
+) -> Conflict | None:
+    """Why the table is not what was read, None where it is; `even_late` allows later versions."""
     try:
-        return open_dataset(publication.uri, version=version, storage_options=storage_options)
+        latest = observe_dataset(publication.uri, storage_options=storage_options)
+        read = publication.read_version
+        if latest.version != read and not (even_late and latest.version > read):
+            return Conflict(f"version {read} was read, the table is at version {latest.version}")
+        open_pinned(publication.pin, storage_options=storage_options)
     except LakeError as error:
+        if error.code == Refusal.REPLACED.value:
+            return Conflict(_REPLACED)
         raise PublishError(
             "LS602", f"statistics were not published: {error.message}", hint=error.hint
         ) from None
-
-
-def _moved(publication: Publication, dataset: lance.LanceDataset) -> Conflict | None:
-    read = publication.read_version
-    if dataset.version != read:
-        return Conflict(f"version {read} was read, the table is at version {dataset.version}")
-    if publication.committed_at not in (None, _committed_at(dataset)):
-        return Conflict(f"the table was replaced: its version {read} is not the one that was read")
     return None
 
 
-def _committed_at(dataset: lance.LanceDataset) -> datetime:
-    at: datetime = dataset.get_version()["timestamp"]
-    return at.astimezone(timezone.utc)
+def _is_replaced(publication: Publication, storage_options: Mapping[str, str] | None) -> bool:
+    """Whether another dataset took the table's place just before the commit, and got it.
+
+    Lance commits to whatever is at a URI, and what is there can change after the last look.
+    """
+    return replacement(publication.pin, storage_options) is not None
+
+
+def _withdraw(
+    publication: Publication, landed: int, storage_options: Mapping[str, str] | None
+) -> None:
+    """Take entries back that landed in another dataset than the one they describe.
+
+    Its own entries of the version before come back, under a tag that readers now refuse.
+
+    Raises:
+        PublishError: LS603 they could not be taken back.
+    """
+    import lance
+    from lance.commit import CommitConflictError
+
+    operation = lance.LanceOperation
+    try:
+        dataset = observe_dataset(publication.uri, version=landed, storage_options=storage_options)
+        before = snapshot_at(dataset, landed - 1, publication.uri, storage_options)
+        old = {} if before is None else before.config
+        updates = {key: old.get(key) for key in dataset.config() if key in publication.entries}
+        lance.LanceDataset.commit(
+            publication.uri,
+            operation.UpdateConfig(config_updates=operation.UpdateMap(updates, False)),
+            read_version=landed,
+            storage_options=store_options(publication.uri, storage_options),
+        )
+    except CommitConflictError:
+        # Another publication has replaced the entries already.
+        return
+    except Exception as error:
+        secrets = secret_values(storage_options)
+        raise PublishError(
+            "LS603",
+            f"{clean(publication.uri, secrets)} was replaced while its statistics were published, "
+            f"and those of the old table could not be taken back: {clean(str(error), secrets)}",
+            hint=f"remove the entries {PREFIX}* from the table's config, and run again",
+        ) from None
 
 
 def _commit(
@@ -158,7 +218,7 @@ def _commit(
         ) from None
     if landed.version != publication.read_version + 1:
         return LandedLate(landed.version)
-    return Landed(landed.version, _committed_at(landed))
+    return Landed(pin_of(landed, publication.uri))
 
 
 def _transaction(publication: Publication) -> lance.Transaction:

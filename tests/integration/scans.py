@@ -44,10 +44,8 @@ def whole_table(
         for group in groups
     )
     return TableWork(
-        uri=uri,
+        pin=seen.pin,
         table=uri,
-        version=seen.version,
-        committed_at=seen.committed_at,
         config=seen.config,
         fields=fields,
         schema_hash=schema_hash(seen.fields),

@@ -13,7 +13,7 @@ from lance import LanceOperation
 from lancestat.errors import LakeError
 from lancestat.lake.history import Effect, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot
-from lancestat.lake.open import open_dataset, store_options
+from lancestat.lake.open import observe_dataset, store_options
 from lancestat.lake.snapshot import Snapshot
 from tests.integration.object_store import (
     ACCESS_KEY,
@@ -44,23 +44,23 @@ def table(object_store: ObjectStore) -> str:
 
 def refused(uri: str, options: dict[str, str]) -> LakeError:
     with pytest.raises(LakeError) as caught:
-        open_dataset(uri, storage_options=options)
+        observe_dataset(uri, storage_options=options)
     return caught.value
 
 
 def test_snapshots_and_history(object_store: ObjectStore, table: str) -> None:
-    dataset = open_dataset(table, storage_options=object_store.storage_options)
+    dataset = observe_dataset(table, storage_options=object_store.storage_options)
     before = snapshot(dataset)
     dataset.create_scalar_index("id", "BTREE")
     dataset.optimize.compact_files()
-    now = open_dataset(table, storage_options=object_store.storage_options)
+    now = observe_dataset(table, storage_options=object_store.storage_options)
 
     assert (before.rows, len(before.fragments)) == (100, 5)
     assert (snapshot(now).rows, len(snapshot(now).fragments)) == (100, 1)
     history = commits_since(now, before.version)
     assert history.rows_unchanged
     assert len(history.rewrites) == 1
-    again = open_dataset(table, version=1, storage_options=object_store.storage_options)
+    again = observe_dataset(table, version=1, storage_options=object_store.storage_options)
     assert snapshot(again).fragments == before.fragments
 
 
@@ -105,7 +105,7 @@ def test_parallel_appends_and_commits_are_all_kept(object_store: ObjectStore, ta
         ]
     )
 
-    dataset = open_dataset(table, storage_options=object_store.storage_options)
+    dataset = observe_dataset(table, storage_options=object_store.storage_options)
     found = snapshot(dataset)
     assert found.version == 13
     assert found.rows == 180
@@ -190,7 +190,7 @@ def test_a_store_that_goes_away(tmp_path: Path) -> None:
         uri = store.uri("t.lance")
         options = store_options(uri, store.storage_options)
         lance.write_dataset(rows(0, 10), uri, storage_options=options)
-        assert open_dataset(uri, storage_options=store.storage_options).count_rows() == 10
+        assert observe_dataset(uri, storage_options=store.storage_options).count_rows() == 10
     assert store.process.poll() is not None
     error = refused(uri, dict(store.storage_options))
     assert error.code == "LS205"

@@ -15,6 +15,7 @@ from lancestat.knn.metric import Metric
 from lancestat.knn.neighbours import Neighbours, nothing
 from lancestat.knn.search import search
 from lancestat.knn.side import FragmentRows, VectorSide
+from lancestat.lake.manifest import pin_of
 from tests.knn.brute_force import assert_same
 
 Matrix = NDArray[np.float32]
@@ -59,8 +60,7 @@ def side_of(dataset: lance.LanceDataset) -> VectorSide:
     counts = [fragment.count_rows() for fragment in fragments]
     starts = accumulate(counts, initial=0)
     return VectorSide(
-        uri=dataset.uri,
-        version=dataset.version,
+        pin=pin_of(dataset),
         vector="emb",
         columns=("id",),
         fragments=tuple(
@@ -147,7 +147,7 @@ def test_rows_that_do_not_take_part_are_not_found(tmp_path: Path) -> None:
     rows, queries = clustered(1, 3000), clustered(2, 20)
     dataset = indexed(tmp_path / "right", rows, Metric.L2)
     whole = side_of(dataset)
-    part = VectorSide(whole.uri, whole.version, "emb", (), whole.fragments[1:2], storage_options={})
+    part = VectorSide(whole.pin, "emb", (), whole.fragments[1:2], storage_options={})
     found = IndexedSide(dataset, part, Metric.L2).search(queries, 5, ALL)
     assert ((found.places >= 1000) & (found.places < 2000)).all()
     assert_proven(found, queries, rows, Metric.L2)

@@ -75,7 +75,7 @@ def test_all_lists_together_are_the_whole_side(
     np.testing.assert_array_equal(
         laid_out.list_rows, np.bincount(centroids.assign(rows), minlength=LISTS)
     )
-    dataset = lance.dataset(laid_out.uri, version=laid_out.version)
+    dataset = lance.dataset(laid_out.pin.uri, version=laid_out.pin.version)
     visits = centroids.nearest_lists(queries, LISTS)
     found = search_lists(dataset, laid_out, queries, visits, range(LISTS), K, metric)
     assert_same(found.neighbours, search(queries, rows, K, metric))
@@ -90,7 +90,7 @@ def test_queries_find_what_is_in_the_lists_they_visit(
 ) -> None:
     centroids = train(rows, LISTS, metric)
     _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(laid_out.uri, version=laid_out.version)
+    dataset = lance.dataset(laid_out.pin.uri, version=laid_out.pin.version)
     visits = centroids.nearest_lists(queries, nprobes)
     parts = [
         search_lists(dataset, laid_out, queries, visits, lists, K, metric, block_bytes=block_bytes)
@@ -118,7 +118,7 @@ def test_sampled_queries_get_their_true_neighbours_and_the_lists_of_these(
     assert_same(sampled.neighbours, truth)
     np.testing.assert_array_equal(sampled.lists, centroids.assign(rows)[truth.places])
     curve = recall_curve(centroids.nearest_lists(queries, LISTS), sampled.lists)
-    dataset = lance.dataset(laid_out.uri, version=laid_out.version)
+    dataset = lance.dataset(laid_out.pin.uri, version=laid_out.pin.version)
     for nprobes in (1, 2, 5):
         visits = centroids.nearest_lists(queries, nprobes)
         found = search_lists(dataset, laid_out, queries, visits, range(LISTS), K, metric).neighbours
@@ -136,7 +136,7 @@ def test_only_lists_that_are_visited_are_read(
 
     centroids = train(rows, LISTS, Metric.L2)
     _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(laid_out.uri, version=laid_out.version)
+    dataset = lance.dataset(laid_out.pin.uri, version=laid_out.pin.version)
     read: list[int] = []
     scanned = partitions._scanned
 
@@ -157,7 +157,7 @@ def test_fewer_rows_than_k_and_none_at_all(tmp_path: Path, queries: Matrix) -> N
     few = clustered(3, 3)
     centroids = train(few, LISTS, Metric.L2)
     parts, laid_out = lay_out(few, centroids, queries, tmp_path / "few")
-    dataset = lance.dataset(laid_out.uri)
+    dataset = lance.dataset(laid_out.pin.uri)
     visits = centroids.nearest_lists(queries, LISTS)
     found = search_lists(dataset, laid_out, queries, visits, range(LISTS), K, Metric.L2).neighbours
     assert_same(found, search(queries, few, K, Metric.L2))
@@ -165,7 +165,7 @@ def test_fewer_rows_than_k_and_none_at_all(tmp_path: Path, queries: Matrix) -> N
     none = few[:0]
     parts, laid_out = lay_out(none, centroids, queries, tmp_path / "none")
     found = search_lists(
-        lance.dataset(laid_out.uri), laid_out, queries, visits, range(LISTS), K, Metric.L2
+        lance.dataset(laid_out.pin.uri), laid_out, queries, visits, range(LISTS), K, Metric.L2
     ).neighbours
     assert (found.places == -1).all()
     assert (merge_sampled([part.sampled for part in parts], K).lists == -1).all()
@@ -186,7 +186,7 @@ def test_scratch_that_has_lost_a_fragment_is_one_error(
 ) -> None:
     centroids = train(rows, LISTS, Metric.L2)
     _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(laid_out.uri)
+    dataset = lance.dataset(laid_out.pin.uri)
     dataset.truncate_table()
     visits = centroids.nearest_lists(queries, 2)
     with pytest.raises(RunError, match="has lost fragment 0") as error:

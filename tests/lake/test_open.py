@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LakeError
-from lancestat.lake.open import open_dataset, store_options
+from lancestat.lake.open import observe_dataset, store_options
 
 
 def refused(uri: str | Path, **options: object) -> LakeError:
     with pytest.raises(LakeError) as caught:
-        open_dataset(str(uri), **options)  # type: ignore[arg-type]
+        observe_dataset(str(uri), **options)  # type: ignore[arg-type]
     return caught.value
 
 
@@ -29,8 +29,8 @@ def test_opens_the_latest_version_and_any_other(
     orders: lance.LanceDataset, rows: Callable[[int, int], pa.Table]
 ) -> None:
     orders.insert(rows(100, 101))
-    assert open_dataset(orders.uri).count_rows() == 101
-    assert open_dataset(orders.uri, version=1).count_rows() == 100
+    assert observe_dataset(orders.uri).count_rows() == 101
+    assert observe_dataset(orders.uri, version=1).count_rows() == 100
 
 
 def test_missing_names_the_nearest_sibling(orders: lance.LanceDataset) -> None:
@@ -149,6 +149,6 @@ def test_patience_with_stores_is_a_default_only() -> None:
 
 
 def test_a_file_uri(orders: lance.LanceDataset) -> None:
-    assert open_dataset(f"file://{orders.uri}").count_rows() == 100
+    assert observe_dataset(f"file://{orders.uri}").count_rows() == 100
     shutil.rmtree(orders.uri)
     assert refused(f"file://{orders.uri}").code == "LS201"

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LakeError
-from lancestat.lake.open import open_dataset
+from lancestat.lake.open import observe_dataset
 from lancestat.lake.refusal import Refusal, refuse
 
 S3 = "LanceError(IO): Generic S3 error: Error performing list request: Error performing GET "
@@ -50,14 +50,14 @@ def test_what_python_says() -> None:
 )
 def test_the_name_of_a_table_decides_nothing(tmp_path: Path, name: str) -> None:
     with pytest.raises(LakeError) as missing:
-        open_dataset(str(tmp_path / f"{name}.lance"))
+        observe_dataset(str(tmp_path / f"{name}.lance"))
     assert missing.value.code == "LS201"
     place = tmp_path / f"{name}2.lance"
     lance.write_dataset(pa.table({"a": [1]}), place)
     for manifest in (place / "_versions").glob("*.manifest"):
         manifest.write_bytes(b"short")
     with pytest.raises(LakeError) as damaged:
-        open_dataset(str(place))
+        observe_dataset(str(place))
     assert damaged.value.code == "LS204"
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LakeError, UsageError
-from lancestat.lake.open import open_dataset
+from lancestat.lake.open import observe_dataset
 from lancestat.lake.time_travel import parse_version, pinned_version
 
 
@@ -76,7 +76,7 @@ def test_a_number_beyond_the_latest_is_refused_by_opening(
     orders: lance.LanceDataset,
 ) -> None:
     with pytest.raises(LakeError) as caught:
-        open_dataset(orders.uri, version=pinned_version(orders.uri, 40, None))
+        observe_dataset(orders.uri, version=pinned_version(orders.uri, 40, None))
     assert caught.value.code == "LS206"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lancestat.errors import LakeError, LancestatError, Location
+from lancestat.lake.pin import Pin
 from lancestat.lake.snapshot import Field
 from lancestat.plan.actions import (
     Action,
@@ -46,9 +47,8 @@ def work(found: Figures, keys: frozenset[str] = KEYS) -> TableWork:
         for i in range(count)
     )
     return TableWork(
-        uri="warehouse/t.lance",
+        pin=Pin("warehouse/t.lance", found.version_read, "m"),
         table="t",
-        version=found.version_read,
         fields=FIELDS,
         schema_hash="0" * 64,
         content_digest="0",
@@ -57,7 +57,6 @@ def work(found: Figures, keys: frozenset[str] = KEYS) -> TableWork:
         scans=scans,
         coverage=Coverage((), (), ()),
         publish=True,
-        committed_at=None,
         config={},
         fragments=found.fragments_total,
     )

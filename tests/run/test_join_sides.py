@@ -62,13 +62,13 @@ def test_a_table_is_read_where_it_is_at_the_version_seen(world: JoinWorld) -> No
     lance.dataset(world.uri("l")).delete("id = 3")
     table = planned(world).work.left.table
     assert table is not None
-    assert (table.name, table.uri, table.version) == ("l", world.uri("l"), 2)
+    assert (table.name, table.pin.uri, table.pin.version) == ("l", world.uri("l"), 2)
     assert [(each.id, each.start, each.rows) for each in table.fragments] == [
         (0, 0, 6),
         (1, 6, 7),
         (2, 13, 6),
     ]
-    assert table.committed_at is not None
+    assert table.pin.manifest
 
 
 def test_a_dataset_that_is_not_declared_is_a_table_too(world: JoinWorld) -> None:

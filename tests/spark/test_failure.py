@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, LancestatError, PublishError, RunError, StateError
+from lancestat.lake.pin import Pin
 from lancestat.plan.actions import TableWork
 from lancestat.plan.coverage import Coverage
 from lancestat.spark.failure import explain
@@ -15,10 +16,8 @@ from lancestat.spark.worker_error import MORE_MEMORY, WorkerError, carried_error
 TABLE = TableScan(
     "orders",
     TableWork(
-        uri="s3://bucket/orders.lance",
+        pin=Pin("s3://bucket/orders.lance", 3, "m"),
         table="orders",
-        version=3,
-        committed_at=None,
         config={},
         fields=(),
         schema_hash="",

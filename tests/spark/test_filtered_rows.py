@@ -11,7 +11,8 @@ import pytest
 from lancestat.read.part import Piece
 from lancestat.spark import batch_size, filtered_rows
 from lancestat.spark.batch_size import BATCH_BYTES, BATCH_ROWS
-from lancestat.spark.fragment_reader import open_pinned, read_piece
+from lancestat.spark.fragment_reader import pinned_dataset, read_piece
+from tests.pins import pinned
 
 ROWS = 60_000
 WRITERS: dict[str, dict[str, Any]] = {
@@ -59,7 +60,7 @@ FILTERS = {
 
 
 def read(uri: str, piece: Piece, filter: str, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    dataset = open_pinned(uri, lance.dataset(uri).version, {})
+    dataset = pinned_dataset(pinned(uri), {})
     return read_piece(dataset, piece, columns, {}, filter=filter)
 
 

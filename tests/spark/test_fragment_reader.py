@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from lancestat.errors import LakeError
 from lancestat.spark import batch_size, fragment_reader
-from lancestat.spark.fragment_reader import BATCH_BYTES, open_pinned, read_slice
+from lancestat.spark.fragment_reader import BATCH_BYTES, pinned_dataset, read_slice
 from lancestat.spark.work import Slice
+from tests.pins import pinned
 
 MIB = 1 << 20
 
@@ -28,7 +30,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
     uri = tmp_path_factory.mktemp("reader") / "t.lance"
     made = lance.write_dataset(pa.table({"id": range(3_000), "s": ["x"] * 3_000}), uri)
     made.delete("id % 5 = 0")
-    return open_pinned(str(uri), made.version, {})
+    return pinned_dataset(pinned(uri, made.version), {})
 
 
 LIVE = [id for id in range(3_000) if id % 5]
@@ -51,7 +53,7 @@ def test_slices_of_a_fragment_are_its_live_rows_in_order(
 def test_batches_stay_small_however_wide_the_values(tmp_path: Path) -> None:
     wide = pa.array([bytes([i]) * MIB for i in range(40)] * 2, pa.large_binary())
     lance.write_dataset(pa.table({"b": wide}), tmp_path)
-    dataset = open_pinned(str(tmp_path), 1, {})
+    dataset = pinned_dataset(pinned(tmp_path, 1), {})
     schema, batches = read_slice(dataset, Slice(0, 0, 0, None, MIB, 1), ("b",), {})
     sizes = [(batch.num_rows, batch.nbytes) for batch in batches]
 
@@ -66,7 +68,7 @@ def test_blobs_are_read_as_their_bytes(tmp_path: Path, storage_version: str) -> 
     blobs = [b"", b"x" * 100_000, None, b"yy"]
     rows = pa.table([blobs], schema=pa.schema([field]))
     lance.write_dataset(rows, tmp_path, data_storage_version=storage_version)
-    dataset = open_pinned(str(tmp_path), 1, {})
+    dataset = pinned_dataset(pinned(tmp_path, 1), {})
     schema, batches = read_slice(dataset, Slice(0, 0, 0, None, 25_000, 1), ("b",), {})
     read = [value for batch in batches for value in batch["b"].to_pylist()]
 
@@ -78,8 +80,8 @@ def test_few_datasets_stay_open(tmp_path: Path) -> None:
     for number in range(fragment_reader.OPEN_DATASETS + 2):
         uri = str(tmp_path / f"{number}.lance")
         lance.write_dataset(pa.table({"id": [number]}), uri)
-        dataset = open_pinned(uri, 1, {})
-        assert open_pinned(uri, 1, {}) is dataset
+        dataset = pinned_dataset(pinned(uri, 1), {})
+        assert pinned_dataset(pinned(uri, 1), {}) is dataset
     assert len(fragment_reader._opened) == fragment_reader.OPEN_DATASETS
 
 
@@ -90,7 +92,7 @@ def test_values_that_grow_on_the_way_make_batches_shorter(
     widths = [10] * 20_000 + [4_000] * 2_000
     rows = pa.table({"id": range(22_000), "s": ["y" * width for width in widths]})
     lance.write_dataset(rows, tmp_path)
-    dataset = open_pinned(str(tmp_path), 1, {})
+    dataset = pinned_dataset(pinned(tmp_path, 1), {})
     _, batches = read_slice(dataset, Slice(0, 0, 0, None, 10, 1), ("id", "s"), {})
     found = list(batches)
 
@@ -103,7 +105,7 @@ def test_values_that_grow_on_the_way_make_batches_shorter(
 def test_odd_column_names_can_be_read(tmp_path: Path, name: str) -> None:
     lance.write_dataset(pa.table({name: [1, 2], "other": [3, 4]}), tmp_path)
     schema, batches = read_slice(
-        open_pinned(str(tmp_path), 1, {}), Slice(0, 0, 0, None, 0, 1), (name,), {}
+        pinned_dataset(pinned(tmp_path, 1), {}), Slice(0, 0, 0, None, 0, 1), (name,), {}
     )
     assert schema.names == [name]
     assert [batch[name].to_pylist() for batch in batches] == [[1, 2]]
@@ -112,7 +114,7 @@ def test_odd_column_names_can_be_read(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["back`tick", ""])
 def test_a_name_that_lance_cannot_read_is_refused(tmp_path: Path, name: str) -> None:
     lance.write_dataset(pa.table({name: [1, 2], "other": [3, 4]}), tmp_path)
-    dataset = open_pinned(str(tmp_path), 1, {})
+    dataset = pinned_dataset(pinned(tmp_path, 1), {})
     with pytest.raises(ValueError, match="No field named"):
         dataset.to_table(columns=[name])
 
@@ -125,7 +127,7 @@ def test_a_damaged_file_names_its_fragment(tmp_path: Path) -> None:
     made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50)
     broken = tmp_path / "data" / made.get_fragments()[1].metadata.files[0].path
     broken.write_bytes(b"\0" * broken.stat().st_size)
-    dataset = open_pinned(str(tmp_path), 1, {})
+    dataset = pinned_dataset(pinned(tmp_path, 1), {})
 
     assert ids(dataset, Slice(0, 0, 0, None, 8, 1)) == list(range(50))
     with pytest.raises(LakeError, match="fragment 1 at version 1") as bad:
@@ -136,7 +138,7 @@ def test_a_damaged_file_names_its_fragment(tmp_path: Path) -> None:
 def test_a_missing_file_and_a_missing_fragment_are_told_apart(tmp_path: Path) -> None:
     made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path)
     (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).unlink()
-    dataset = open_pinned(str(tmp_path), 1, {})
+    dataset = pinned_dataset(pinned(tmp_path, 1), {})
 
     with pytest.raises(LakeError, match=r"fragment 0 at version 1: a data file of .* is missing"):
         ids(dataset, Slice(0, 0, 0, None, 8, 1))
@@ -147,7 +149,7 @@ def test_a_missing_file_and_a_missing_fragment_are_told_apart(tmp_path: Path) ->
 def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"id": [1]}), tmp_path)
     with pytest.raises(LakeError) as bad:
-        open_pinned(str(tmp_path), 9, {})
+        pinned_dataset(replace(pinned(tmp_path), version=9), {})
     assert bad.value.code == "LS206"
 
 
@@ -156,7 +158,16 @@ def test_a_dataset_made_anew_at_the_same_version_is_opened_anew(tmp_path: Path) 
     for number in (1, 2):
         shutil.rmtree(tmp_path / "t.lance", ignore_errors=True)
         lance.write_dataset(pa.table({"a": [number]}), tmp_path / "t.lance")
-        made = lance.dataset(tmp_path / "t.lance").get_version()["timestamp"]
-        opened = open_pinned(str(tmp_path / "t.lance"), 1, {}, made)
+        opened = pinned_dataset(pinned(tmp_path / "t.lance"), {})
         found.append(opened.to_table().to_pydict())
     assert found == [{"a": [1]}, {"a": [2]}]
+
+
+def test_files_that_went_with_a_dropped_dataset_are_no_damage(tmp_path: Path) -> None:
+    uri = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"id": [1, 2, 3]}), uri)
+    dataset = pinned_dataset(pinned(uri), {})
+    shutil.rmtree(uri)
+    lance.write_dataset(pa.table({"id": [7]}), uri)
+    with pytest.raises(LakeError, match=r"^LS209 .*has been replaced: its version 1 is not"):
+        ids(dataset, Slice(0, 0, 0, None, 0, 1))

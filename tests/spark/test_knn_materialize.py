@@ -37,9 +37,7 @@ class Captured:
 def side(path: Path, table: pa.Table, columns: tuple[str, ...]) -> VectorSide:
     lance.write_dataset(table, str(path), max_rows_per_file=150)
     pinned = PinnedTable.at(snapshot(lance.dataset(str(path)), str(path), {}))
-    return VectorSide(
-        pinned.uri, pinned.version, "v", columns, pinned.fragments, {}, pinned.committed_at
-    )
+    return VectorSide(pinned.pin, "v", columns, pinned.fragments, {})
 
 
 def test_wide_columns_come_in_small_batches(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def summary(version: int, *contents: object, blocks: tuple[int, ...] = (1, 1)) -
     digests = tuple(map(fingerprint, contents))
     return TableSummary(
         version=version,
-        committed_at=EPOCH + timedelta(seconds=version, microseconds=1),
+        manifest=f"{version:032x}",
         groups=tuple((10 * place, 10 * place + 3) for place in range(len(contents))),
         blocks=blocks,
         contents={"x": digests, "y": digests},

@@ -19,7 +19,7 @@ from lancestat.state.store import open_state
 from lancestat.state.summary_rows import block_keys, decode_summary, encode_summary
 from lancestat.state.sweep import sweep
 from lancestat.state.values import BlockKey, StateWriter, SummaryBlock, TableSummary
-from tests.state.conftest import EPOCH, blocks, files_under, fingerprint, stored, summary
+from tests.state.conftest import blocks, files_under, fingerprint, stored, summary
 
 MakeState = Callable[[], StateWriter]
 EMPTY = (b"", b"")
@@ -197,10 +197,9 @@ def summaries(draw: st.DrawFn) -> TableSummary:
     ids = st.sets(st.integers(0, 60), min_size=1).map(sorted).map(tuple)
     size = sum(counts)
     digests = st.lists(st.binary(max_size=16), min_size=size, max_size=size).map(tuple)
-    at = st.timedeltas(timedelta(0), timedelta(days=9000)).map(EPOCH.__add__)
     return TableSummary(
         version=draw(st.integers(0, 2**64)),
-        committed_at=draw(st.none() | at),
+        manifest=draw(st.none() | st.text("0123456789abcdef")),
         groups=tuple(draw(st.lists(ids, min_size=size, max_size=size))),
         blocks=counts,
         contents=draw(st.dictionaries(st.text(st.characters(codec="utf-8")), digests)),

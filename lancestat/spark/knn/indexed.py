@@ -16,7 +16,7 @@ from lancestat.knn.neighbours import Neighbours, merge
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.search import Nearest
 from lancestat.knn.side import Rows, VectorSide
-from lancestat.spark.fragment_reader import open_pinned
+from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.knn.grid import cut
 from lancestat.spark.knn.probe import Cell, Probed
 from lancestat.spark.knn.reader import VectorReader
@@ -107,7 +107,7 @@ def indexed(right: VectorReader) -> IndexedSide:
     """The right side as the index sees it."""
     side = right.side
     assert isinstance(side, VectorSide)
-    dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
+    dataset = pinned_dataset(side.pin, side.storage_options)
     return IndexedSide(dataset, side, right.metric)
 
 

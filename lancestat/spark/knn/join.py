@@ -29,7 +29,7 @@ from lancestat.knn.work import (
 from lancestat.lake.clean import secret_values
 from lancestat.lake.vector_index import index_metric
 from lancestat.spark.failure import job_error
-from lancestat.spark.fragment_reader import open_pinned
+from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.knn.grid import Grid, grid
 from lancestat.spark.knn.materialize import Materialize, Previous, output_schema
 from lancestat.spark.knn.opened_side import OpenedSide
@@ -106,7 +106,7 @@ class Join:
             return False
         side = self.right.side
         assert isinstance(side, VectorSide)
-        dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
+        dataset = pinned_dataset(side.pin, side.storage_options)
         return index_metric(dataset, right.vector) == self.work.request.metric.value
 
     def _materialize(self, writer: OutputWriter) -> Materialize:

@@ -13,7 +13,7 @@ from lancestat.knn.side import VectorSide
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import PinnedTable, SideWork
 from lancestat.lake.clean import secret_values
-from lancestat.spark.fragment_reader import open_pinned
+from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.knn.grid import grid
 from lancestat.spark.knn.parquet_side import ParquetScan, ParquetSide
 from lancestat.spark.knn.reader import Side, read_columns
@@ -54,7 +54,7 @@ def opened_table(
         LakeError: the table cannot be opened.
         RunError: LS554 a column is missing, LS551 the vector column holds none.
     """
-    schema = open_pinned(table.uri, table.version, storage_options, table.committed_at).schema
+    schema = pinned_dataset(table.pin, storage_options).schema
     for column in (vector, *select):
         if column not in schema.names:
             hint = did_you_mean(column, schema.names)
@@ -62,13 +62,11 @@ def opened_table(
     empty = schema.empty_table().column(vector)
     known = vectors(empty, None, Metric.L2, place=f"the {name} side").values.shape[1]
     side = VectorSide(
-        uri=table.uri,
-        version=table.version,
+        pin=table.pin,
         vector=vector,
         columns=tuple(select),
         fragments=table.fragments,
         storage_options=storage_options,
-        committed_at=table.committed_at,
     )
     return OpenedSide(side, known or first_dimension(side, name))
 
@@ -141,11 +139,8 @@ def _unreadable(
 def _attach(
     session: SparkSession, views: Sequence[PinnedTable], storage_options: Mapping[str, str]
 ) -> None:
-    from lancestat.read.opening import open_table
+    from lancestat.read.opening import open_pinned_table
     from lancestat.spark.relation import Relation, relate
 
-    opened = [
-        (each.name, open_table(each.uri, version=each.version, storage_options=storage_options))
-        for each in views
-    ]
+    opened = [(each.name, open_pinned_table(each.pin, storage_options)) for each in views]
     relate(session, [Relation(table, view=name) for name, table in opened])

@@ -24,7 +24,7 @@ from lancestat.knn.partitions import (
 )
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.side import Rows
-from lancestat.spark.fragment_reader import open_pinned
+from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.knn.grid import cut
 from lancestat.spark.knn.probe import Cell, Probed
 from lancestat.spark.knn.reader import Block, VectorReader
@@ -136,7 +136,7 @@ class PartitionProbe:
         queries = self.left.read(cell.left)
         asked = queries.values[queries.valid]
         found = search_lists(
-            open_pinned(laid_out.uri, laid_out.version, laid_out.storage_options),
+            pinned_dataset(laid_out.pin, laid_out.storage_options),
             laid_out,
             asked,
             layout.centroids.nearest_lists(asked, layout.nprobes),

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from lancestat.knn.metric import Metric
 from lancestat.knn.side import Rows, VectorSide
 from lancestat.knn.vectors import Vectors, vectors
-from lancestat.lake.open import readable
+from lancestat.lake.open import pinned_reads
 from lancestat.read.part import Piece
-from lancestat.spark.fragment_reader import open_pinned, read_piece
+from lancestat.spark.fragment_reader import pinned_dataset, read_piece
 from lancestat.spark.knn.parquet_side import ParquetSide
 
 # What a search reads: a Lance dataset, or Parquet files that it goes through once.
@@ -106,7 +106,7 @@ def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[p
     if isinstance(side, ParquetSide):
         yield from side.read(rows, columns)
         return
-    dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
+    dataset = pinned_dataset(side.pin, side.storage_options)
     for each in side.ranges(rows):
         piece = Piece(each.fragment_id, each.offset, each.count)
         yield from read_piece(dataset, piece, columns, side.storage_options)
@@ -116,8 +116,8 @@ def take(side: Side, places: NDArray[np.int64], columns: tuple[str, ...]) -> pa.
     """Columns of the rows at ascending places."""
     if isinstance(side, ParquetSide):
         return side.take(places, columns)
-    dataset = open_pinned(side.uri, side.version, side.storage_options, side.committed_at)
-    with readable(side.uri, version=side.version, storage_options=side.storage_options):
+    dataset = pinned_dataset(side.pin, side.storage_options)
+    with pinned_reads(side.pin, side.storage_options):
         return dataset.take(places, columns=list(columns))
 
 
@@ -125,4 +125,4 @@ def read_schema(side: Side) -> pa.Schema:
     """Of the columns that the output shows, and others."""
     if isinstance(side, ParquetSide):
         return side.schema
-    return open_pinned(side.uri, side.version, side.storage_options, side.committed_at).schema
+    return pinned_dataset(side.pin, side.storage_options).schema

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lancestat.lake.observe import snapshot
-from lancestat.lake.open import open_dataset
+from lancestat.lake.open import observe_dataset
 from lancestat.lake.snapshot import Snapshot
 from lancestat.read.part import Part, Piece
 from lancestat.read.scan import Scan
@@ -29,7 +29,7 @@ def result_rows(spark: SparkSession, uri: str, storage_options: Mapping[str, str
     Raises:
         LancestatError: it cannot be read.
     """
-    dataset = open_dataset(uri, storage_options=storage_options)
+    dataset = observe_dataset(uri, storage_options=storage_options)
     found = snapshot(dataset, uri, storage_options)
     sizes = [file.size_bytes for each in found.fragments for file in each.files]
     if sum(LOCAL_BYTES + 1 if size is None else size for size in sizes) > LOCAL_BYTES:
@@ -43,7 +43,7 @@ def _local_rows(
     schema = spark_schema(found.fields)
     columns = tuple(schema.names)
     pieces = tuple(Piece(each.id, 0, each.rows) for each in found.fragments)
-    scan = Scan(found.uri, found.version, found.committed_at, columns)
+    scan = Scan(found.pin, columns)
     batches = list(read_part(scan, Part(pieces), storage_options))
     if not batches:
         return spark.createDataFrame([], schema)

@@ -18,6 +18,7 @@ from lancestat.knn.metric import Metric
 from lancestat.knn.side import VectorSide, placed
 from lancestat.knn.vectors import Vectors, vectors
 from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.manifest import pin_of
 from lancestat.lake.open import is_failure, readable, store_options
 from lancestat.spark.failure import job_error
 from lancestat.spark.knn.opened_side import OpenedSide
@@ -292,9 +293,9 @@ def _committed(reports: Sequence[_Report], writing: Writing, rows: DataFrame) ->
     with readable(writing.uri, storage_options=writing.storage_options):
         dataset = lance.LanceDataset.commit(writing.uri, operation, storage_options=options)
         counts = [each.metadata.physical_rows for each in dataset.get_fragments()]
+        pin = pin_of(dataset, writing.uri)
     return VectorSide(
-        uri=writing.uri,
-        version=dataset.version,
+        pin=pin,
         vector=VECTOR,
         columns=tuple(schema.names[:-1]),
         fragments=placed(enumerate(counts)),

@@ -1,0 +1,16 @@
+"""Pins of real datasets, for tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import lance
+
+from lancestat.lake.manifest import pin_of
+from lancestat.lake.pin import Pin
+
+
+def pinned(uri: str | Path, version: int | None = None) -> Pin:
+    """What is at a place now, at its latest version or at another."""
+    return pin_of(lance.dataset(uri, version=version), os.fspath(uri))
