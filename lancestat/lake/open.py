@@ -91,16 +91,41 @@ def open_pinned(
 def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> Iterator[None]:
     """Turn whatever Lance raises while a pinned dataset is read into the LakeError that says why.
 
-    A dataset that is dropped takes its files with it, so what looks like damage may be that.
-
     Raises:
-        LakeError: As `open_pinned`, where the pin no longer holds; else as `readable`.
+        LakeError: As `read_failure` says.
     """
     try:
-        with readable(pin.uri, version=pin.version, storage_options=storage_options):
-            yield
-    except LakeError as error:
-        raise replacement(pin, storage_options) or error from None
+        yield
+    except LakeError:
+        raise
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        raise read_failure(error, pin, storage_options) from None
+
+
+def read_failure(
+    error: BaseException, pin: Pin, storage_options: Mapping[str, str] | None = None
+) -> LakeError:
+    """Why a pinned dataset that was open could not be read.
+
+    A dataset that is dropped takes its files with it, so what looks like damage may be that: the
+    pin is checked once more.
+
+    Args:
+        error: What Lance raised.
+        pin: What was read.
+        storage_options: As for opening.
+    """
+    replaced = replacement(pin, storage_options)
+    if replaced is not None:
+        return replaced
+    secrets = secret_values(storage_options)
+    refusal = refuse(error, pin.uri, secrets=secrets)
+    if refusal.code != Refusal.MISSING.value:
+        return refusal
+    uri, cause = clean(pin.uri, secrets), clean(str(error), secrets)
+    return LakeError(refusal.code, f"a data file of {uri} is missing ({cause})", hint=refusal.hint)
 
 
 @contextmanager

@@ -54,7 +54,10 @@ def entries_of(spec: Table, snapshot: Snapshot, record: TableRecord | None) -> M
     """The `lance.stats.*` entries to judge: the manifest's, under `publish: none` the state's."""
     if spec.publish is Publish.MANIFEST:
         return snapshot.config
-    return record.values if record else {}
+    if record is None or record.version > snapshot.version:
+        return {}
+    is_other = record.version == snapshot.version and not record.describes(snapshot.pin)
+    return {} if is_other else record.values
 
 
 def told(appraisal: Appraisal) -> PublishedStatistics | None:

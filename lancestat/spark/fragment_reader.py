@@ -9,11 +9,10 @@ import lance
 import pyarrow as pa
 
 from lancestat.errors import LakeError
-from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.manifest import pin_of
-from lancestat.lake.open import open_pinned, replacement
+from lancestat.lake.open import REPLACED_CODES, open_pinned, read_failure
 from lancestat.lake.pin import Pin
-from lancestat.lake.refusal import Refusal, refuse
+from lancestat.lake.refusal import Refusal
 from lancestat.read.part import Piece
 from lancestat.spark.batch_size import BATCH_BYTES, PROBE_ROWS, SCAN_OPTIONS, fitting_rows
 from lancestat.spark.filtered_rows import FilteredRows
@@ -182,13 +181,8 @@ def _named(
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        replaced = replacement(pin_of(dataset), storage_options)
-        if replaced is not None:
-            raise replaced from None
-        secrets = secret_values(storage_options)
-        refusal = refuse(error, dataset.uri, secrets=secrets)
-        said = refusal.message
-        if refusal.code == Refusal.MISSING.value:
-            said = f"a data file of {dataset.uri} is missing ({clean(str(error), secrets)})"
+        failure = read_failure(error, pin_of(dataset), storage_options)
+        if failure.code in REPLACED_CODES:
+            raise failure from None
         place = f"fragment {fragment_id} at version {dataset.version}"
-        raise LakeError(refusal.code, f"{place}: {said}", hint=refusal.hint) from None
+        raise LakeError(failure.code, f"{place}: {failure.message}", hint=failure.hint) from None

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, Location
 from lancestat.lake.fingerprint import ColumnGroup
+from lancestat.lake.pin import Pin
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Snapshot
 from lancestat.plan.actions import TableWork
 from lancestat.plan.coverage import Carry, Coverage, Reuse
@@ -115,6 +116,8 @@ def other_value(value: object) -> object:
             return value | {b"more"}
         case Coverage():
             return COVERAGE
+        case Pin():
+            return replace(value, manifest=f"{value.manifest}.")
         case tuple():
             return (*value, *value) or (FIELDS[0],)
     raise AssertionError(value)

@@ -29,6 +29,7 @@ from lancestat.knn.work import (
     Scope,
     SideWork,
 )
+from lancestat.lake.open import open_pinned
 from lancestat.plan.actions import Action, Plan
 from lancestat.plan.join_actions import Await, Join
 from lancestat.plan.observe import Observer
@@ -313,7 +314,7 @@ def rows_of(side: SideWork, only: frozenset[int] | None) -> pa.Table:
 
 
 def pinned_rows(table: PinnedTable, only: frozenset[int] | None) -> pa.Table:
-    dataset = lance.dataset(table.uri, version=table.version)
+    dataset = open_pinned(table.pin)
     kept = [each for each in table.fragments if only is None or each.id in only]
     tables = [dataset.get_fragment(each.id).to_table() for each in kept]
     assert [len(found) for found in tables] == [each.rows for each in kept]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from lancestat.errors import Location
 from lancestat.knn.stages import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
+from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.plan.actions import Action, Plan, Scan, TableWork
 from lancestat.plan.join_actions import Await
 from lancestat.plan.observe import Observer
@@ -110,7 +111,7 @@ class World:
     def scan(
         self, node: str, work: TableWork
     ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
-        dataset = lance.dataset(work.uri, version=work.version)
+        dataset = open_pinned(work.pin)
         names = {work.stored_key(column): column.name for column in work.fields}
         for scan in work.scans:
             columns = [names[key] for key in scan.fields]
@@ -118,8 +119,9 @@ class World:
             found = dataset.get_fragment(scan.fragment_id)
             schema = pa.schema([dataset.schema.field(name) for name in columns])
             quantiles = {names[key] for key in scan.fields if has_quantiles(key)}
-            batches = found.to_batches(columns=columns)
-            partials = analyze(batches, schema, quantiles=quantiles)
+            with pinned_reads(work.pin):
+                batches = found.to_batches(columns=columns)
+                partials = analyze(batches, schema, quantiles=quantiles)
             yield scan, {key: partials[names[key]] for key in scan.fields}
 
     def published(self) -> dict[str, str]:
