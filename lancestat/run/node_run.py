@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from lancestat.errors import LakeError
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.open import REPLACED_CODES
 from lancestat.plan.actions import Action, Blocked, Skip
 from lancestat.plan.join_actions import Await, Join
 from lancestat.plan.render_json import node_json
 from lancestat.run.join_run import JoinRunner
 from lancestat.run.result import NodeResult, Status
-from lancestat.run.table_run import Outcome, TableRunner
+from lancestat.run.table_run import MAX_ATTEMPTS, Outcome, TableRunner
 from lancestat.state.values import JoinRecord, TableRecord
+
+_log = logging.getLogger("lancestat.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +34,16 @@ class NodeEnded:
 
 @dataclass(frozen=True, slots=True)
 class NodeRunner:
-    """Carries out the actions of a plan; `replan` is asked when what a node awaits has ended."""
+    """Carries out the actions of a plan.
+
+    `replan` looks at a node again and says what to do now: when what the node awaits has ended, and
+    when a side of a join was replaced while it was read. Its second argument says whether
+    everything is to be made again.
+    """
 
     tables: TableRunner
     joins: JoinRunner
-    replan: Callable[[Await], Action]
+    replan: Callable[[str, bool], Action]
 
     @property
     def run_id(self) -> str:
@@ -46,8 +56,19 @@ class NodeRunner:
         Raises:
             LancestatError: the node failed.
         """
+        for _ in range(MAX_ATTEMPTS - 1):
+            try:
+                return self._run(action)
+            except LakeError as error:
+                if not isinstance(action, Join | Await) or error.code not in REPLACED_CODES:
+                    raise
+                _log.info("'%s' is planned again: %s", action.node, error.message)
+                action = self.replan(action.node, False)
+        return self._run(action)
+
+    def _run(self, action: Action) -> NodeEnded:
         if isinstance(action, Await):
-            action = self.replan(action)
+            action = self.replan(action.node, action.full_refresh)
         done = replace(planned(action), status=Status.SUCCESS)
         if isinstance(action, Blocked):
             raise action.error

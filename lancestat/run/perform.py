@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancestat.plan.actions import Action, Plan
-from lancestat.plan.join_actions import Await
 from lancestat.plan.observe import Observer
 from lancestat.plan.summary import totals
 from lancestat.run.executor import THREADS, Executor
@@ -70,14 +69,14 @@ class Performer:
         )
         locations = {node.name: node.location for node in spec.nodes}
         joins = JoinRunner(scanner.join, clock, self.digests, locations, self.progress.joined)
-        return NodeRunner(tables, joins, self._replan_awaiting)
+        return NodeRunner(tables, joins, self._replan_node)
 
     def _replan(self, name: str, use_partials: bool) -> Action:
         table = self.observer.spec.node(name)
         assert isinstance(table, Table), f"{name} was planned as a table"
         return self.observer.plan_again(table, use_partials=use_partials)
 
-    def _replan_awaiting(self, action: Await) -> Action:
-        nodes = [node for node in self.observer.spec.nodes if node.name == action.node]
-        [planned] = self.observer.plan(nodes, full_refresh=action.full_refresh).actions
+    def _replan_node(self, name: str, full_refresh: bool) -> Action:
+        nodes = [node for node in self.observer.spec.nodes if node.name == name]
+        [planned] = self.observer.plan(nodes, full_refresh=full_refresh).actions
         return planned

@@ -40,7 +40,8 @@ class Desk:
     """Knows the tables that relations were made of, by handle; safe for threads.
 
     Questions and answers are JSON objects: `estimate` is asked once per planned scan, `parts` once
-    per executed one, `forget` when the JVM has let go of a relation.
+    per executed one, or `verify` where another source reads it, `forget` when the JVM has let go of
+    a relation.
     """
 
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
@@ -52,6 +53,7 @@ class Desk:
         self._answers: Mapping[str, Callable[[Message], Message]] = {
             "estimate": self._estimate,
             "parts": self._parts,
+            "verify": self._verify,
             "forget": self._forget,
         }
 
@@ -130,6 +132,10 @@ class Desk:
             limit=message["limit"],
         )
         return {"scan": encode_scan(scan), "parts": [encode_part(part) for part in parts]}
+
+    def _verify(self, message: Message) -> Message:
+        self._tables[message["table"]].verify()
+        return {}
 
     def _forget(self, message: Message) -> Message:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -252,6 +253,19 @@ def test_sparks_own_parquet_source_takes_lancestats_statistics(held: Held, tmp_p
     assert planned(table.where("id >= 500")).rows == pytest.approx(500, rel=0.01)
     assert "GreaterThanOrEqual(id,500)" in query._jdf.queryExecution().executedPlan().toString()
     assert table.groupBy().count().collect()[0][0] == ROWS
+
+
+def test_a_table_that_was_made_anew_is_not_read(
+    session: SparkSession, fakes: Fakes, source: str, tmp_path: Path
+) -> None:
+    held = Held(session, fakes, tmp_path)
+    rows = held.read()
+    shutil.rmtree(held.path)
+    for number in range(held.version):
+        mode = "append" if number else "create"
+        lance.write_dataset(orders(10), str(held.path), mode=mode)
+    with pytest.raises(Exception, match=rf"LS209 .*its version {held.version} is not the one"):
+        rows.count()
 
 
 def test_without_the_connector_there_is_a_hint_where_to_get_it(held: Held) -> None:

@@ -31,7 +31,7 @@ from lancestat.knn.work import (
 )
 from lancestat.lake.open import open_pinned
 from lancestat.plan.actions import Action, Plan
-from lancestat.plan.join_actions import Await, Join
+from lancestat.plan.join_actions import Join
 from lancestat.plan.observe import Observer
 from lancestat.run.executor import Executor
 from lancestat.run.join_run import JoinRunner
@@ -123,8 +123,8 @@ class JoinWorld:
         assert isinstance(node, Table)
         return node
 
-    def replan(self, action: Await) -> Action:
-        [found] = self.plan(action.node, full_refresh=action.full_refresh).actions
+    def replan(self, name: str, full_refresh: bool) -> Action:
+        [found] = self.plan(name, full_refresh=full_refresh).actions
         return found
 
     def engine(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:

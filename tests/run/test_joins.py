@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import lance
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import StateError
+from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import Blocked, Skip
 from lancestat.plan.join_actions import Join
 from lancestat.plan.reason import Reason
@@ -352,3 +354,20 @@ def test_a_missing_side_blocks_the_join(world: JoinWorld, name: str) -> None:
     assert isinstance(action, Blocked)
     assert (action.kind, action.error.code) == ("knn_join", "LS201")
     assert action.error.location == PLACE
+
+
+@pytest.mark.parametrize("side", ["l", "r"])
+def test_a_side_made_anew_before_it_is_read_is_planned_again(world: JoinWorld, side: str) -> None:
+    done: list[str] = []
+
+    def make_anew(work: JoinWork) -> None:
+        if not done:
+            done.append(side)
+            shutil.rmtree(world.uri(side))
+            name = {"l": "v", "r": "w"}[side]
+            lance.write_dataset(vectors(500, 11, name=name), world.uri(side))
+
+    world.before = make_anew
+    assert world.run().status == "success"
+    assert world.rows() == world.expected()
+    assert isinstance(world.action(), Skip)

@@ -15,7 +15,6 @@ from lancestat.knn.stages import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.plan.actions import Action, Plan, Scan, TableWork
-from lancestat.plan.join_actions import Await
 from lancestat.plan.observe import Observer
 from lancestat.run.executor import Executor
 from lancestat.run.join_run import JoinRunner
@@ -138,8 +137,8 @@ def no_engine(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
     raise AssertionError(f"there is no join here, and so not {work.node}")
 
 
-def no_replan(action: Await) -> Action:
-    raise AssertionError(f"nothing awaits a join here, and so not {action.node}")
+def no_replan(name: str, full_refresh: bool) -> Action:
+    raise AssertionError(f"nothing awaits a join here, and so not {name}")
 
 
 def orders(start: int, count: int) -> pa.Table:

@@ -288,6 +288,10 @@ public final class ConnectorRelation {
       if (name.equals("estimateSizeInBytes")) {
         return told.estimateStatistics().sizeInBytes();
       }
+      if (name.equals("toBatch")) {
+        // The source knows the table by its version number alone.
+        told.verify();
+      }
       // True of no filter at all: every one is still in the plan.
       if (name.equals("reflectsFullyPushedDownFilters")) {
         return Boolean.TRUE;

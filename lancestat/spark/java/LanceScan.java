@@ -115,6 +115,15 @@ final class LanceScan implements SupportsReportStatistics, Batch {
     return statistics;
   }
 
+  /** Fails when the dataset is no longer the one that was observed. */
+  void verify() {
+    try {
+      table.ask(request("verify"));
+    } catch (JsonProcessingException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
   public synchronized InputPartition[] planInputPartitions() {
     if (partitions == null) {
       ObjectNode request = request("parts");
