@@ -121,7 +121,7 @@ def decided(
     before = peak_megabytes()
     appraise_seconds, appraisal = timed(lambda: appraise(table, "huge", now, None, NOW))
     gather_seconds, gathered = timed(gather)
-    decide_seconds, action = timed(lambda: decide(appraisal, gathered, now=NOW))
+    decide_seconds, action = timed(lambda: decide(appraisal, gathered))
     plan = Plan("huge", "dev", (action,))
     render_seconds, _ = timed(lambda: (render_text(plan), render_json(plan)))
     assert base is None or isinstance(action, Refresh)
@@ -170,10 +170,10 @@ def background(
     now: Snapshot, base: Snapshot | None, index: PartialIndex, *effects: Effect
 ) -> Background:
     """What `plan.observe` would gather."""
-    from lancestat.lake.fingerprint import column_groups
+    from lancestat.lake.fingerprint import column_groups, table_digest
     from lancestat.lake.history import Commit, History
+    from lancestat.plan.judgement import TableStatistics
     from lancestat.plan.observation import Background
-    from lancestat.plan.planner import table_digest
 
     commits = tuple(Commit(now.version, effect, "Some") for effect in effects)
     groups = tuple(column_groups(now, now.fields))
@@ -183,7 +183,7 @@ def background(
         base_digest=table_digest(column_groups(base, base.fields), base.fields) if base else None,
         history=History(base.version if base else now.version, now.version, commits),
         rewrites=(),
-        changed_rows=None,
+        verdict=TableStatistics(now).judge(NOW),
         index=index,
     )
 
@@ -295,9 +295,8 @@ def remember_partials(project: Project, now: Snapshot) -> None:
 
 def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> None:
     """The record of the run that published."""
-    from lancestat.lake.fingerprint import column_groups
+    from lancestat.lake.fingerprint import column_groups, table_digest
     from lancestat.lake.schema_hash import schema_hash
-    from lancestat.plan.planner import table_digest
     from lancestat.state.identity import table_identity
     from lancestat.state.values import NodeRun, RunRecord, TableRecord
 

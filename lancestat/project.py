@@ -316,8 +316,7 @@ class Project:
 
         appraisal, background = self._observer.appraise(self._table(table))
         covered = fragment_coverage(appraisal, background.index).columns
-        changed_rows = self._observer.changed_rows(appraisal)
-        return show(appraisal, changed_rows, self._clock(), covered)
+        return show(appraisal, self._clock(), covered)
 
     def report(
         self,

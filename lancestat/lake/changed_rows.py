@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
@@ -9,35 +10,66 @@ from lancestat.lake.history import History, Rewrite
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 
 
-def rows_changed_between(old: Snapshot, new: Snapshot, history: History | None = None) -> float:
+def rows_changed_between(
+    old: Snapshot, new: Snapshot, columns: Collection[str], history: History | None = None
+) -> float:
     """The share of rows that changed from `old` to `new`, of the rows of `new`: 0.0 to 1.0.
 
     Changed are the rows of `new` that `old` did not hold with the same values, plus the rows of
     `old` that `new` does not hold any more: an appended or a deleted row counts once, an updated
     row twice, since it left the table and came back. Where manifests do not tell, the answer errs
     upwards, so that a bound on it is never exceeded unnoticed. Values are compared in the columns
-    that both snapshots have, fragment by fragment: one replaced cell makes a fragment count whole.
+    that are the same in both snapshots, fragment by fragment: one replaced cell makes a fragment
+    count whole.
+
+    Statistics describe columns by name, and a name may pass to another column: the column is
+    dropped and added again, another one is renamed, or the type is altered. If that happened to one
+    of `columns`, all rows count as changed.
 
     Args:
         old: The snapshot that statistics describe.
         new: The snapshot that is read now.
+        columns: The names of the columns that the statistics describe.
         history: The commits from `old` to `new`. Its compactions are no changes; without it they
             count in full, and so do deletions on both sides of a fragment that might differ.
     """
-    fields = _common_fields(old, new)
-    kept = _Lineage(old, fields, history).kept(new) if fields else 0
-    if fields and history is not None and history.rewrites and _went_back(history):
+    kept = _kept(old, new, columns, history)
+    if history is not None and history.rewrites and _went_back(history):
         # Fragments that a compaction replaced may be back; each answer is one that may be too high.
-        kept = max(kept, _Lineage(old, fields, None).kept(new))
+        kept = max(kept, _kept(old, new, columns, None))
     changed = (new.rows - kept) + (old.rows - kept)
     if not changed:
         return 0.0
     return min(1.0, changed / new.rows) if new.rows else 1.0
 
 
-def _common_fields(old: Snapshot, new: Snapshot) -> list[Field]:
-    there = {field_key(field) for field in old.fields}
-    return [field for field in new.fields if field_key(field) in there]
+def _kept(old: Snapshot, new: Snapshot, columns: Collection[str], history: History | None) -> int:
+    """How many rows both snapshots are known to hold, as far as `columns` are the same in both."""
+    fields = _same_fields(old, new, history)
+    same = {field_key(field) for field in fields}
+    then = {field.name: field_key(field) for field in old.fields}
+    now = {field.name: field_key(field) for field in new.fields}
+    if not same or any(
+        now.get(each) not in same or then.get(each) != now[each] for each in columns
+    ):
+        return 0
+    return _Lineage(old, fields, history).kept(new)
+
+
+def _same_fields(old: Snapshot, new: Snapshot, history: History | None) -> list[Field]:
+    """The columns of `new` that are columns of `old`, whatever their names were then.
+
+    An equal field id alone does not prove it. Once a compaction has removed a dropped column from
+    the data files, Lance gives the id to the next column that is added; a column that is the same
+    throughout was there in every compaction.
+    """
+    known = {field_key(field) for field in old.fields}
+    rewrites = history.rewrites if history is not None else ()
+    return [
+        field
+        for field in new.fields
+        if field_key(field) in known and all(field.id in each.field_ids for each in rewrites)
+    ]
 
 
 @dataclass(slots=True)

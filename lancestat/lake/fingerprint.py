@@ -68,6 +68,12 @@ def content_digest(groups: Sequence[ColumnGroup]) -> str:
     return digest.hexdigest()
 
 
+def table_digest(groups: Sequence[ColumnGroup], fields: Sequence[Field]) -> str:
+    """A digest of named columns: equal means the same rows under the same names."""
+    names = "\0".join(f"{field.name}\0{field_key(field)}" for field in fields)
+    return f"{content_digest(groups)}-{hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
+
+
 # The places, among a fragment's data files and then its overlays, that hold a group's fields.
 _Holders = tuple[int, ...]
 

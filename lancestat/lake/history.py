@@ -33,10 +33,15 @@ ROW_PRESERVING = frozenset({Effect.ROWS_UNCHANGED, Effect.SCHEMA_ONLY, Effect.RE
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Fragments whose live rows a compaction moved, unchanged and together, into new fragments."""
+    """Fragments whose live rows a compaction moved, unchanged and together, into new fragments.
+
+    `field_ids` are the top-level columns that the table had then, which are all that was moved: a
+    column that has one of the other ids in `old` is not the column that has it in `new`.
+    """
 
     old: tuple[Fragment, ...]
     new: tuple[Fragment, ...]
+    field_ids: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,8 @@ def _rewrite_effect(
     shared: FieldIds = {}
     made_ids = sorted(after.fragment_ids() - before.fragment_ids())
     made = {each.files: each for each in _by_id(after, made_ids, shared)}
-    groups = [_confirm(before, group, made, shared) for group in operation.groups]
+    field_ids = frozenset(field.id() for field in after.lance_schema.fields())
+    groups = [_confirm(before, group, made, field_ids, shared) for group in operation.groups]
     confirmed = tuple(group for group in groups if group is not None)
     whole = len(confirmed) == len(groups)
     return Effect.REWRITTEN if whole else Effect.UNKNOWN, confirmed
@@ -114,6 +115,7 @@ def _confirm(
     before: lance.LanceDataset,
     group: lance.LanceOperation.RewriteGroup,
     made: dict[tuple[DataFile, ...], Fragment],
+    field_ids: frozenset[int],
     shared: FieldIds,
 ) -> Rewrite | None:
     """The group with the fragments as the manifests have them; None if they say otherwise.
@@ -129,7 +131,8 @@ def _confirm(
     )
     all_found = len(new) == len(list(group.new_fragments))
     same_rows = sum(each.rows for each in old) == sum(each.rows for each in new)
-    return Rewrite(old, new) if old == claimed and all_found and same_rows else None
+    is_confirmed = old == claimed and all_found and same_rows
+    return Rewrite(old, new, field_ids) if is_confirmed else None
 
 
 def _by_id(dataset: lance.LanceDataset, ids: Iterable[int], shared: FieldIds) -> Iterable[Fragment]:

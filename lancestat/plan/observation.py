@@ -9,6 +9,7 @@ from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.lake.history import History
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.plan.coverage import Rewritten
+from lancestat.plan.judgement import TableStatistics
 from lancestat.spec.model import Table
 from lancestat.state.values import PartialIndex, TableRecord
 from lancestat.stats.column_type import ColumnType
@@ -21,23 +22,42 @@ class Appraisal:
     """One table as it is now, next to what was last made of it.
 
     `wanted` are the columns to analyze in schema order, `skipped` says why others are not.
-    `published` is what the manifest says, if it can be read at all, and `verdict` the guard's on it
-    with no staleness allowed. `record` is the state's memory of the last run, None when it has none
-    or when everything is to be made anew. `histograms` names the wanted columns that are to have
-    one.
+    `statistics` are those that readers get, and `verdict` is the guard's on them with no staleness
+    allowed. `histograms` names the wanted columns that are to have one.
     """
 
     spec: Table
     identity: str
-    snapshot: Snapshot
+    statistics: TableStatistics
     wanted: tuple[Field, ...]
-    types: Mapping[str, ColumnType]
     skipped: tuple[str, ...]
-    schema_hash: str
     verdict: Verdict
-    published: PublishedStatistics | None
-    record: TableRecord | None
     histograms: frozenset[str] = frozenset()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The table at the version that is looked at."""
+        return self.statistics.snapshot
+
+    @property
+    def types(self) -> Mapping[str, ColumnType]:
+        """The columns that can have statistics, by name."""
+        return self.statistics.types
+
+    @property
+    def schema_hash(self) -> str:
+        """The hash of the table's schema."""
+        return self.statistics.schema_hash
+
+    @property
+    def published(self) -> PublishedStatistics | None:
+        """What readers are told if the policy lets them, None where it cannot be read at all."""
+        return self.statistics.published
+
+    @property
+    def record(self) -> TableRecord | None:
+        """What the state remembers of the last run, None for nothing."""
+        return self.statistics.record
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +68,7 @@ class Background:
     (`state.keys`), `digest` the `table_digest` of the columns, `base_digest`
     that of the columns of the same names as the last statistics read them, None when that version
     is gone. `history` holds the commits since, `rewrites` its compactions as content.
-    `changed_rows` is the share of the current rows that changed since, None when it cannot be found
-    out. `index` is what the state has stored.
+    `verdict` is the guard's under the declared policy. `index` is what the state has stored.
     """
 
     groups: tuple[ColumnGroup, ...]
@@ -57,5 +76,5 @@ class Background:
     base_digest: str | None
     history: History
     rewrites: tuple[Rewritten, ...]
-    changed_rows: float | None
+    verdict: Verdict
     index: PartialIndex

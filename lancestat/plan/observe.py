@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lancestat.errors import LakeError, LancestatError
-from lancestat.lake.changed_rows import rows_changed_between
-from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key
+from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key, table_digest
 from lancestat.lake.history import History, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot_at
 from lancestat.lake.open import REPLACED_CODES, pinned_history
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.plan.actions import Action, Blocked, Plan
-from lancestat.plan.appraise import appraise, told
+from lancestat.plan.appraise import appraise
 from lancestat.plan.coverage import Rewritten
 from lancestat.plan.join_actions import Await, Join, await_joins
 from lancestat.plan.join_observe import JoinObserver
 from lancestat.plan.join_reads import awaited_joins, in_order, lance_uris
+from lancestat.plan.judgement import digest_of_names, no_past
 from lancestat.plan.observation import Appraisal, Background
-from lancestat.plan.planner import NOTHING_STORED, decide, settle, table_digest
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, StaleBounds, Table
+from lancestat.plan.planner import NOTHING_STORED, decide, settle
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.identity import table_identity
 from lancestat.state.keys import quantile_key
 from lancestat.state.values import JoinRecord, StateReader, TableRecord
@@ -126,29 +126,24 @@ class Observer:
         [found] = self._look(table).values()
         if isinstance(found, LakeError):
             raise found
-        identity = table_identity(table.uri)
-        record = self.state.records().get(identity)
-        appraisal = appraise(table, identity, found, record, self.clock())
-        return appraisal, self.background(appraisal, use_partials=True)
+        now = self.clock()
+        appraisal = self.appraisal(table, found, self.state.records(), now)
+        return appraisal, self._background(appraisal, now, use_partials=True)
 
-    def changed_rows(self, appraisal: Appraisal) -> float | None:
-        """The share of a table's rows that changed since the version that readers are told of.
+    def appraisal(
+        self,
+        table: Table,
+        found: Snapshot,
+        records: Mapping[str, TableRecord],
+        now: datetime,
+    ) -> Appraisal:
+        """One table as it was found, next to what was last made of it.
 
-        Manifests alone are read, and none where that version is the current one. None where nothing
-        is told, or where it cannot be found out.
+        Raises:
+            SpecError: the dataset lacks a declared column, or the column cannot be analyzed.
         """
-        now, statistics = appraisal.snapshot, told(appraisal)
-        if statistics is None:
-            return None
-        tag = statistics.version_tag
-        if tag == now.version:
-            return 0.0
-        is_published = appraisal.spec.publish is Publish.MANIFEST
-        try:
-            base, history = self._base(now, tag - 1 if is_published else tag)
-        except LakeError:
-            return None
-        return rows_changed_between(base, now, history) if base else None
+        identity = table_identity(table.uri)
+        return appraise(table, identity, found, records.get(identity), now, self.look_back)
 
     def _plan_table(
         self,
@@ -175,51 +170,57 @@ class Observer:
     ) -> Action:
         if isinstance(found, LakeError):
             return Blocked(table.name, table.kind.value, found)
-        identity = table_identity(table.uri)
         now = self.clock()
         try:
-            appraisal = appraise(table, identity, found, records.get(identity), now)
+            appraisal = self.appraisal(table, found, records, now)
             settled = None if full_refresh else settle(appraisal)
             if settled is not None:
                 return settled
-            background = self.background(appraisal, use_partials=use_partials)
+            background = self._background(appraisal, now, use_partials=use_partials)
         except LancestatError as error:
             return Blocked(table.name, table.kind.value, error)
-        return decide(appraisal, background, now=now, full_refresh=full_refresh)
+        return decide(appraisal, background, full_refresh=full_refresh)
 
     def _look(self, table: Table) -> dict[str, Snapshot | LakeError]:
         return observe_snapshots([(table.name, table.uri)], self.spec.target.storage_options)
 
-    def background(self, appraisal: Appraisal, *, use_partials: bool) -> Background:
+    def _background(
+        self, appraisal: Appraisal, instant: datetime, *, use_partials: bool
+    ) -> Background:
         """What happened to a table since its last statistics.
 
         Raises:
             LancestatError: the dataset or the state cannot be read.
         """
         now, fields = appraisal.snapshot, appraisal.wanted
-        base, history = self._base(now, described_version(appraisal))
+        version = _described_version(appraisal)
+        base, history = no_past(now, 0) if version is None else self.look_back(now, version)
+        # What was just opened is what the judgement looks back at.
+        statistics = replace(appraisal.statistics, look_back=lambda *_: (base, history))
         groups = tuple(column_groups(now, fields))
         mark = _marks(appraisal)
-        bounds = appraisal.spec.policy.allow_stale
-        counts_rows = isinstance(bounds, StaleBounds) and bounds.max_changed_rows is not None
         return Background(
             groups=mark(groups),
             digest=table_digest(groups, fields),
-            base_digest=_digest_of_same_names(base, fields) if base else None,
+            base_digest=(
+                digest_of_names(base, frozenset(field.name for field in fields)) if base else None
+            ),
             history=history,
             rewrites=_rewrites(now, fields, history, mark),
-            changed_rows=(
-                rows_changed_between(base, now, history) if base and counts_rows else None
-            ),
+            verdict=statistics.judge(instant),
             index=self.state.partial_index(appraisal.identity) if use_partials else NOTHING_STORED,
         )
 
-    def _base(self, now: Snapshot, version: int | None) -> tuple[Snapshot | None, History]:
-        nothing = History(now.version, now.version, ())
-        if version is None or not 1 <= version <= now.version:
-            return None, nothing
+    def look_back(self, now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
+        """A table at an earlier version, None when that is gone, and the commits since.
+
+        Raises:
+            LakeError: the dataset cannot be opened.
+        """
+        if not 1 <= version <= now.version:
+            return no_past(now, version)
         if version == now.version:
-            return now, nothing
+            return now, no_past(now, version)[1]
         options = self.spec.target.storage_options
         with pinned_history(now.pin, options) as newest:
             base = snapshot_at(newest, version, now.uri, options)
@@ -227,21 +228,12 @@ class Observer:
             return base, commits_since(newest, version)
 
 
-def described_version(appraisal: Appraisal) -> int | None:
-    """The version whose rows the last statistics read, None where there are none.
-
-    That is the one before their tag: a commit that landed late carries the tag of a version that
-    came from someone else.
-    """
-    if appraisal.published is not None:
-        return appraisal.published.version_tag - 1
-    return appraisal.record.version if appraisal.record is not None else None
-
-
-def _digest_of_same_names(base: Snapshot, fields: Sequence[Field]) -> str:
-    names = {field.name for field in fields}
-    then = tuple(field for field in base.fields if field.name in names)
-    return table_digest(column_groups(base, then), then)
+def _described_version(appraisal: Appraisal) -> int | None:
+    """The version whose rows the last statistics read, None where there are none."""
+    version = appraisal.statistics.described_version
+    if version is None and appraisal.record is not None:
+        return appraisal.record.version
+    return version
 
 
 def stored_groups(appraisal: Appraisal) -> tuple[ColumnGroup, ...]:
@@ -276,7 +268,11 @@ class _Marks:
 def _rewrites(
     now: Snapshot, fields: Sequence[Field], history: History, mark: _Marks
 ) -> tuple[Rewritten, ...]:
-    def groups(fragments: tuple[Fragment, ...]) -> tuple[ColumnGroup, ...]:
-        return mark(tuple(column_groups(replace(now, fragments=fragments), fields)))
+    def groups(fragments: tuple[Fragment, ...], moved: Sequence[Field]) -> tuple[ColumnGroup, ...]:
+        return mark(tuple(column_groups(replace(now, fragments=fragments), moved)))
 
-    return tuple(Rewritten(groups(each.old), groups(each.new)) for each in history.rewrites)
+    return tuple(
+        Rewritten(groups(rewrite.old, moved), groups(rewrite.new, moved))
+        for rewrite in history.rewrites
+        if (moved := [field for field in fields if field.id in rewrite.field_ids])
+    )

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping
 
-from lancestat.lake.fingerprint import ColumnGroup, content_digest, field_key
 from lancestat.lake.history import Effect
-from lancestat.lake.snapshot import Field
 from lancestat.lake.width import estimated_bytes
 from lancestat.plan.actions import (
     Action,
@@ -27,7 +23,7 @@ from lancestat.spec.model import Publish
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.state.keys import plain_keys
 from lancestat.state.values import PartialIndex
-from lancestat.stats.guard import Distance, GuardReason, judge
+from lancestat.stats.guard import GuardReason
 from lancestat.stats.wire import published_entries, same_statistics
 
 NOTHING_STORED = PartialIndex({}, ())
@@ -41,12 +37,6 @@ _ROW_REASONS = {
     Effect.REWRITTEN: Reason.FRAGMENTS_REWRITTEN,
 }
 _ROWS_STAY = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
-
-
-def table_digest(groups: Sequence[ColumnGroup], fields: Sequence[Field]) -> str:
-    """A digest of named columns: equal means the same rows under the same names."""
-    names = "\0".join(f"{field.name}\0{field_key(field)}" for field in fields)
-    return f"{content_digest(groups)}-{hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
 
 
 def settle(appraisal: Appraisal) -> Skip | None:
@@ -65,22 +55,19 @@ def settle(appraisal: Appraisal) -> Skip | None:
     )
 
 
-def decide(
-    appraisal: Appraisal, background: Background, *, now: datetime, full_refresh: bool = False
-) -> Action:
+def decide(appraisal: Appraisal, background: Background, *, full_refresh: bool = False) -> Action:
     """What to do about one table that its manifest does not settle, and why.
 
     Args:
         appraisal: The table now, and what the manifest and the state say of it.
         background: What happened since.
-        now: An aware instant, for bounds on age.
         full_refresh: Read everything again, whatever is known.
     """
     name, skipped = appraisal.spec.name, appraisal.skipped
     if full_refresh:
         coverage = cover(background.groups, NOTHING_STORED, [])
         return _make(appraisal, background, coverage, (Reason.FULL_REFRESH,))
-    if _policy_accepts(appraisal, background, now):
+    if _policy_accepts(appraisal, background):
         return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(appraisal), skipped)
     values = _standing_values(appraisal, background)
     record = appraisal.record
@@ -97,14 +84,6 @@ def decide(
     figures = _idle_figures(appraisal)
     bounds = tuple(sorted(record.bounds.items())) if record else ()
     return Restamp(name, (reason,), figures, work, tuple(sorted(values.items())), bounds, skipped)
-
-
-def distance(appraisal: Appraisal, background: Background) -> Distance | None:
-    """How far the table has moved on since its published statistics, None where there are none."""
-    if appraisal.published is None:
-        return None
-    versions = appraisal.snapshot.version - appraisal.published.version_tag
-    return Distance(versions, changed_rows=background.changed_rows)
 
 
 def _make(
@@ -141,22 +120,11 @@ def _is_altered(appraisal: Appraisal) -> bool:
     return not same_statistics(appraisal.snapshot.config, record.values)
 
 
-def _policy_accepts(appraisal: Appraisal, background: Background, now: datetime) -> bool:
+def _policy_accepts(appraisal: Appraisal, background: Background) -> bool:
     policy = appraisal.spec.policy
     if policy.refresh is not RefreshWhen.WHEN_STALE or appraisal.spec.publish is Publish.NONE:
         return False
-    if not (_is_intact(appraisal) and _has_histograms(appraisal)):
-        return False
-    verdict = judge(
-        appraisal.snapshot.config,
-        version=appraisal.snapshot.version,
-        schema_hash=appraisal.schema_hash,
-        now=now,
-        allow_stale=policy.allow_stale,
-        distance=distance(appraisal, background),
-        types=appraisal.types,
-    )
-    return verdict.use
+    return background.verdict.use and _is_intact(appraisal) and _has_histograms(appraisal)
 
 
 def _has_histograms(appraisal: Appraisal) -> bool:

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from lancestat.plan.appraise import entries_of, told
 from lancestat.plan.observation import Appraisal
-from lancestat.stats.guard import Distance, Verdict, judge
 from lancestat.stats.size import decoded_size
 from lancestat.stats.wire import PublishedColumn
 
@@ -49,20 +47,11 @@ class Shown:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
-def show(
-    appraisal: Appraisal,
-    changed_rows: float | None,
-    now: datetime,
-    covered: Mapping[str, int] | None = None,
-) -> Shown:
-    """Judge a table's statistics under its policy, those kept in the state only like others.
-
-    `changed_rows` is the share of the rows that changed since (`Observer.changed_rows`).
-    """
-    statistics = told(appraisal)
+def show(appraisal: Appraisal, now: datetime, covered: Mapping[str, int] | None = None) -> Shown:
+    """Judge a table's statistics under its policy, and tell all that is known of them."""
+    statistics = appraisal.published
     behind = appraisal.snapshot.version - statistics.version_tag if statistics else None
-    distance = None if behind is None else Distance(behind, changed_rows=changed_rows)
-    verdict = _verdict(appraisal, distance, now)
+    verdict = appraisal.statistics.judge(now)
     found = statistics.columns if statistics else {}
     columns = {f.name: found[f.name] for f in appraisal.snapshot.fields if f.name in found}
     lengths = {name: column.average_length for name, column in columns.items()}
@@ -89,19 +78,7 @@ def show(
         skipped=appraisal.skipped,
         versions_behind=behind,
         age=now - computed_at if computed_at else None,
-        changed_rows=changed_rows,
+        changed_rows=appraisal.statistics.changed_rows,
         covered=covered,
         types={name: type.spark_type for name, type in appraisal.types.items()},
-    )
-
-
-def _verdict(appraisal: Appraisal, distance: Distance | None, now: datetime) -> Verdict:
-    return judge(
-        entries_of(appraisal.spec, appraisal.snapshot, appraisal.record),
-        version=appraisal.snapshot.version,
-        schema_hash=appraisal.schema_hash,
-        now=now,
-        allow_stale=appraisal.spec.policy.allow_stale,
-        distance=distance,
-        types=appraisal.types,
     )

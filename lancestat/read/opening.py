@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,8 @@ from lancestat.lake.open import observe_dataset, open_pinned
 from lancestat.lake.pin import Pin
 from lancestat.lake.snapshot import Snapshot
 from lancestat.lake.time_travel import pinned_version
-from lancestat.plan.appraise import appraise, entries_of
+from lancestat.plan.judgement import TableStatistics
 from lancestat.plan.observe import Observer
-from lancestat.plan.planner import distance
 from lancestat.read.groups import load_groups
 from lancestat.read.sampling import Sampler
 from lancestat.read.survivors import FragmentStatistics, NothingKnown
@@ -25,8 +24,6 @@ from lancestat.read.zone_maps import load_zone_maps
 from lancestat.spec.model import ProjectSpec, Table
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StateReader, TableRecord
-from lancestat.stats.guard import Distance
-from lancestat.stats.wire import PublishedStatistics, decode_statistics
 
 if TYPE_CHECKING:
     import lance
@@ -72,8 +69,7 @@ def _undeclared(dataset: lance.LanceDataset, uri: str, options: Mapping[str, str
     found = snapshot(dataset, uri, options)
     return ReadTable(
         name=uri,
-        snapshot=found,
-        entries=found.config,
+        statistics=TableStatistics(found),
         storage_options=options,
         load_fragments=lambda: load_zone_maps(dataset, found, options),
         sampler=Sampler(lambda: dataset, found.rows),
@@ -110,6 +106,7 @@ class DeclaredTables:
             return found
         identity = table_identity(table.uri)
         record = records.get(identity)
+        observer = Observer(self.spec, self.state, self.clock)
 
         def fragments() -> FragmentStatistics:
             groups = load_groups(self.state, identity, found)
@@ -117,12 +114,9 @@ class DeclaredTables:
 
         return ReadTable(
             name=table.name,
-            snapshot=found,
-            entries=entries_of(table, found, record),
+            statistics=TableStatistics.declared(table, found, record, observer.look_back),
             storage_options=self.spec.target.storage_options,
-            allow_stale=table.policy.allow_stale,
             histogram=table.histogram,
-            distance=lambda: self._distance(table, identity, found, record),
             load_fragments=fragments,
             sampler=Sampler(lambda: self._dataset(found), found.rows),
         )
@@ -138,19 +132,3 @@ class DeclaredTables:
     def _dataset(self, found: Snapshot) -> lance.LanceDataset:
         options = self.spec.target.storage_options
         return open_pinned(found.pin, storage_options=options)
-
-    def _distance(
-        self, table: Table, identity: str, found: Snapshot, record: TableRecord | None
-    ) -> Distance | None:
-        try:
-            appraisal = appraise(table, identity, found, record, self.clock())
-            read = decode_statistics(entries_of(table, found, record), appraisal.types)
-            published = read if isinstance(read, PublishedStatistics) else None
-            appraisal = replace(appraisal, published=published)
-            background = Observer(self.spec, self.state, self.clock).background(
-                appraisal, use_partials=False
-            )
-        except LancestatError as error:
-            _log.warning("how far '%s' has moved on is not known: %s", table.name, error.message)
-            return None
-        return distance(appraisal, background)

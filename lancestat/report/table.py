@@ -11,7 +11,6 @@ from lancestat.errors import LakeError, LancestatError
 from lancestat.lake.changed_at import rows_changed_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Snapshot
-from lancestat.plan.appraise import appraise
 from lancestat.plan.observation import Appraisal
 from lancestat.plan.observe import Observer, Survey
 from lancestat.plan.shown import show
@@ -28,7 +27,6 @@ from lancestat.report.health import (
 )
 from lancestat.report.values import Health, NodeRunReport, TableReport
 from lancestat.spec.model import Table
-from lancestat.state.identity import table_identity
 from lancestat.state.values import PartialIndex
 from lancestat.stats.histogram import Histogram, equi_height
 
@@ -75,7 +73,7 @@ class TableReporter:
         appraisal = self._appraisal(table)
         coverage = None if index is None else fragment_coverage(appraisal, index)
         covered = coverage.columns if coverage else None
-        shown = show(appraisal, self.observer.changed_rows(appraisal), self.now, covered)
+        shown = show(appraisal, self.now, covered)
         changed_at = self._changed_at(appraisal.snapshot)
         problems = [
             *refused(shown),
@@ -101,8 +99,7 @@ class TableReporter:
         found = self.survey.snapshots[table.uri]
         if isinstance(found, LakeError):
             raise found
-        identity = table_identity(table.uri)
-        return appraise(table, identity, found, self.survey.records.get(identity), self.now)
+        return self.observer.appraisal(table, found, self.survey.records, self.now)
 
     def _changed_at(self, found: Snapshot) -> datetime | None:
         options = self.observer.spec.target.storage_options

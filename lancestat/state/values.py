@@ -46,7 +46,7 @@ class TableRecord:
 
     `table` is the identity of the dataset (`state.identity`), `node` its name in the project.
     `version` is the manifest version that the statistics describe: the published one, or the one
-    read under `publish: none`. `content_digest` is `plan.planner.table_digest` of the analyzed
+    read under `publish: none`. `content_digest` is `lake.fingerprint.table_digest` of the analyzed
     columns, `values` the `lance.stats.*` entries as published, `bounds` the string and binary
     bounds that the manifest cannot hold (hex), `histograms` the columns whose partials have
     quantiles. `manifest` identifies the manifest of `version` (`lake.pin`), None in records of

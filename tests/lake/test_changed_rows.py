@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import lance
@@ -14,12 +14,17 @@ from lancestat.lake.observe import snapshot
 Rows = Callable[[int, int], pa.Table]
 
 
-def changed_since(dataset: lance.LanceDataset, version: int) -> tuple[float, float]:
-    """The share with and without the help of history."""
+def changed_since(
+    dataset: lance.LanceDataset, version: int, columns: Sequence[str] = ("id", "x")
+) -> tuple[float, float]:
+    """The share for statistics of some columns, with and without the help of history."""
     now = lance.dataset(dataset.uri)
     old, new = snapshot(lance.dataset(dataset.uri, version=version)), snapshot(now)
     history = commits_since(now, version)
-    return rows_changed_between(old, new, history), rows_changed_between(old, new)
+    return (
+        rows_changed_between(old, new, columns, history),
+        rows_changed_between(old, new, columns),
+    )
 
 
 def test_nothing_changed(orders: lance.LanceDataset) -> None:
@@ -117,3 +122,96 @@ def test_deletions_only_grow_where_history_shows_it(orders: lance.LanceDataset) 
     with_history, without = changed_since(orders, 2)
     assert with_history == 1 / 97
     assert without == 5 / 97
+
+
+def drop_and_add(table: lance.LanceDataset) -> None:
+    table.drop_columns(["x"])
+    table.add_columns({"x": "id * 1000000"})
+
+
+def rename_another(table: lance.LanceDataset) -> None:
+    table.add_columns({"y": "id * 1000000"})
+    table.drop_columns(["x"])
+    table.alter_columns({"path": "y", "name": "x"})
+
+
+def rename_and_add(table: lance.LanceDataset) -> None:
+    table.alter_columns({"path": "x", "name": "old"})
+    table.add_columns({"x": "id * 1000000"})
+
+
+def swap(table: lance.LanceDataset) -> None:
+    table.alter_columns({"path": "x", "name": "spare"}, {"path": "id", "name": "x"})
+    table.alter_columns({"path": "spare", "name": "id"})
+
+
+def cast_to_and_fro(table: lance.LanceDataset) -> None:
+    type = table.schema.field("x").type
+    table.alter_columns({"path": "x", "data_type": pa.float32()})
+    table.alter_columns({"path": "x", "data_type": type})
+
+
+REPLACED = [drop_and_add, rename_another, rename_and_add, swap, cast_to_and_fro]
+
+
+@pytest.mark.parametrize("replace", REPLACED)
+def test_a_column_that_is_another_by_identity_is_wholly_changed(
+    orders: lance.LanceDataset, replace: Callable[[lance.LanceDataset], None]
+) -> None:
+    replace(orders)
+    assert changed_since(orders, 1) == (1.0, 1.0)
+    assert changed_since(orders, 1, ["x"]) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("replace", [drop_and_add, rename_another, rename_and_add])
+def test_what_is_another_column_matters_only_to_statistics_of_it(
+    orders: lance.LanceDataset, replace: Callable[[lance.LanceDataset], None]
+) -> None:
+    replace(orders)
+    assert changed_since(orders, 1, ["id"]) == (0.0, 0.0)
+    assert changed_since(orders, 1, ["id", "s"]) == (0.0, 0.0)
+    orders.delete("id < 5")
+    assert changed_since(orders, 1, ["id"]) == (5 / 95, 5 / 95)
+
+
+def test_a_column_that_was_renamed_to_and_fro_is_the_same(orders: lance.LanceDataset) -> None:
+    orders.alter_columns({"path": "x", "name": "y"})
+    orders.alter_columns({"path": "y", "name": "x"})
+    assert changed_since(orders, 1) == (0.0, 0.0)
+
+
+def test_a_column_that_is_not_there_any_more_is_wholly_changed(orders: lance.LanceDataset) -> None:
+    orders.drop_columns(["x"])
+    assert changed_since(orders, 1) == (1.0, 1.0)
+    assert changed_since(orders, 1, ["id"]) == (0.0, 0.0)
+
+
+def test_a_field_id_that_lance_gave_away_again_is_another_column(tmp_path: Path) -> None:
+    """The dropped column's values are gone, the one that has its id and name now is all null."""
+    columns = {"id": range(100), "x": [each % 3 for each in range(100)]}
+    table = lance.write_dataset(pa.table(columns), tmp_path / "t.lance", max_rows_per_file=20)
+    table.drop_columns(["x"])
+    table.optimize.compact_files()
+    lance.dataset(table.uri).add_columns(pa.field("x", pa.int64()))
+    first, last = snapshot(lance.dataset(table.uri, version=1)), snapshot(lance.dataset(table.uri))
+    assert first.fields == last.fields, "Lance did not reuse the id, so this proves nothing"
+    assert changed_since(table, 1) == (1.0, 1.0)
+    assert changed_since(table, 1, ["id"])[0] == 0.0
+
+
+def test_a_column_that_a_restore_brought_back_is_the_same(orders: lance.LanceDataset) -> None:
+    orders.drop_columns(["x"])
+    orders.optimize.compact_files()
+    lance.dataset(orders.uri, version=1).restore()
+    assert changed_since(orders, 1) == (0.0, 0.0)
+
+
+def test_nested_columns_do_not_stand_in_the_way(tmp_path: Path) -> None:
+    """They have no statistics; what is replaced inside of one leaves the others as they were."""
+    inner = pa.array([{"a": each, "b": "text"} for each in range(20)])
+    table = lance.write_dataset(pa.table({"id": range(20), "st": inner}), tmp_path / "t.lance")
+    table.drop_columns(["st.b"])
+    assert changed_since(table, 1, ["id"]) == (0.0, 0.0)
+    table.drop_columns(["st"])
+    table.add_columns({"st": "id"})
+    assert changed_since(table, 1, ["id"]) == (0.0, 0.0)

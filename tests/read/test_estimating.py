@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -12,9 +12,12 @@ import pyarrow as pa
 import pytest
 
 from lancestat.lake.filter import Comparison, Filter, Operator
+from lancestat.lake.history import History
 from lancestat.lake.observe import snapshot
 from lancestat.lake.schema_hash import schema_hash
+from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.plan.appraise import analyzable
+from lancestat.plan.judgement import TableStatistics
 from lancestat.read.estimate import ColumnEstimate, Estimate
 from lancestat.read.estimating import estimate
 from lancestat.read.sampling import Sampler
@@ -22,7 +25,7 @@ from lancestat.read.settings import Settings
 from lancestat.read.survivors import ColumnRange
 from lancestat.read.table import ReadTable
 from lancestat.spec.model import StaleBounds
-from lancestat.stats.guard import Distance, GuardReason
+from lancestat.stats.guard import GuardReason
 from lancestat.stats.kernel import analyze
 from lancestat.stats.partial import ColumnPartial, merge, summarize
 from lancestat.stats.wire import encode_statistics
@@ -95,7 +98,7 @@ def whole(pieces: list[pa.Table], tmp_path_factory: pytest.TempPathFactory) -> R
         computed_at_version=found.version,
         computed_at=NOW - timedelta(hours=1),
     )
-    return ReadTable("t", found, entries)
+    return ReadTable("t", TableStatistics(replace(found, config=entries)))
 
 
 def told(
@@ -200,11 +203,11 @@ def test_samples_are_taken_only_when_wanted(whole: ReadTable) -> None:
 
 
 def test_refused_statistics_leave_nothing_to_sample(whole: ReadTable) -> None:
-    for entries in ({}, {**whole.entries, "lance.stats.schemaHash": "0" * 64}):
-        refused = replace(sampled(whole, 0.1), entries=entries)
+    for entries in ({}, {**entries_of(whole), "lance.stats.schemaHash": "0" * 64}):
+        refused = given(sampled(whole, 0.1), entries)
         found = told(refused, settings=Settings(samples=True))
         assert (found.rows, found.sampled_share) == (100, None)
-        assert found.size_bytes == told(replace(whole, entries=entries)).size_bytes
+        assert found.size_bytes == told(given(whole, entries)).size_bytes
 
 
 def test_survivors_without_bounds_do_not_count_twice(
@@ -219,7 +222,7 @@ def test_survivors_without_bounds_do_not_count_twice(
 def test_refused_statistics_leave_live_rows_and_size(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
-    refused = replace(whole, entries={**whole.entries, "lance.stats.schemaHash": "0" * 64})
+    refused = given(whole, {**entries_of(whole), "lance.stats.schemaHash": "0" * 64})
     found = told(refused)
     assert found.verdict.reason is GuardReason.SCHEMA_CHANGED
     assert (found.rows, found.columns) == (100, {})
@@ -233,10 +236,20 @@ def test_switched_off_statistics_are_not_told(whole: ReadTable) -> None:
     assert (found.verdict.reason, found.columns) == (GuardReason.DISABLED, {})
 
 
+def entries_of(table: ReadTable) -> dict[str, str]:
+    return dict(table.statistics.entries)
+
+
+def given(table: ReadTable, entries: Mapping[str, str], **changes: object) -> ReadTable:
+    """The table with other entries in its manifest, its statistics otherwise changed as well."""
+    found = replace(table.snapshot, config=entries)
+    statistics = replace(table.statistics, snapshot=found, **changes)  # type: ignore[arg-type]
+    return replace(table, statistics=statistics)
+
+
 def stale(table: ReadTable, **changes: object) -> ReadTable:
     tag = str(table.snapshot.version - 2)
-    entries = {**table.entries, "lance.stats.computedAtVersion": tag}
-    return replace(table, entries=entries, **changes)  # type: ignore[arg-type]
+    return given(table, {**entries_of(table), "lance.stats.computedAtVersion": tag}, **changes)
 
 
 @pytest.mark.parametrize(
@@ -261,29 +274,38 @@ def test_settings_come_before_the_policy(
     assert found.verdict.reason is (GuardReason.STALE_ACCEPTED if use else GuardReason.STALE)
 
 
-@pytest.mark.parametrize(("share", "use"), [(0.04, True), (0.06, False), (None, False)])
+@pytest.mark.parametrize(("gone", "use"), [(4, True), (6, False), (None, False)])
 def test_a_bound_on_rows_asks_how_far_the_table_moved(
-    whole: ReadTable, share: float | None, use: bool
+    whole: ReadTable, gone: int | None, use: bool
 ) -> None:
-    table = stale(
-        whole,
-        allow_stale=StaleBounds(max_changed_rows=0.05),
-        distance=lambda: Distance(2, changed_rows=share),
-    )
+    def look_back(now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
+        """The table had a fragment of so many rows more; None where the version is gone."""
+        assert version == now.version - 3, "it describes the version before its tag"
+        history = History(version, now.version, ())
+        if gone is None:
+            return None, history
+        more = Fragment(99, gone, 0, (), None, ())
+        return replace(now, version=version, fragments=(*now.fragments, more)), history
+
+    bounds = StaleBounds(max_changed_rows=0.05)
+    table = stale(whole, allow_stale=bounds, look_back=look_back)
     assert told(table).verdict.use is use
 
 
 def test_history_is_not_looked_at_without_need(whole: ReadTable) -> None:
-    def fail() -> Distance | None:
+    def fail(now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
         raise AssertionError("asked for the history")
 
     bounds = StaleBounds(max_changed_rows=0.05)
-    assert told(replace(whole, allow_stale=bounds, distance=fail)).verdict.use
-    assert not told(stale(whole, distance=fail)).verdict.use
+    current = given(whole, entries_of(whole), allow_stale=bounds, look_back=fail)
+    assert told(current).verdict.use
+    assert not told(stale(whole, look_back=fail)).verdict.use
+    versions = stale(whole, allow_stale=StaleBounds(max_versions=2), look_back=fail)
+    assert told(versions).verdict.use
 
 
 def test_stale_counts_fit_the_live_rows(whole: ReadTable) -> None:
     prefix = "lance.stats.column.name"
-    entries = {**whole.entries, f"{prefix}.nullCount": "90", f"{prefix}.distinctCount": "50"}
-    found = told(stale(replace(whole, entries=entries), allow_stale=True))
+    entries = {**entries_of(whole), f"{prefix}.nullCount": "90", f"{prefix}.distinctCount": "50"}
+    found = told(stale(given(whole, entries), allow_stale=True))
     assert (found.columns["name"].nulls, found.columns["name"].distinct) == (90, 10)

@@ -175,6 +175,17 @@ class History(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.dataset.schema.names))
         self.dataset.drop_columns([name])
 
+    @precondition(lambda self: len(self.dataset.schema.names) > 2)
+    @rule(data=st.data())
+    def replace_by_nulls(self, data: st.DataObject) -> None:
+        """Lance gives the id of a dropped column away again once a compaction has left it out."""
+        dropped = data.draw(st.sampled_from(self.dataset.schema.names))
+        type = self.dataset.schema.field(dropped).type
+        self.dataset.drop_columns([dropped])
+        self.compact(100)
+        self.columns_made += 1
+        self.dataset.add_columns([pa.field(f"extra{self.columns_made}", type)])
+
     @precondition(
         lambda self: (
             "id" in self.dataset.schema.names and self.dataset.schema.field("id").type == pa.int64()

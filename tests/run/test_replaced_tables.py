@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import lance
 import pytest
 
 from lancestat.lake.observe import snapshot
-from lancestat.lake.schema_hash import schema_hash
 from lancestat.plan.actions import Restamp, Scan, Skip, TableWork
-from lancestat.plan.appraise import entries_of
-from lancestat.spec.model import Publish
+from lancestat.plan.judgement import TableStatistics
+from lancestat.spec.model import Policy, Publish, StaleBounds
 from lancestat.state.identity import table_identity
 from lancestat.stats import publish
-from lancestat.stats.guard import GuardReason, judge
+from lancestat.stats.guard import GuardReason
 from lancestat.stats.partial import ColumnPartial
 from tests.run.test_faults import check_no_reader_is_misled
 from tests.run.world import World, orders
@@ -116,12 +115,8 @@ def test_statistics_that_landed_in_a_replaced_table_are_taken_back_with_its_own_
 def verdict_of_readers(world: World) -> GuardReason:
     now = snapshot(world.dataset, str(world.path))
     record = world.state.records().get(table_identity(str(world.path)))
-    return judge(
-        entries_of(world.table, now, record),
-        version=now.version,
-        schema_hash=schema_hash(now.fields),
-        now=datetime.now(timezone.utc),
-    ).reason
+    statistics = TableStatistics.declared(world.table, now, record, world.observer.look_back)
+    return statistics.judge(datetime.now(timezone.utc)).reason
 
 
 def test_unpublished_statistics_are_those_of_one_dataset(world: World) -> None:
@@ -143,6 +138,29 @@ def test_unpublished_statistics_of_a_later_version_are_of_another_dataset(world:
     assert verdict_of_readers(world) is GuardReason.ABSENT
 
 
+@pytest.mark.parametrize("allow_stale", [True, StaleBounds(max_versions=10)])
+def test_no_policy_accepts_unpublished_statistics_of_another_dataset(
+    world: World, allow_stale: bool | StaleBounds
+) -> None:
+    world.publish = Publish.NONE
+    world.policy = Policy(allow_stale=allow_stale)
+    make(world.path, 0, fragments=2)
+    assert world.run().status == "success"
+    append(world)
+    assert verdict_of_readers(world) is GuardReason.STALE_ACCEPTED
+    make(world.path, 5000, fragments=3)
+    assert verdict_of_readers(world) is GuardReason.STALE
+    assert world.run().status == "success"
+    assert verdict_of_readers(world) is GuardReason.CURRENT
+    append(world)
+    world.dataset.cleanup_old_versions(older_than=timedelta(0))
+    assert verdict_of_readers(world) is GuardReason.STALE
+
+
+def append(world: World) -> None:
+    lance.write_dataset(orders(9000, 5), str(world.path), mode="append")
+
+
 def test_a_restored_backup_is_what_was_read(world: World) -> None:
     world.publish = Publish.NONE
     make(world.path, 0)
@@ -161,7 +179,7 @@ def test_records_of_earlier_releases_are_proven_by_content_and_stored_anew(world
     make(world.path, 0)
     assert world.run().status == "success"
     forget_manifests(world)
-    assert verdict_of_readers(world) is GuardReason.ABSENT
+    assert verdict_of_readers(world) is GuardReason.CURRENT
     action = world.action()
     assert isinstance(action, Restamp)
     assert action.figures.fragments_scanned == 0
@@ -190,7 +208,7 @@ def test_a_table_that_is_replaced_while_it_is_planned_is_looked_at_again(
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
     from lancestat.plan import observe
 
-    background: Callable[..., object] = observe.Observer.background
+    background: Callable[..., object] = observe.Observer._background
     done: list[int] = []
 
     def late(*args: object, **options: object) -> object:
@@ -200,6 +218,6 @@ def test_a_table_that_is_replaced_while_it_is_planned_is_looked_at_again(
             done.append(1)
         return background(*args, **options)
 
-    monkeypatch.setattr(observe.Observer, "background", late)
+    monkeypatch.setattr(observe.Observer, "_background", late)
     action = world.action()
     assert action.figures.rows_total == 5  # type: ignore[union-attr]

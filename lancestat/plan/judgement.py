@@ -1,0 +1,216 @@
+"""The statistics of one table as its readers get them, and the one judgement of them.
+
+Whatever uses statistics, shows them or decides whether to refresh them asks here: the readers
+(`attach`, `read_table`, `lancestat sql`), `show`, `status`, `docs`, the system views and the
+planner. A second place that looked at tags, policies or histories could answer differently.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from lancestat.errors import LakeError
+from lancestat.lake.changed_rows import rows_changed_between
+from lancestat.lake.fingerprint import column_groups, table_digest
+from lancestat.lake.history import History
+from lancestat.lake.schema_hash import schema_hash
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.spec.model import Publish, StaleBounds, Table
+from lancestat.state.values import TableRecord
+from lancestat.stats.column_type import ColumnType, column_type
+from lancestat.stats.guard import Distance, GuardReason, Verdict, judge
+from lancestat.stats.wire import COMPUTED_AT_VERSION, PublishedStatistics, decode_statistics
+
+_log = logging.getLogger("lancestat.read")
+
+# A table as it was at an earlier version, None when that version is gone, and the commits since.
+LookBack = Callable[[Snapshot, int], tuple[Snapshot | None, History]]
+
+
+def no_past(now: Snapshot, version: int) -> tuple[None, History]:
+    """The `LookBack` that finds nothing."""
+    return None, History(now.version, now.version, ())
+
+
+@dataclass(frozen=True)
+class TableStatistics:
+    """The statistics of a table at one version, from where its declaration keeps them.
+
+    Args:
+        snapshot: The table at the version that is read.
+        publish: Where the statistics are kept: in the manifest, or in the state's `record` alone.
+        allow_stale: The declared policy.
+        record: What the state remembers, None for nothing.
+        look_back: Opens an earlier version; asked only when the share of changed rows matters.
+    """
+
+    snapshot: Snapshot
+    publish: Publish = Publish.MANIFEST
+    allow_stale: bool | StaleBounds = False
+    record: TableRecord | None = None
+    look_back: LookBack = field(default=no_past, repr=False)
+
+    @classmethod
+    def declared(
+        cls,
+        table: Table,
+        snapshot: Snapshot,
+        record: TableRecord | None,
+        look_back: LookBack = no_past,
+    ) -> TableStatistics:
+        """The statistics of a table that a project declares."""
+        return cls(snapshot, table.publish, table.policy.allow_stale, record, look_back)
+
+    @cached_property
+    def types(self) -> Mapping[str, ColumnType]:
+        """The columns that can have statistics, by name."""
+        found = {field.name: column_type(field.type) for field in self.snapshot.fields}
+        return {name: type for name, type in found.items() if type is not None}
+
+    @cached_property
+    def schema_hash(self) -> str:
+        """The hash of the schema that is read."""
+        return schema_hash(self.snapshot.fields)
+
+    @cached_property
+    def entries(self) -> Mapping[str, str]:
+        """The `lance.stats.*` entries: the manifest's, or under `publish: none` the state's.
+
+        A manifest carries its own statistics. Those in the state may be of a dataset that has been
+        dropped and created again since, which counts its versions from 1: what cannot be of this
+        one is none. The state's entries carry the version of the record as their tag. Those of a
+        record that was made while the table was still published may carry the tag of a commit that
+        was not needed.
+        """
+        if self.publish is Publish.MANIFEST:
+            return self.snapshot.config
+        if self.record is None or not self._may_describe(self.record):
+            return {}
+        return {**self.record.values, COMPUTED_AT_VERSION: str(self.record.version)}
+
+    @cached_property
+    def published(self) -> PublishedStatistics | None:
+        """What the entries say, used or refused; None where they cannot be read."""
+        found = decode_statistics(self.entries, self.types)
+        return found if isinstance(found, PublishedStatistics) else None
+
+    @property
+    def described_version(self) -> int | None:
+        """The version whose rows the statistics describe, None where there are none.
+
+        In a manifest that is the one before their tag: they were read before the commit that
+        published them, and one that landed late carries the tag of a version made by someone else.
+        Statistics that only the state keeps were never committed: they describe the version itself.
+        """
+        if self.published is None:
+            return None
+        tag = self.published.version_tag
+        return tag - 1 if self.publish is Publish.MANIFEST else tag
+
+    @cached_property
+    def changed_rows(self) -> float | None:
+        """The share of the rows that changed since the version that the statistics describe.
+
+        Manifests alone are read, and none where the statistics are of the current version. None
+        where there are no statistics, or where it cannot be found out.
+        """
+        published, version = self.published, self.described_version
+        if published is None or version is None:
+            return None
+        if published.version_tag == self.snapshot.version:
+            return 0.0
+        base, history = self._past
+        if base is None or not self._is_of(base):
+            return None
+        return rows_changed_between(base, self.snapshot, published.columns, history)
+
+    @cached_property
+    def _past(self) -> tuple[Snapshot | None, History]:
+        """The table at the version that the statistics describe, if any, and the commits since."""
+        version = self.described_version
+        try:
+            return self.look_back(
+                self.snapshot, self.snapshot.version if version is None else version
+            )
+        except LakeError as error:
+            place = self.snapshot.uri
+            _log.warning("how far '%s' has moved on is not known: %s", place, error.message)
+            return no_past(self.snapshot, self.snapshot.version)
+
+    def judge(
+        self, now: datetime, *, allow_stale: bool | None = None, enabled: bool = True
+    ) -> Verdict:
+        """The guard's verdict on the statistics.
+
+        Args:
+            now: An aware instant.
+            allow_stale: What a session or a scan says instead of the declared policy.
+            enabled: Whether the session and the scan want statistics.
+        """
+        allowed = self.allow_stale if allow_stale is None else allow_stale
+        verdict = self._judge(now, allowed, None, enabled)
+        if verdict.reason is GuardReason.STALE and _counts_rows(allowed):
+            # Only this bound, and the proof below, cost a look at the table's history.
+            assert self.published is not None, "statistics that are stale can be read"
+            versions = self.snapshot.version - self.published.version_tag
+            verdict = self._judge(now, allowed, Distance(versions, changed_rows=self.changed_rows))
+        if verdict.reason is GuardReason.STALE_ACCEPTED and not self._is_proven:
+            what = f"nothing proves that the statistics of version {self.described_version} are"
+            return Verdict(False, GuardReason.STALE, f"{what} this table's: that version is gone")
+        return verdict
+
+    @property
+    def _is_proven(self) -> bool:
+        """Whether statistics of an earlier version are known to be of this dataset."""
+        if self.publish is Publish.MANIFEST:
+            return True
+        base, _ = self._past
+        return base is not None and self._is_of(base)
+
+    def _judge(
+        self,
+        now: datetime,
+        allow_stale: bool | StaleBounds,
+        distance: Distance | None,
+        enabled: bool = True,
+    ) -> Verdict:
+        return judge(
+            self.entries,
+            version=self.snapshot.version,
+            schema_hash=self.schema_hash,
+            now=now,
+            allow_stale=allow_stale,
+            distance=distance,
+            types=self.types,
+            enabled=enabled,
+        )
+
+    def _may_describe(self, record: TableRecord) -> bool:
+        """Whether a record may be of this dataset, as far as the snapshot alone tells."""
+        version = self.snapshot.version
+        return record.version < version or (
+            record.version == version and self._is_of(self.snapshot)
+        )
+
+    def _is_of(self, base: Snapshot) -> bool:
+        """Whether `base` is what the statistics were made from."""
+        if self.publish is Publish.MANIFEST or self.record is None:
+            return True
+        if self.record.manifest is not None:
+            return self.record.describes(base.pin)
+        # A release that stored no manifest: equal content is the same.
+        return digest_of_names(base, frozenset(self.record.columns)) == self.record.content_digest
+
+
+def digest_of_names(snapshot: Snapshot, names: frozenset[str]) -> str:
+    """The `table_digest` of the columns that have one of `names`."""
+    fields: tuple[Field, ...] = tuple(each for each in snapshot.fields if each.name in names)
+    return table_digest(column_groups(snapshot, fields), fields)
+
+
+def _counts_rows(allow_stale: bool | StaleBounds) -> bool:
+    return isinstance(allow_stale, StaleBounds) and allow_stale.max_changed_rows is not None

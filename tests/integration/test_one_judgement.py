@@ -1,0 +1,82 @@
+"""Spark plans with the statistics that `show` says are used, and the system view tells the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lancestat
+from lancestat.read.settings import ALLOW_STALE
+from lancestat.spark.relation import desk
+from lancestat.spark.system_views import system_views, view_schema
+from lancestat.spec.model import Publish, StaleBounds
+from lancestat.stats.guard import Verdict
+from tests.integration.planned import planned, with_cbo
+from tests.report.surfaces import Surfaces, check_surfaces
+from tests.run.judged import POLICIES, STEPS, JudgedTable, policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+HISTORIES = 4
+STEPS_OF_EACH = 10
+# Spark's side of a scan looks at the real time.
+TIMELESS = [
+    each for each in POLICIES if not (isinstance(each, StaleBounds) and each.max_age is not None)
+]
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    yield with_cbo(spark)
+    spark.catalog.dropTempView("orders")
+
+
+@pytest.mark.parametrize("publish", Publish)
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_spark_uses_what_show_says_is_used(
+    seed: int, publish: Publish, session: SparkSession, tmp_path: Path
+) -> None:
+    draw = random.Random(seed)
+    table = JudgedTable.create(tmp_path / "t.lance", publish, seed)
+    table.world.clock.now = datetime.now(timezone.utc)
+    steps = [each for each in STEPS if each.__name__ != "wait"]
+    for _ in range(STEPS_OF_EACH):
+        allow_stale = draw.choice(TIMELESS)
+        table.world.policy = policy(allow_stale)
+        draw.choice(steps)(table)
+        verdict = check_surfaces(table, allow_stale)
+        check_view(session, table, verdict)
+        check_system_view(session, table, verdict)
+        if isinstance(allow_stale, bool) and publish is Publish.MANIFEST:
+            options = {ALLOW_STALE: str(allow_stale).lower()}
+            read = lancestat.read_table(session, str(table.world.path), options=options)
+            check_planned(read, verdict)
+
+
+def check_view(session: SparkSession, table: JudgedTable, verdict: Verdict) -> None:
+    attached = Surfaces(table).project().attach(session)
+    assert attached.views == ("orders",)
+    check_planned(session.table("orders"), verdict)
+
+
+def check_planned(frame: DataFrame, verdict: Verdict) -> None:
+    found = planned(frame)
+    assert desk().explanations()[-1].verdict == verdict
+    used = verdict.statistics.columns if verdict.statistics is not None else {}
+    assert set(found.columns) <= set(used)
+    assert bool(found.columns) == bool(used)
+
+
+def check_system_view(session: SparkSession, table: JudgedTable, verdict: Verdict) -> None:
+    expected = ("use" if verdict.use else "refuse", verdict.reason.value, verdict.detail)
+    with system_views(session, Surfaces(table).project().report_tables({"statistics"})):
+        asked = f"select verdict, reason, detail from {view_schema(session)}.statistics"
+        assert {tuple(row) for row in session.sql(asked).collect()} == {expected}

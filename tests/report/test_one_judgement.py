@@ -1,0 +1,49 @@
+"""Whoever asks about a table's statistics gets one answer, whatever happened to the table."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lancestat.spec.model import Publish, StaleBounds
+from tests.report.surfaces import check_surfaces
+from tests.run.judged import POLICIES, STEPS, JudgedTable, Step, policy
+
+
+@pytest.mark.parametrize("publish", Publish)
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(
+    seed=st.integers(0, 2**16),
+    steps=st.lists(
+        st.tuples(st.sampled_from(STEPS), st.sampled_from(POLICIES)), min_size=1, max_size=8
+    ),
+)
+def test_all_surfaces_judge_alike_and_rightly(
+    publish: Publish, seed: int, steps: list[tuple[Step, bool | StaleBounds]]
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="lancestat-judged-") as folder:
+        table = JudgedTable.create(Path(folder) / "t.lance", publish, seed)
+        for step, allow_stale in steps:
+            # A run goes by the policy too.
+            table.world.policy = policy(allow_stale)
+            step(table)
+            check_surfaces(table, allow_stale)
+
+
+@pytest.mark.parametrize("publish", Publish)
+@pytest.mark.parametrize("step", list(dict.fromkeys(STEPS)), ids=lambda step: step.__name__)
+def test_all_surfaces_judge_every_single_step_alike(
+    step: Step, publish: Publish, tmp_path: Path
+) -> None:
+    table = JudgedTable.create(tmp_path / "t.lance", publish, seed=7)
+    step(table)
+    for allow_stale in (False, True, StaleBounds(max_changed_rows=0.2)):
+        check_surfaces(table, allow_stale)
