@@ -50,7 +50,7 @@ def review(
 
     Raises:
         InvalidProject: A side has errors, each at its place there.
-        UsageError: LS660 to LS665 about the sides, or a selector that is wrong.
+        UsageError: LS660 to LS665 and LS668 about the sides, or a selector that is wrong.
     """
     sides = find_sides(project_dir, base, head)
     old, new = _load(sides, target, vars or {}, loaded)

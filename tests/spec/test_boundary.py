@@ -54,7 +54,7 @@ def test_a_spec_file_that_is_a_link_out_of_the_repository_is_not_read(project: P
 @pytest.mark.parametrize("target", ["/proc/self/environ", "/etc/passwd", "/dev/zero"])
 def test_no_file_of_the_machine_is_quoted(project: Path, target: str) -> None:
     (project / "specs" / "more.yml").symlink_to(target)
-    [line, hint] = refused(project).splitlines()
+    [line, _] = refused(project).splitlines()
     assert line.endswith("leads out of the repository, and only files inside it are read")
 
 
