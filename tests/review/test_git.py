@@ -231,7 +231,7 @@ def test_linked_work_trees_submodules_and_alternates_are_read(
         assert Reader.around(top / "shop").top == top
 
 
-def test_a_broken_repository_hides_no_outer_one(repository: Repository) -> None:
+def test_a_broken_repository_is_told(repository: Repository) -> None:
     repository.commit(ORDERS, project="shop")
     inner = repository.top / "shop" / ".git"
     inner.mkdir()

@@ -68,12 +68,12 @@ def _is_past(line: str, column: int) -> bool:
     return indent < column and not line.lstrip().startswith(("}", "]"))
 
 
-def _read(root: Path, name: str) -> _File | None:
+def _read(folder: Path, name: str) -> _File | None:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content = Folder(root).read(name)
+        content = Folder(folder).read(name)
         if len(content) > MAX_BYTES:
             return None
         text = content.decode("utf-8-sig")
