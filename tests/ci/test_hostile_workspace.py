@@ -110,15 +110,17 @@ def evil(program: Path) -> str:
     )
 
 
+@pytest.mark.parametrize("leads_back", [False, True])
 def test_nothing_of_the_workspace_is_run_or_imported(
+    leads_back: bool,
     act: Act,
     repository: Repository,
     github: GitHubStub,
     sprung: Path,
     wheel: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """In an environment that leads nowhere, and in one whose variables lead to the workspace."""
     here = repository.folder
     home = tmp_path / "home"
     home.mkdir()
@@ -126,8 +128,8 @@ def test_nothing_of_the_workspace_is_run_or_imported(
     link.symlink_to(here / "bin")
     outside = "/usr/local/bin/:/usr/bin:/bin"
     path = f"bin:{here}/node_modules/.bin::../{here.name}/bin:{tmp_path}/x/../link:{link}:{outside}"
-    variables = {
-        "HOME": str(home),
+    variables = {"HOME": str(home)}
+    back = {
         "PATH": path,
         "CDPATH": str(here),
         "PYTHONPATH": f".:{here}",
@@ -140,6 +142,7 @@ def test_nothing_of_the_workspace_is_run_or_imported(
         "PIP_INDEX_URL": "http://127.0.0.1:9",
         "NETRC": str(here / ".netrc"),
     }
+    variables |= back if leads_back else {}
     ran = act(python=Path(sys.executable), environment=variables, requirement=str(wheel))
     assert not sprung.exists(), sprung.read_text()
     assert ran.code == 0, ran.log
