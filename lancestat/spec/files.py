@@ -137,6 +137,10 @@ def spec_files(
         except SpecError as error:
             errors.append(error.placed(location))
             continue
+        except OSError as error:
+            message = f"cannot read spec path {quoted(text)}: {error.strerror}"
+            errors.append(SpecError(codes.UNREADABLE, message, location=location))
+            continue
         if below is None:
             errors.append(
                 SpecError(

@@ -143,6 +143,14 @@ def test_links_in_a_circle_and_links_to_nothing_are_told(project: Path) -> None:
         assert f"LS101 specs/{name}.yml:1:1  cannot read the file: {why}" in told
 
 
+@pytest.mark.parametrize("path", ["specs", "x" * 5000])
+def test_a_spec_path_that_cannot_be_read_is_told(project: Path, path: str) -> None:
+    (project / "specs").rename(project / "old")
+    (project / "specs").symlink_to("specs")
+    (project / "lancestat_project.yml").write_text(f"{PROJECT}spec-paths: [{path}]\n")
+    assert refused(project).startswith("LS101 lancestat_project.yml:3:14  cannot read spec path '")
+
+
 def test_a_pipe_is_refused_and_not_waited_for(project: Path) -> None:
     os.mkfifo(project / "specs" / "pipe.yml")
     assert "'specs/pipe.yml' is not a regular file" in refused(project)
