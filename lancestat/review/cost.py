@@ -123,7 +123,7 @@ def _files_bytes(uri: str, evidence: Evidence) -> int | None:
     from lancestat.lake.store_files import list_store_files
     from lancestat.lake.uri import local_path
 
-    if not evidence.is_opened:
+    if not evidence.may_open(uri):
         return None
     if local_path(uri) is not None:
         files = list_files(uri)

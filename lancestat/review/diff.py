@@ -18,6 +18,7 @@ from lancestat.review.properties import (
     without_flags,
 )
 from lancestat.review.table_diff import TableChange, judge_table
+from lancestat.review.trust import trusted_uris, why_withheld
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
@@ -101,7 +102,14 @@ class Comparison:
         now: datetime,
     ) -> Evidence:
         hidden = (*hidden_uris(self.base), *hidden_uris(self.head))
-        nothing = Evidence(self.head, self.mask.hiding(hidden), now, is_opened=state is not None)
+        nothing = Evidence(
+            self.head,
+            self.mask.hiding(hidden),
+            now,
+            is_opened=state is not None,
+            trusted=trusted_uris(self.base, self.head),
+            withheld=why_withheld(self.base, self.head),
+        )
         if state is None:
             return nothing
         uris: list[str] = []

@@ -22,6 +22,7 @@ class Evidence:
     """Datasets by URI, and what runs remember; both may be empty.
 
     `mask` makes fit to be shown what they say, `is_opened` tells whether they were to be opened.
+    Of them only those at `trusted` URIs are; `withheld` says why others are not.
     """
 
     spec: ProjectSpec
@@ -33,6 +34,12 @@ class Evidence:
     joins: Mapping[str, JoinRecord] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     is_opened: bool = True
+    trusted: frozenset[str] = frozenset()
+    withheld: str = ""
+
+    def may_open(self, uri: str) -> bool:
+        """Whether what is at a URI may be looked at."""
+        return self.is_opened and uri in self.trusted
 
     def snapshot(self, uri: str) -> Snapshot | None:
         """A dataset as it is now, None where it could not be opened."""
@@ -40,11 +47,13 @@ class Evidence:
         return found if isinstance(found, Snapshot) else None
 
     def why_not(self, uri: str) -> str | None:
-        """Why a dataset could not be opened, None where it could or was not to be."""
+        """That a dataset is not opened, and why; None where it was or where none was to be."""
+        if self.is_opened and uri not in self.trusted:
+            return f"is not opened: {self.withheld}"
         found = self.opened.get(uri)
         if not isinstance(found, LakeError):
             return None
-        return f"{found.code} {self.mask.line(found.message)}"
+        return f"cannot be opened: {found.code} {self.mask.line(found.message)}"
 
     def index(self, table: str) -> PartialIndex:
         """Which partials of a table are stored, none where the state cannot tell."""
@@ -57,10 +66,10 @@ class Evidence:
 
 
 def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateReader]) -> Evidence:
-    """Open datasets in parallel and ask the state; neither has to be there."""
+    """Open the trusted datasets in parallel and ask the state; neither has to be there."""
     from lancestat.lake.observe import observe_snapshots
 
-    wanted = dict.fromkeys(uris)
+    wanted = dict.fromkeys(filter(nothing.may_open, uris))
     if not wanted:
         return nothing
     options = nothing.spec.target.storage_options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from lancestat.errors import LancestatError, UsageError, did_you_mean
 from lancestat.lake.clean import clean
+from lancestat.spec.boundary import work_tree
 
 NO_GIT = "LS660"
 NO_REPOSITORY = "LS661"
@@ -18,34 +20,32 @@ UNKNOWN_REVISION = "LS662"
 NO_MERGE_BASE = "LS663"
 GIT_FAILED = "LS667"
 
-# What git is told by the program that calls us, such as a hook, is not about our repository.
-_OF_ANOTHER_CALL = frozenset(
-    {
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        "GIT_COMMON_DIR",
-        "GIT_CONFIG",
-        "GIT_CONFIG_PARAMETERS",
-        "GIT_DIR",
-        "GIT_GRAFT_FILE",
-        "GIT_IMPLICIT_WORK_TREE",
-        "GIT_INDEX_FILE",
-        "GIT_NAMESPACE",
-        "GIT_OBJECT_DIRECTORY",
-        "GIT_PREFIX",
-        "GIT_SHALLOW_FILE",
-        "GIT_WORK_TREE",
-    }
+# Of the caller's variables for git only those that say what its configuration is, and one of git's
+# own tests. Others are of another call, such as that of a hook, or could turn the answers.
+_KEPT = re.compile(
+    r"GIT_CONFIG_(GLOBAL|SYSTEM|NOSYSTEM|COUNT|KEY_\d+|VALUE_\d+)|GIT_TEST_ASSUME_DIFFERENT_OWNER"
 )
-# No lock on the index, no question to a person, messages that can be recognized; neither hooks nor
-# a monitor of files, which are programs that a repository's configuration names.
-_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+# `GIT_ALLOW_PROTOCOL`, empty, forbids every transport, also those that a configuration allows by
+# name (`protocol.file.allow`), so that versions of git which do not know `GIT_NO_LAZY_FETCH` fetch
+# no missing object either. No replacement or graft passes for a commit.
+_ENVIRONMENT = {
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_GRAFT_FILE": os.devnull,
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+# No program that a configuration names is run: hooks, a monitor of files, a pager.
 _OPTIONS = (
     "--no-pager",
     "--literal-pathspecs",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    f"core.hooksPath={os.devnull}",
+    *("-c", "core.fsmonitor=false"),
+    *("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", f"core.attributesFile={os.devnull}"),
+    *("-c", "protocol.allow=never"),
+    *("-c", "safe.bareRepository=explicit"),
 )
 
 _FILE_MODES = frozenset({"100644", "100755", "100664"})
@@ -88,23 +88,33 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """The repository around a folder, to which `prefix` leads from its top."""
+    """The repository whose work tree is `top`; `prefix` leads from there to the project."""
 
-    folder: Path
+    top: Path
     prefix: str
 
     @classmethod
     def around(cls, folder: Path) -> Repository:
         """Find it.
 
+        Its configuration is trusted as far as it cannot run a program: no commit can bring `.git`.
+
         Raises:
             UsageError: LS660 there is no git, LS661 the folder is in no repository.
         """
+        top = work_tree(folder)
+        if top is None:
+            raise UsageError(
+                NO_REPOSITORY,
+                f"no revision can be read, since {folder} is in no git repository",
+                hint="name folders instead of revisions, or give --project-dir",
+            )
         try:
-            prefix = _ask(folder, "rev-parse", "--show-prefix")
+            _ask(top, "rev-parse", "--git-dir")
         except Missing as missing:
-            raise _refused(folder, missing.told) from None
-        return cls(folder, _line(prefix).rstrip("/"))
+            raise _refused(top, missing.told) from None
+        prefix = folder.relative_to(top).as_posix()
+        return cls(top, "" if prefix == "." else prefix)
 
     def commit(self, revision: str) -> str:
         """The id of the commit that a revision names.
@@ -113,13 +123,18 @@ class Repository:
             UsageError: LS662 there is none; the hint names one that is spelled alike.
         """
         try:
-            if not revision or revision.startswith("-"):
-                raise Missing("not a revision")
-            asked = f"{revision}^{{commit}}"
-            return _line(_ask(self.folder, "rev-parse", "--verify", "--quiet", asked))
+            return self._resolved(revision)
         except Missing:
             message = f"'{revision}' is neither a git revision nor the folder of a project"
             raise UsageError(UNKNOWN_REVISION, message, hint=self._near(revision)) from None
+
+    def has_commit(self, revision: str) -> bool:
+        """Whether a revision names a commit."""
+        try:
+            self._resolved(revision)
+        except Missing:
+            return False
+        return True
 
     def merge_base(self, one: str, other: str) -> str:
         """The id of the commit from which two went apart.
@@ -129,7 +144,7 @@ class Repository:
         """
         commits = (self.commit(one), self.commit(other))
         try:
-            return _line(_ask(self.folder, "merge-base", *commits))
+            return _line(_ask(self.top, "merge-base", *commits))
         except Missing:
             hint = "the clone is shallow: fetch more history (fetch-depth: 0)"
             raise UsageError(
@@ -165,11 +180,17 @@ class Repository:
             header, _, _ = told[at : at + 200].partition(b"\n")
             words = header.split()
             if len(words) != 3:
-                raise _failed("cat-file", header.decode(errors="replace"))
+                raise self._failed("cat-file", header.decode(errors="replace"))
             start = at + len(header) + 1
             found[each] = told[start : start + int(words[2])]
             at = start + int(words[2]) + 1
         return found
+
+    def _resolved(self, revision: str) -> str:
+        if not revision or revision.startswith("-") or "\0" in revision:
+            raise Missing("not a revision")
+        asked = f"{revision}^{{commit}}"
+        return _line(_ask(self.top, "rev-parse", "--verify", "--quiet", asked))
 
     def _near(self, revision: str) -> str:
         names = _line(self._told("for-each-ref", "--format=%(refname:short)"))
@@ -186,9 +207,22 @@ class Repository:
 
     def _told(self, *words: str, input: bytes | None = None) -> bytes:
         try:
-            return _ask(self.folder, *words, input=input)
+            return _ask(self.top, *words, input=input)
         except Missing as missing:
-            raise _failed(words[0], missing.told) from None
+            raise self._failed(words[0], missing.told) from None
+
+    def _failed(self, word: str, told: str) -> LancestatError:
+        hint = "see whether the repository is whole: git fsck"
+        if self._is_partial():
+            hint = "the clone is partial, and nothing is fetched here: clone without a filter"
+        return LancestatError(GIT_FAILED, f"'git {word}' failed: {clean(told)}", hint=hint)
+
+    def _is_partial(self) -> bool:
+        names = r"^(extensions\.partialclone|remote\..*\.promisor)$"
+        try:
+            return bool(_ask(self.top, "config", "--local", "--get-regexp", names))
+        except Missing:
+            return False
 
 
 def parents(path: str) -> list[str]:
@@ -197,23 +231,12 @@ def parents(path: str) -> list[str]:
     return [*above, path] if path else []
 
 
-def _refused(folder: Path, told: str) -> UsageError:
-    hint: str | None
-    if "not a git repository" in told:
-        message = f"no revision can be read, since {folder} is in no git repository"
-        hint = "name folders instead of revisions, or give --project-dir"
-    else:
-        message = f"git refuses to read around {folder}: {clean(told)}"
-        is_foreign = "dubious ownership" in told
-        hint = f"git config --global --add safe.directory {folder}" if is_foreign else None
-    return UsageError(NO_REPOSITORY, message, hint=hint)
-
-
-def _failed(word: str, told: str) -> LancestatError:
-    return LancestatError(
-        GIT_FAILED,
-        f"'git {word}' failed: {clean(told)}",
-        hint="see whether the repository is whole: git fsck",
+def _refused(top: Path, told: str) -> UsageError:
+    is_foreign = "dubious ownership" in told
+    return UsageError(
+        NO_REPOSITORY,
+        f"git refuses to read around {top}: {clean(told)}",
+        hint=f"git config --global --add safe.directory {top}" if is_foreign else None,
     )
 
 
@@ -232,29 +255,42 @@ def _line(told: bytes) -> str:
     return os.fsdecode(told.rstrip(b"\n"))
 
 
-def _ask(folder: Path, *words: str, input: bytes | None = None) -> bytes:
+def _ask(top: Path, *words: str, input: bytes | None = None) -> bytes:
     """What git answers.
 
     Raises:
         Missing: it does not know, or refuses.
         UsageError: LS660 there is no git.
     """
-    kept = {key: value for key, value in os.environ.items() if key not in _OF_ANOTHER_CALL}
-    try:
-        done = subprocess.run(
-            ["git", *_OPTIONS, "-C", str(folder), *words],
-            input=input if input is not None else b"",
-            capture_output=True,
-            check=False,
-            env={**kept, **_ENVIRONMENT},
-        )
-    except FileNotFoundError:
-        raise UsageError(
-            NO_GIT,
-            "no revision can be read, since there is no 'git' on PATH",
-            hint="install git, or name folders instead of revisions",
-        ) from None
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("GIT_") or _KEPT.fullmatch(key)
+    }
+    # Found here, `.git` is where git looks first, and it must look no further.
+    places = {"GIT_CEILING_DIRECTORIES": str(top.parent), "GIT_WORK_TREE": str(top)}
+    done = subprocess.run(
+        [_program(), *_OPTIONS, "-C", str(top), *words],
+        input=input if input is not None else b"",
+        capture_output=True,
+        check=False,
+        env={**kept, **_ENVIRONMENT, **places},
+    )
     if done.returncode:
         told = done.stderr.decode(errors="replace").strip().splitlines()
         raise Missing(told[0] if told else f"git {words[0]} gives {done.returncode}")
     return done.stdout
+
+
+def _program() -> str:
+    """The path of git, which is never looked for in the current folder."""
+    entries = os.environ.get("PATH", "").split(os.pathsep)
+    absolute = [entry for entry in entries if Path(entry).is_absolute()]
+    found = shutil.which("git", path=os.pathsep.join(absolute)) if absolute else None
+    if found is None:
+        raise UsageError(
+            NO_GIT,
+            "no revision can be read, since there is no 'git' on PATH",
+            hint="install git, or name folders instead of revisions, as in './old'",
+        )
+    return found

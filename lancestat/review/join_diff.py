@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lancestat.plan.format import size
-from lancestat.plan.join_reads import lance_uris
+from lancestat.plan.join_reads import lance_uris, read_uris
 from lancestat.review.cost import join_cost
 from lancestat.review.evidence import Evidence
 from lancestat.review.table_diff import Findings
@@ -87,9 +87,9 @@ def _notes(change: JoinChange, evidence: Evidence) -> Iterator[str]:
     if change.new is None:
         yield "the result stays where it is, and nothing refreshes it any more"
         return
-    for uri in change.uris(evidence.spec):
-        why = evidence.why_not(uri)
+    uris = read_uris(evidence.spec, change.new) if change.runs_anew else ()
+    for why in dict.fromkeys(map(evidence.why_not, uris)):
         if why is not None:
-            yield f"a side cannot be opened: {why}"
+            yield f"a side {why}"
     if change.old is not None and change.old.name != change.new.name:
         yield f"what refers to '{change.old.name}' must refer to '{change.new.name}'"

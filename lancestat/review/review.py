@@ -10,6 +10,7 @@ from pathlib import Path
 from lancestat.errors import UsageError
 from lancestat.review.diff import Comparison
 from lancestat.review.source import Side, Sides, find_sides
+from lancestat.review.trust import is_state_trusted
 from lancestat.review.values import Diff
 from lancestat.spec import codes
 from lancestat.spec.digest import node_digest
@@ -18,6 +19,8 @@ from lancestat.spec.selection import select as select_nodes
 from lancestat.state.values import StateReader
 
 Selector = str | Sequence[str] | None
+
+FOREIGN_STATE = "LS669"
 
 
 def review(
@@ -44,20 +47,22 @@ def review(
         vars: Overrides of the project's `vars` on both sides.
         select: Which nodes, of either side.
         exclude: Which to leave out.
-        with_datasets: Whether datasets and the state are opened, to tell columns and bytes.
+        with_datasets: Whether the datasets and the state of `base` are opened, to tell columns and
+            bytes. What only `head` names is never opened (`trust`).
         clock: Tells the time.
         loaded: Told of each side once it is loaded.
 
     Raises:
         InvalidProject: A side has errors, each at its place there.
-        UsageError: LS660 to LS665 about the sides, or a selector that is wrong.
+        UsageError: LS660 to LS665 and LS668 about the sides, or a selector that is wrong; LS669 a
+            selector asks for a state that is not that of `base`.
     """
     sides = find_sides(project_dir, base, head)
     old, new = _load(sides, target, vars or {}, loaded)
     comparison = Comparison(
         old, new, (sides.base.label, sides.head.label), (sides.base.commit, sides.head.commit)
     )
-    state = _state_of(new)
+    state = _state_of(None if sides.base.is_before_project else old, new)
     names = _names((old, new), select, exclude, state)
     found = comparison.diff(names, state if with_datasets else None, clock())
     if sides.base.is_before_project:
@@ -83,11 +88,14 @@ def _load(
     return load(sides.base), load(sides.head)
 
 
-def _state_of(spec: ProjectSpec) -> Callable[[], StateReader]:
+def _state_of(old: ProjectSpec | None, new: ProjectSpec) -> Callable[[], StateReader]:
     def opened() -> StateReader:
         from lancestat.state.store import open_state
 
-        return open_state(spec.target.state, spec.target.storage_options)
+        if old is None or not is_state_trusted(old, new):
+            message = "the place of the state or its storage options are not those of BASE"
+            raise UsageError(FOREIGN_STATE, message)
+        return open_state(new.target.state, new.target.storage_options)
 
     return opened
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -16,6 +18,7 @@ from lancestat.errors import (
 )
 from lancestat.review.git import Entry, Repository, parents
 from lancestat.spec import codes
+from lancestat.spec.boundary import resolved_inside, work_tree
 from lancestat.spec.document import MAX_BYTES
 from lancestat.spec.files import Files, Folder, is_spec
 from lancestat.spec.load import load_project
@@ -27,6 +30,9 @@ WORK_TREE = "."
 MERGE_BASE = "..."
 NO_PROJECT = "LS664"
 TWO_HEADS = "LS665"
+AMBIGUOUS = "LS668"
+
+_REFS = re.compile(r"^refs/(?:heads|remotes|tags)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,38 +101,67 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
     """The sides that two words name.
 
     A word is `.` (the work tree: the project's folder as it is), a folder, or a git revision of the
-    repository around the project. A folder wins over a revision of that name if it holds a project
-    or is written as a path, with a slash. `BASE...HEAD` or `BASE...` is git's: the commit from
-    which they went apart, next to HEAD (the work tree, which stands on git's HEAD).
+    repository around the project. A word that starts with `/`, `./` or `../` or ends with `/` is a
+    folder always. `BASE...HEAD` or `BASE...` is git's, and no folder: the commit from which they
+    went apart, next to HEAD (the work tree, which stands on git's HEAD).
 
     Raises:
-        UsageError: LS660 to LS665 about git and what is named.
+        UsageError: LS660 to LS665 and LS668 about git and what is named.
     """
-    root = project_dir.resolve()
-    if not root.is_dir():
-        raise UsageError(NO_PROJECT, f"there is no folder {root}", hint="give --project-dir")
+    root = _project_folder(project_dir)
     finder = _Finder(root)
-    if MERGE_BASE in base and not _is_path(Path(), base):
+    if MERGE_BASE in base and not _is_written_as_path(base):
         one, _, other = base.partition(MERGE_BASE)
         if other and head is not None:
             message = f"'{base}' names two sides, and '{head}' is a third"
             raise UsageError(TWO_HEADS, message, hint=f"write '{one}{MERGE_BASE}' '{head}'")
-        head = other or head or WORK_TREE
-        return Sides(root, finder.merge_base(one or "HEAD", head), finder.side(head))
-    head = head or WORK_TREE
-    sides = finder.side(base), finder.side(head)
+        found = finder.revision(other) if other else finder.side(head or WORK_TREE)
+        return Sides(root, finder.merge_base(one or "HEAD", found), found)
+    sides = finder.side(base), finder.side(head or WORK_TREE)
     if isinstance(sides[1].files, Folder) and not Folder(root).has(PROJECT_FILE):
         root = sides[1].files.root
     return Sides(root, *sides)
 
 
-def _is_path(root: Path, word: str) -> bool:
-    folder = root / word
+def _project_folder(project_dir: Path) -> Path:
+    """The project's folder, a path without links.
+
+    A link in the repository is refused: revisions would be read at the place that it leads to now,
+    and not at the one that is named.
+    """
+    written = Path(os.path.abspath(project_dir))  # noqa: PTH100 - links must be seen here
+    root = written.resolve()
+    if not root.is_dir():
+        raise UsageError(NO_PROJECT, f"there is no folder {root}", hint="give --project-dir")
+    top = work_tree(written)
+    if top is not None and resolved_inside(top, written) != written:
+        raise UsageError(
+            NO_PROJECT,
+            f"the project's folder {written} is a symbolic link in its repository",
+            hint="give --project-dir the folder that it leads to",
+        )
+    return root
+
+
+def _is_written_as_path(word: str) -> bool:
+    """Whether a word can only be a folder, since no revision is written so."""
+    return word.startswith(("/", "./", "../")) or word.endswith("/") or word in (".", "..")
+
+
+def _is_folder(word: str) -> bool:
     try:
-        written_so = word == WORK_TREE or "/" in word
-        return folder.is_dir() and (written_so or (folder / PROJECT_FILE).is_file())
+        return Path(word).is_dir()
     except (OSError, ValueError):
         return False
+
+
+def _ambiguous(word: str) -> UsageError:
+    return UsageError(
+        AMBIGUOUS,
+        f"'{word}' is both a git revision and the folder of a project",
+        hint=f"write './{word}' for the folder; 'refs/heads/{word}' for a branch, "
+        f"'refs/tags/{word}' for a tag or '{word}^0' for any commit",
+    )
 
 
 @dataclass(slots=True)
@@ -143,16 +178,30 @@ class _Finder:
     def side(self, word: str) -> Side:
         if word == WORK_TREE:
             return Side(WORK_TREE, f"in {self.root}", Folder(self.root))
-        if _is_path(Path(), word):
-            folder = Path(word).resolve()
-            return Side(word, f"in {folder}", Folder(folder), f"{word.rstrip('/')}/")
+        if not _is_folder(word):
+            return self.revision(word)
+        if _is_written_as_path(word):
+            return self._folder(word)
+        is_project = Folder(Path(word).resolve()).has(PROJECT_FILE)
+        if work_tree(self.root) is not None and self.repository.has_commit(word):
+            if is_project:
+                raise _ambiguous(word)
+            return self.revision(word)
+        return self._folder(word) if is_project or "/" in word else self.revision(word)
+
+    def revision(self, word: str) -> Side:
         return self._revision(word, self.repository.commit(word))
 
-    def merge_base(self, one: str, head: str) -> Side:
-        other = "HEAD" if _is_path(Path(), head) else head
+    def merge_base(self, one: str, head: Side) -> Side:
+        other = "HEAD" if head.commit is None else head.label
         commit = self.repository.merge_base(one, other)
         short = self.repository.short(commit)
-        return self._revision(f"{short} (where {one} and {other} went apart)", commit, short)
+        names = " and ".join(_REFS.sub("", name) for name in (one, other))
+        return self._revision(f"{short} (where {names} went apart)", commit, short)
+
+    def _folder(self, word: str) -> Side:
+        folder = Path(word).resolve()
+        return Side(word, f"in {folder}", Folder(folder), f"{word.rstrip('/')}/")
 
     def _revision(self, label: str, commit: str, short: str | None = None) -> Side:
         files = Revision(self.repository, commit, short or label)

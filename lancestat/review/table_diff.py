@@ -160,7 +160,7 @@ def _cost_note(change: TableChange, cost: int | None, compared: Compared) -> Ite
 def _unopened(change: TableChange, evidence: Evidence) -> Iterator[str]:
     why = evidence.why_not(change.uris[0])
     if why is not None:
-        yield f"the dataset cannot be opened: {why}"
+        yield f"the dataset {why}"
 
 
 def _consequences(change: TableChange) -> Iterator[str]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import SpecError
 from lancestat.spec import resources
 from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.names import PUNCTUATION, is_name
 from lancestat.spec.refusal import Refusal
 from lancestat.spec.rendering import Rendering
 
 if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator, FormatChecker
 
 
 def check(
@@ -39,7 +40,24 @@ def _validator(schema_name: str) -> Draft202012Validator:
     from jsonschema import Draft202012Validator
 
     schema = resources.schema(schema_name)
-    return Draft202012Validator(written_out(schema, schema["$defs"]))
+    return Draft202012Validator(
+        written_out(schema, schema["$defs"]), format_checker=format_checker()
+    )
+
+
+@cache
+def format_checker() -> FormatChecker:
+    """Judges the formats of the schemas: names, by Unicode's categories."""
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=())
+    for name, punctuation in PUNCTUATION.items():
+        checker.checks(name)(partial(_is_format, punctuation))
+    return checker
+
+
+def _is_format(punctuation: str, value: object) -> bool:
+    return not isinstance(value, str) or is_name(value, punctuation)
 
 
 def written_out(part: Any, definitions: Mapping[str, Any]) -> Any:

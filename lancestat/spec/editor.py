@@ -79,7 +79,12 @@ def _gather(part: object, definitions: Mapping[str, Any], used: dict[str, Any]) 
 
 def _opened(part: Mapping[str, Any]) -> dict[str, Any]:
     """A schema in which every scalar may be a template too."""
-    inside = dict(part)
+    # Some validators refuse formats of our own; the patterns beside them say nearly as much.
+    inside = {key: value for key, value in part.items() if key != "format"}
+    if "propertyNames" in inside:
+        inside["propertyNames"] = {
+            k: v for k, v in inside["propertyNames"].items() if k != "format"
+        }
     for key in ("properties", "$defs"):
         if key in inside:
             inside[key] = {name: _opened(each) for name, each in inside[key].items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
@@ -10,7 +11,9 @@ from typing import Protocol
 
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
 from lancestat.spec import codes
+from lancestat.spec.boundary import boundary, resolved_inside
 from lancestat.spec.document import MAX_BYTES, Document, read_document
+from lancestat.spec.quoting import quoted
 
 _SUFFIXES = (".yml", ".yaml")
 
@@ -46,21 +49,31 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files that are in a folder now."""
+    """The files that are in a folder now, `root`, whose path holds no links.
+
+    A file outside of the project (`boundary`) is not read, whatever leads there: errors quote what
+    they are about, and that would show the content of files which are not the project's.
+    """
 
     root: Path
 
     def has(self, name: str) -> bool:
-        """Whether that is a file."""
-        return (self.root / name).is_file()
+        """Whether that is a file, or a link, which reading may refuse."""
+        path = self.root / name
+        return os.path.lexists(path) and not path.is_dir()
 
     def read(self, name: str) -> bytes:
         """A file's content."""
-        with (self.root / name).open("rb") as stream:
+        # Opening a pipe waits for somebody who writes, unless told not to.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+        with open(os.open(self._own(name), flags), "rb") as stream:  # noqa: PTH123
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise SpecError(codes.UNREADABLE, f"{quoted(name)} is not a regular file")
             return stream.read(MAX_BYTES + 1)
 
     def below(self, folder: str) -> Iterable[str] | None:
         """The names of all spec files below a folder; links to folders are not followed."""
+        self._own(folder)
         top = Path(os.path.normpath(self.root / folder))
         if not top.is_dir():
             return None
@@ -71,6 +84,18 @@ class Folder:
                 relative_name(self.root, Path(parent, name)) for name in names if is_spec(name)
             ]
         return found
+
+    def _own(self, name: str) -> Path:
+        top = boundary(self.root)
+        path = resolved_inside(top, Path(os.path.normpath(self.root / name)))
+        if path is None:
+            what = "project's folder" if top == self.root else "repository"
+            raise SpecError(
+                codes.UNREADABLE,
+                f"{quoted(name)} leads out of the {what}, and only files inside it are read",
+                hint=f"put the files themselves into the {what}, without a link to another place",
+            )
+        return path
 
 
 def is_spec(name: str) -> bool:
@@ -111,6 +136,10 @@ def spec_files(
                 below = files.below(relative_name(root, Path(os.path.normpath(root / text))))
         except SpecError as error:
             errors.append(error.placed(location))
+            continue
+        except OSError as error:
+            message = f"cannot read spec path {quoted(text)}: {error.strerror}"
+            errors.append(SpecError(codes.UNREADABLE, message, location=location))
             continue
         if below is None:
             errors.append(

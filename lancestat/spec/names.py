@@ -1,7 +1,10 @@
-"""Declared names: one place per name, and a nearest name for one that is not declared."""
+"""Declared names: what may be one, one place per name, and a nearest name for an unknown one."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -12,10 +15,57 @@ from lancestat.spec.quoting import quoted
 
 T = TypeVar("T")
 
+PUNCTUATION: Mapping[str, str] = {
+    "lancestat-name": "_-",
+    "lancestat-target": "_-.",
+    "lancestat-tag": "_-.:/@",
+}
+"""By `format` of the schemas, what a name may hold besides letters and digits.
+
+The schemas' patterns say the same of ASCII. They let every other character pass, since not all
+engines of regular expressions know what a letter is.
+"""
+
+# Unicode's Default_Ignorable_Code_Point, as far as they are letters or marks: they cannot be seen.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def is_name(text: str, punctuation: str) -> bool:
+    """Whether a text is made of letters, digits and `punctuation`, and can be told from others.
+
+    Letters and decimal digits are Unicode's, and marks may follow them, as several scripts need.
+    Text is in the normal form NFC, so that names which look the same are the same.
+    """
+    starts = text[:1] == "_" or _category(text[:1]) in ("L", "Nd")
+    return (
+        starts
+        and all(char in punctuation or _category(char) in ("L", "M", "Nd") for char in text)
+        and unicodedata.is_normalized("NFC", text)
+        and _UNSEEN.search(text) is None
+    )
+
+
+def composed(text: str) -> str:
+    """A text in the normal form of names."""
+    return unicodedata.normalize("NFC", text)
+
+
+def _category(char: str) -> str:
+    found = unicodedata.category(char) if char else ""
+    return found if found == "Nd" else found[:1]
+
+
+def _folded(name: str) -> str:
+    """What names that differ in case or in forms of their letters alone have in common."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
 
 @dataclass(slots=True)
 class Namespace(Generic[T]):
-    """Names of one kind of thing. They must differ by more than case, as Spark's views must.
+    """Names of one kind of thing. They must differ by more than case, as Spark's views must, and
+    by more than forms of letters, such as that of full width.
 
     A name whose item is broken is declared without a value, so that what refers to it is not
     reported as well.
@@ -27,7 +77,7 @@ class Namespace(Generic[T]):
 
     def declare(self, name: str, location: Location, errors: list[LancestatError]) -> bool:
         """Take a name; False, and an error, when it is taken."""
-        first = self.places.setdefault(name.casefold(), (name, location))
+        first = self.places.setdefault(_folded(name), (name, location))
         if first[1] == location:
             self.values[name] = None
             return True
@@ -50,5 +100,5 @@ class Namespace(Generic[T]):
         )
 
     def _same_letters(self, name: str) -> str | None:
-        declared = self.places.get(name.casefold())
+        declared = self.places.get(_folded(name))
         return f"did you mean '{declared[0]}'?" if declared else None

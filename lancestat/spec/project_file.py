@@ -13,6 +13,7 @@ from lancestat.spec.check import check
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.item import Item
 from lancestat.spec.model import Reader, Target
+from lancestat.spec.names import Namespace
 from lancestat.spec.quoting import quoted
 from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_SCHEMA
@@ -106,6 +107,9 @@ def _target_name(
 ) -> str | None:
     targets = value.get("targets")
     known = list(targets) if isinstance(targets, dict) else []
+    names: Namespace[Target] = Namespace("target")
+    for name in known:
+        names.declare(name, document.key_at(("targets", name)), errors)
     if asked is not None and known:
         if asked not in known:
             message, hint = _unknown_target(asked, known)

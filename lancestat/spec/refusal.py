@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lancestat.errors import SpecError, did_you_mean
 from lancestat.spec import codes
 from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.names import PUNCTUATION, composed
 from lancestat.spec.quoting import quoted
 from lancestat.spec.wording import found, may_be_secret, subject
 
@@ -130,6 +131,8 @@ def _value_hint(schema: Mapping[str, Any], value: object) -> str | None:
             return "write true or false, without quotes"
         if "integer" in types and re.fullmatch("[0-9]+", value):
             return "remove the quotes; a template gives a number with '| int'"
+        if schema.get("format") in PUNCTUATION and value != composed(value):
+            return f"write {quoted(composed(value))} in the normal form NFC, of composed characters"
         return did_you_mean(value, schema.get("enum", schema.get("examples", ())))
     if isinstance(value, int | float) and types == "string":
         return None if "enum" in schema or "pattern" in schema else "put quotes around it"

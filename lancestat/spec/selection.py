@@ -16,6 +16,7 @@ from lancestat.errors import UsageError, did_you_mean
 from lancestat.spec import codes
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
+from lancestat.spec.names import composed
 from lancestat.spec.quoting import quoted
 
 STATES = ("new", "modified")
@@ -96,7 +97,7 @@ class _Graph:
                 _check_word(core, argument, STATES)
                 return self._by_state(argument)
             case "tag":
-                found = self._where(lambda node: argument in node.tags)
+                found = self._where(lambda node: composed(argument) in node.tags)
                 return self._found(core, found, strict, self._all_tags(), "tag:")
             case "path":
                 found = self._where(lambda node: _below(node.location.file, argument))
@@ -110,6 +111,7 @@ class _Graph:
         )
 
     def _by_name(self, name: str, strict: bool) -> set[str]:
+        name = composed(name)
         is_pattern = any(char in name for char in "*?[")
         if is_pattern:
             found = self._where(lambda node: fnmatchcase(node.name, name))

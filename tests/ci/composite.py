@@ -78,6 +78,7 @@ class Composite:
             **{key: os.environ[key] for key in _KEPT if key in os.environ},
             "RUNNER_TEMP": str(self.temporary),
             "GITHUB_ACTIONS": "true",
+            "GITHUB_WORKSPACE": str(self.work_tree),
             "GITHUB_ACTION_PATH": str(self.action_path),
             "GITHUB_BASE_REF": self.github.get("base_ref", ""),
             "GITHUB_OUTPUT": str(output),

@@ -84,7 +84,14 @@ def act(tmp_path: Path, repository: Repository, github: GitHubStub) -> Callable[
     event.write_text(json.dumps({"pull_request": {"number": 7}}))
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 
-    def run(*, pull_request: bool = True, **inputs: str) -> Ran:
+    def run(
+        *,
+        pull_request: bool = True,
+        base_ref: str = "main",
+        python: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        **inputs: str,
+    ) -> Ran:
         about = {"pull_request": {"number": 7}} if pull_request else {}
         called = Composite(
             action=action,
@@ -95,15 +102,16 @@ def act(tmp_path: Path, repository: Repository, github: GitHubStub) -> Callable[
             | {name.replace("_", "-"): value for name, value in inputs.items()},
             github={
                 "token": TOKEN,
-                "base_ref": "main" if pull_request else "",
+                "base_ref": base_ref if pull_request else "",
                 "event": about,
             },
-            given={"python": {"python-path": str(_python(temporary))}},
+            given={"python": {"python-path": str(python or _python(temporary))}},
             environment={
                 "GITHUB_API_URL": github.url,
                 "GITHUB_REPOSITORY": "o/r",
                 "GITHUB_EVENT_PATH": str(event),
                 "no_proxy": "127.0.0.1",
+                **(environment or {}),
             },
         )
         return called.run()
@@ -116,12 +124,16 @@ def _python(folder: Path) -> Path:
     path = folder / "python"
     lines = [
         "#!/bin/bash",
-        '[[ "$1 $2" == "-m venv" ]] || exit 9',
-        'mkdir -p "$3/bin"',
-        f'printf \'#!/bin/bash\\nprintf "%%s\\\\n" "$@" > "{folder}/pip"\\n\' > "$3/bin/pip"',
-        f'printf \'#!/bin/bash\\nexec "{sys.executable}" -m lancestat "$@"\\n\''
-        ' > "$3/bin/lancestat"',
-        'chmod +x "$3/bin/pip" "$3/bin/lancestat"',
+        '[[ "$1 $2 $3" == "-I -m venv" ]] || exit 9',
+        'mkdir -p "$4/bin"',
+        'cat > "$4/bin/python" <<"END"',
+        "#!/bin/bash",
+        '[[ "$1 $2" == "-I -m" ]] || exit 9',
+        f'[[ $3 != pip ]] || {{ shift 3; printf "%s\\n" "$@" > "{folder}/pip"; exit; }}',
+        "[[ $3 == lancestat ]] || exit 9",
+        f'PYTHONPATH="{ROOT}" exec "{sys.executable}" "${{@:2}}"',
+        "END",
+        'chmod +x "$4/bin/python"',
     ]
     path.write_text("\n".join(lines) + "\n")
     path.chmod(0o755)

@@ -18,7 +18,15 @@ ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8")
 STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
 SCRIPTS = [step for step in STEPS if "run" in step]
 LOOSER = SPECS.replace("24h", "48h")
+ISOLATE = 'source "$GITHUB_ACTION_PATH/ci/isolate.sh"'
 MARKER = "<!-- lancestat:diff:shop -->\n"
+
+
+def test_every_step_leaves_the_workspace_before_it_runs_a_program() -> None:
+    assert [step["id"] for step in SCRIPTS if not step["run"].startswith(ISOLATE)] == ["judge"]
+    for step in SCRIPTS:
+        assert step["run"].count(" -I -m ") == step["run"].count(" -m "), step["id"]
+        assert set(re.findall(r"/bin/(\w+)", step["run"])) <= {"python"}, step["id"]
 
 
 def test_nothing_from_outside_is_text_of_a_script() -> None:
@@ -30,8 +38,11 @@ def test_nothing_from_outside_is_text_of_a_script() -> None:
 def test_scripts_have_only_what_their_step_declares() -> None:
     for step in SCRIPTS:
         given = {*step["env"], "RUNNER_TEMP", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}
-        given |= {"GITHUB_ACTION_PATH", "GITHUB_BASE_REF"}
+        given |= {"GITHUB_ACTION_PATH", "GITHUB_BASE_REF", "GITHUB_WORKSPACE"}
         used = set(re.findall(r"\$\{?([A-Z][A-Z_]+)", step["run"]))
+        if ISOLATE in step["run"]:
+            used |= set(re.findall(r"\$\{?([A-Z][A-Z_]+)", (ROOT / "ci/isolate.sh").read_text()))
+            given |= {"FOLDER", "PATH", "PYTHON", "PIP_"}
         assert used <= given, step["id"]
 
 

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.ci.conftest import ROOT
+from tests.ci.conftest import PROJECT, ROOT, SPECS, Repository
 
 WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / "examples/ci/github.yml").read_text("utf-8"))
 GITLAB: dict[str, Any] = yaml.safe_load((ROOT / "examples/ci/gitlab.yml").read_text("utf-8"))
@@ -49,6 +51,55 @@ def test_the_gitlab_job_is_a_script_that_bash_understands() -> None:
     script = "\n".join([*job["before_script"], *job["script"]])
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     assert "$CI_MERGE_REQUEST_DIFF_BASE_SHA" in script
+
+
+def test_the_gitlab_job_runs_nothing_of_the_work_tree(tmp_path: Path) -> None:
+    """The script itself, with pip that installs nothing and a server that is not asked."""
+    made = Repository(tmp_path / "tree")
+    made.folder.mkdir()
+    made.git("init", "--quiet", "--initial-branch=feature")
+    made.commit({"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS})
+    base = made.git("rev-parse", "HEAD").strip()
+    traps = ("venv/__init__.py", "pip/__init__.py", "json.py", "lancestat/__init__.py", "click.py")
+    sprung = tmp_path / "sprung"
+    trap = f"open({str(sprung)!r}, 'w')\n"
+    made.commit(
+        {**dict.fromkeys(traps, trap), "statistics/specs/shop.yml": SPECS.replace("24h", "48h")}
+    )
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    for name in ("lancestat.md", "note.json"):
+        (made.folder / name).symlink_to(victim)
+    job = GITLAB["lancestat"]
+    script = "\n".join(["set -e", *job["before_script"], *job["script"]])
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "apt-get").write_text("#!/bin/sh\n")
+    python = f"""#!/bin/bash
+[[ "$1 $2" == "-I -m" ]] || exit 9
+[[ $3 != venv ]] || {{ mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; exit; }}
+[[ $3 != pip ]] || exit 0
+exec "{sys.executable}" -I -c 'import sys; sys.path.insert(0, "{ROOT}"); sys.argv[0:3] = []
+from lancestat.cli.main import main; main()' "$@"
+"""
+    (bin_folder / "python").write_text(python)
+    for program in bin_folder.iterdir():
+        program.chmod(0o755)
+    environment = {
+        **{key: str(value) for key, value in job["variables"].items()},
+        "PATH": f"{bin_folder}:{os.environ['PATH']}",
+        "PYTHONPATH": ".",
+        "LANCESTAT_TARGET": "dev",
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+    }
+    done = subprocess.run(
+        ["bash"], input=script, cwd=made.folder, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert not sprung.exists()
+    assert victim.read_text() == "kept"
+    assert "staleness_loosened" in (made.folder / "lancestat.md").read_text()
 
 
 def test_the_hook_runs_the_command_and_passes_no_files() -> None:

@@ -78,7 +78,8 @@ def test_the_dataset_of_base_is_asked_where_that_of_head_is_not_there(
     assert node.columns is not None
     assert (node.columns.gained, node.columns.are_names) == (("b_1",), True)
     assert (node.cost_bytes, Risk.COST_INCREASED in risks(node)) == (None, True)
-    assert any("LS201" in note for note in node.notes)
+    assert any("is not opened" in note for note in node.notes)
+    assert lake.asked == ["s3://lake/orders.lance"]
 
 
 def test_what_only_says_something_opens_nothing(sides: Sides, lake: Lake) -> None:

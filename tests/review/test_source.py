@@ -100,19 +100,76 @@ def test_a_shallow_clone_says_how_to_deepen_it(repository: Repository, tmp_path:
     assert "fetch-depth: 0" in str(error.hint)
 
 
-def test_a_folder_of_a_revisions_name_wins_where_it_is_meant(
+def test_a_name_that_is_a_revision_and_a_folder_with_a_project_is_refused(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.commit(specs(ORDERS))
-    repository.git("branch", "release")
+    for branch in ("release", "deep/branch"):
+        repository.git("branch", branch)
+    commit = repository.git("rev-parse", "HEAD")
     write(repository.top, specs(BOTH))
     monkeypatch.chdir(repository.top)
     (repository.top / "release").mkdir()
+    (repository.top / "deep" / "branch").mkdir(parents=True)
+    # A folder without a project is never meant.
     assert names(compare(Path(), "release")) == {"parts": "added"}
+    assert names(compare(Path(), "deep/branch")) == {"parts": "added"}
     assert refusal(Path(), "./release").code == "LS664"
-    write(repository.top / "release", specs(BOTH))
-    assert compare(Path(), "release").is_empty
-    assert compare(Path(), "release/").is_empty
+    for word in ("release", "deep/branch", commit, "HEAD"):
+        write(repository.top / word, specs(BOTH))
+        error = refusal(Path(), word)
+        assert error.code == "LS668"
+        assert error.message == f"'{word}' is both a git revision and the folder of a project"
+        assert f"'./{word}' for the folder; 'refs/heads/{word}' for a branch" in str(error.hint)
+        assert (
+            refusal(Path(), "main", word).code == refusal(Path(), "main...", word).code == "LS668"
+        )
+        assert compare(Path(), f"./{word}").is_empty
+        assert compare(Path(), f"{word}/").is_empty
+        assert compare(Path(), str(repository.top / word)).is_empty
+        assert names(compare(Path(), f"{word}^0")) == {"parts": "added"}
+    assert names(compare(Path(), "refs/heads/release")) == {"parts": "added"}
+
+
+@pytest.mark.parametrize(
+    "word", ["origin/main...", "main...", "...main", "main...HEAD", "...", "main...feature"]
+)
+def test_a_range_is_never_a_folder(
+    word: str, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit(specs(ORDERS))
+    repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    repository.git("switch", "--quiet", "--create", "feature")
+    repository.git("switch", "--quiet", "main")
+    # What a pull request brings: the change, and a folder that holds it too.
+    write(repository.top, specs(BOTH))
+    write(repository.top / word, specs(BOTH))
+    for part in word.split("..."):
+        write(repository.top / (part or "HEAD"), specs(BOTH))
+    if word.startswith("origin"):
+        repository.commit_all()
+    else:
+        repository.git("add", "--all")
+    monkeypatch.chdir(repository.top)
+    found = compare(Path(), word)
+    assert "went apart" in found.base
+    changed = {} if word.partition("...")[2] else {"parts": "added"}
+    assert names(found) == changed
+    assert compare(Path(), f"./{word}").is_empty
+
+
+def test_the_folder_of_the_project_may_not_be_a_link_in_its_repository(
+    repository: Repository, tmp_path: Path
+) -> None:
+    repository.commit(specs(ORDERS), project="shop")
+    repository.commit(specs(ORDERS), project="example")
+    (repository.top / "shop").rename(tmp_path / "old")
+    (repository.top / "shop").symlink_to("example")
+    error = refusal(repository.top / "shop", "main")
+    assert error.code == "LS664"
+    assert error.message.endswith("repository/shop is a symbolic link in its repository")
+    (tmp_path / "link").symlink_to(repository.top / "example")
+    assert compare(tmp_path / "link", "main").is_empty
 
 
 def test_folders_need_no_repository(tmp_path: Path) -> None:
@@ -270,20 +327,6 @@ def test_what_a_hook_says_of_its_repository_is_not_taken_for_ours(
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
     monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
     assert compare(repository.top, "main").is_empty
-
-
-def test_no_program_of_the_repositorys_configuration_is_run(
-    repository: Repository, tmp_path: Path
-) -> None:
-    repository.commit(specs(ORDERS))
-    trap = tmp_path / "trap"
-    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
-    trap.chmod(0o755)
-    for key in ("core.fsmonitor", "core.pager", "core.sshCommand", "diff.external", "core.editor"):
-        repository.git("config", key, str(trap))
-    repository.git("config", "alias.ls-tree", f"!{trap}")
-    assert compare(repository.top, "main...").is_empty
-    assert not (tmp_path / "sprung").exists()
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:

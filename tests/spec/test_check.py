@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import SpecError
-from lancestat.spec.check import check
+from lancestat.spec.check import check, format_checker
 from lancestat.spec.document import KeyPath, read_document
 from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_SCHEMA, SPECS_SCHEMA, schema
@@ -22,7 +22,10 @@ from lancestat.spec.starter import project_template
 
 SCHEMAS = (PROJECT_SCHEMA, SPECS_SCHEMA)
 
-VALIDATORS = {name: jsonschema.Draft202012Validator(schema(name)) for name in SCHEMAS}
+VALIDATORS = {
+    name: jsonschema.Draft202012Validator(schema(name), format_checker=format_checker())
+    for name in SCHEMAS
+}
 
 VALID: list[tuple[str, Any]] = [
     (

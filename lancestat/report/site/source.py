@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.errors import Location
+from lancestat.errors import Location, SpecError
 from lancestat.spec.document import MAX_BYTES
+from lancestat.spec.files import Folder
 
 if TYPE_CHECKING:
     import yaml
@@ -45,7 +46,7 @@ class Sources:
         None where they cannot be read, or are no longer what was loaded.
         """
         if location.file not in self._files:
-            self._files[location.file] = _read(self.root / location.file)
+            self._files[location.file] = _read(self.root, location.file)
         file = self._files[location.file]
         found = file and file.items.get((location.line - 1, location.column - 1))
         if not file or not found:
@@ -67,18 +68,17 @@ def _is_past(line: str, column: int) -> bool:
     return indent < column and not line.lstrip().startswith(("}", "]"))
 
 
-def _read(path: Path) -> _File | None:
+def _read(folder: Path, name: str) -> _File | None:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = Folder(folder).read(name)
         if len(content) > MAX_BYTES:
             return None
         text = content.decode("utf-8-sig")
         root = yaml.compose(text, Loader=loader)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+    except (OSError, SpecError, ValueError, RecursionError, yaml.YAMLError):
         return None
     return _File(tuple(text.splitlines()), dict(_items(root)))
 

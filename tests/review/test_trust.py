@@ -1,0 +1,247 @@
+"""Where a diff sends credentials, seen from a server that takes the place of an object store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import StateError, UsageError
+from lancestat.review.render_json import render_json
+from lancestat.review.render_markdown import prose, render_markdown
+from lancestat.review.render_text import render_text
+from lancestat.review.review import review
+from lancestat.review.values import Diff
+from tests.review.conftest import NOW, write
+
+SECRET = "hunter2hunter2"
+
+
+@dataclass
+class Store:
+    """A server that has nothing, and the requests that it got."""
+
+    url: str = ""
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    seen = Store()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            seen.requests.append(f"{self.path} {self.headers.get('Authorization')}")
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        seen.url = f"http://127.0.0.1:{server.server_port}"
+        yield seen
+        server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDTHEACCESSKEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+@dataclass
+class Change:
+    """Two sides of a project in folders; a header's `ENDPOINT` is the store's."""
+
+    root: Path
+    store: Store
+
+    def diff(self, base: dict[str, str], head: dict[str, str], **options: str) -> Diff:
+        for name, files in (("base", base), ("head", head)):
+            placed = {
+                path: text.replace("ENDPOINT", self.store.url) for path, text in files.items()
+            }
+            write(self.root / name, placed)
+        return review(self.root / "head", f"{self.root}/base", clock=lambda: NOW, **options)
+
+
+@pytest.fixture
+def change(tmp_path: Path, store: Store) -> Change:
+    return Change(tmp_path, store)
+
+
+def project(header: str, specs: str) -> dict[str, str]:
+    return {"lancestat_project.yml": header, "specs/shop.yml": specs}
+
+
+TO_STORE = (
+    "name: shop\nvars: {bucket: lake}\ntargets:\n  dev:\n"
+    "    storage-options: {aws_endpoint: ENDPOINT, allow_http: 'true', aws_region: us-east-1}\n"
+)
+ELSEWHERE = TO_STORE.replace("ENDPOINT", "'http://127.0.0.1:9'")
+
+
+def orders(uri: str = "s3://lake/orders.lance", columns: str = "[a]") -> str:
+    return f'tables:\n  - name: orders\n    uri: "{uri}"\n    columns: {columns}\n'
+
+
+def join(left: str) -> str:
+    return (
+        f"knn_joins:\n  - name: like\n    left: {left}\n"
+        "    right: {lance: 's3://lake/parts.lance', vector: v}\n"
+        "    k: 3\n    output: {lance: 's3://lake/like.lance'}\n"
+    )
+
+
+LEFT = "{lance: 's3://lake/parts.lance', vector: v}"
+
+
+def told(diff: Diff) -> str:
+    """All notes of all nodes, which each of the three forms shows."""
+    notes = [note for node in diff.nodes for note in node.notes]
+    for note in notes:
+        assert " ".join(note.split()) in " ".join(render_text(diff).split())
+        assert prose(note) in render_markdown(diff)
+        assert note in [each for node in render_json(diff)["nodes"] for each in node["notes"]]
+    return "\n".join(notes)
+
+
+def test_a_dataset_of_base_is_asked(change: Change, store: Store) -> None:
+    diff = change.diff(project(TO_STORE, orders()), project(TO_STORE, orders(columns="[a, b]")))
+    assert any(request.startswith("/lake") for request in store.requests)
+    assert "the dataset cannot be opened: LS2" in told(diff)
+
+
+def test_storage_options_of_a_stranger_lead_nowhere(change: Change, store: Store) -> None:
+    diff = change.diff(
+        project(ELSEWHERE, orders() + join(LEFT)),
+        project(TO_STORE, orders(columns="[a, b]") + join(LEFT.replace("parts", "other"))),
+    )
+    assert store.requests == []
+    why = (
+        "not opened: the storage options are not those of BASE, and credentials go only where BASE"
+    )
+    assert f"the dataset is {why}" in told(diff)
+    assert f"a side is {why}" in told(diff)
+    columns = diff.nodes[0].columns
+    assert columns is not None
+    assert (columns.gained, columns.are_names) == (("b",), False)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://evil/orders.lance",
+        "s3://lake/{{ env_var('AWS_SECRET_ACCESS_KEY') }}.lance",
+        "s3://{{ env_var('AWS_SECRET_ACCESS_KEY') }}/orders.lance",
+        "s3://{{ var('bucket') }}-evil/orders.lance",
+        "s3://lake/orders.lance?endpoint=http://127.0.0.1:1",
+        "s3://lake/../evil/orders.lance",
+        "S3://lake/orders.lance",
+        "s3://me@lake/orders.lance",
+    ],
+)
+def test_a_uri_of_a_stranger_is_not_opened(change: Change, store: Store, uri: str) -> None:
+    base, head = project(TO_STORE, "tables: []"), project(TO_STORE, orders(uri))
+    why = "the dataset is not opened: BASE reads nothing at its URI, and credentials go only where"
+    assert why in told(change.diff(base, head))
+    assert store.requests == []
+    known = project(TO_STORE, orders())
+    assert why in told(change.diff(known, head))
+    assert SECRET not in str(store.requests)
+    assert all(each.startswith("/lake") and "evil" not in each for each in store.requests)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "{lance: 's3://evil/rows.lance', vector: v}",
+        "{parquet: 's3://evil/rows', vector: v}",
+        "{format: json, path: 's3://evil/rows', vector: v}",
+        "{table: orders, vector: v}",
+        "{sql: \"select v from {{ ref('orders') }}\", vector: v}",
+    ],
+)
+def test_a_side_of_a_stranger_is_not_opened(change: Change, store: Store, left: str) -> None:
+    evil = orders("s3://evil/rows.lance")
+    diff = change.diff(project(TO_STORE, join(LEFT)), project(TO_STORE, evil + join(left)))
+    assert not any("evil" in request for request in store.requests)
+    assert "a side is not opened: BASE reads nothing at its URI" in told(diff)
+    [node] = [node for node in diff.nodes if node.name == "like"]
+    assert node.cost_bytes is None
+
+
+def test_no_folder_of_the_machine_is_measured(change: Change, tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "key").write_text("x" * 12345)
+    left = f"{{parquet: '{tmp_path}/private', vector: v}}"
+    head = project(TO_STORE, join(left).replace("s3://lake/parts.lance", f"{tmp_path}/private"))
+    [node] = change.diff(project(TO_STORE, "tables: []"), head).nodes
+    assert node.cost_bytes is None
+
+
+def test_before_there_was_a_project_nothing_is_opened(
+    change: Change, store: Store, tmp_path: Path
+) -> None:
+    from tests.review.conftest import Repository
+
+    made = Repository(tmp_path / "repository")
+    made.top.mkdir()
+    made.git("init", "--quiet", "--initial-branch=main")
+    made.commit_all()
+    header = TO_STORE.replace("ENDPOINT", store.url).replace(
+        "  dev:\n", "  dev:\n    state: s3://evil/s\n"
+    )
+    write(made.top, project(header, orders()))
+    diff = review(made.top, "main", clock=lambda: NOW)
+    assert store.requests == []
+    assert "BASE reads nothing at its URI" in told(diff)
+    with pytest.raises(UsageError, match="LS669"):
+        review(made.top, "main", select="state:new")
+    assert store.requests == []
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        (TO_STORE, f"{TO_STORE}    state: s3://evil/state\n"),
+        (f"{ELSEWHERE}    state: s3://lake/state\n", f"{TO_STORE}    state: s3://lake/state\n"),
+    ],
+)
+def test_the_state_of_a_stranger_is_not_opened(
+    base: str, head: str, change: Change, store: Store, tmp_path: Path
+) -> None:
+    import lance
+    import pyarrow as pa
+
+    lance.write_dataset(pa.table({"a": [1], "b": [2]}), str(tmp_path / "head" / "orders.lance"))
+    sides = (
+        project(base, orders("orders.lance")),
+        project(head, orders("orders.lance", columns="[a, b]")),
+    )
+    diff = change.diff(*sides)
+    assert store.requests == []
+    assert any("LS669" in note for note in diff.notes) or "storage options" in told(diff)
+    for selector in ("state:new", "state:modified"):
+        with pytest.raises(UsageError, match="LS669"):
+            change.diff(*sides, select=selector)
+    assert store.requests == []
+
+
+def test_the_state_of_base_is_asked(change: Change, store: Store) -> None:
+    header = f"{TO_STORE}    state: s3://lake/state\n"
+    with pytest.raises(StateError, match="LS301"):
+        change.diff(
+            project(header, orders()), project(header, orders("x.lance")), select="state:new"
+        )
+    assert any("prefix=state" in request for request in store.requests)

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import InvalidProject, SpecError
+from lancestat.report.site.source import Sources
+from lancestat.spec.boundary import boundary, resolved_inside, work_tree
+from lancestat.spec.load import load_project
+from lancestat.spec.model import ProjectSpec
+
+PROJECT = "name: shop\ntargets: {dev: {}}\n"
+ORDERS = "tables: [{name: orders, uri: orders.lance}]\n"
+SECRET = "hunter2hunter2"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project in the folder `shop` of a repository, beside which lies a file with a secret."""
+    root = tmp_path.resolve() / "repository" / "shop"
+    (root / "specs").mkdir(parents=True)
+    (root / "lancestat_project.yml").write_text(PROJECT)
+    (root / "specs" / "shop.yml").write_text(ORDERS)
+    subprocess.run(["git", "init", "--quiet", str(root.parent)], check=True)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    # Each of these would be quoted in an error.
+    (outside / "keys.yml").write_text(f"{SECRET}: 1\n")
+    (outside / "lancestat_project.yml").write_text(f"name: 'a {SECRET}'\ntargets: {{dev: {{}}}}\n")
+    return root
+
+
+def refused(root: Path) -> str:
+    with pytest.raises(InvalidProject) as caught:
+        load_project(root)
+    text = str(caught.value)
+    assert SECRET not in text
+    return text
+
+
+def names(spec: ProjectSpec) -> list[str]:
+    return [node.name for node in spec.nodes]
+
+
+def test_a_spec_file_that_is_a_link_out_of_the_repository_is_not_read(project: Path) -> None:
+    (project / "specs" / "more.yml").symlink_to("../../../outside/keys.yml")
+    assert "LS101 specs/more.yml:1:1  'specs/more.yml' leads out of the repo" in refused(project)
+
+
+@pytest.mark.parametrize("target", ["/proc/self/environ", "/etc/passwd", "/dev/zero"])
+def test_no_file_of_the_machine_is_quoted(project: Path, target: str) -> None:
+    (project / "specs" / "more.yml").symlink_to(target)
+    [line, _] = refused(project).splitlines()
+    assert line.endswith("leads out of the repository, and only files inside it are read")
+
+
+def test_the_environment_of_a_process_is_not_quoted(project: Path) -> None:
+    (project / "specs" / "more.yml").symlink_to("/proc/self/environ")
+    command = [sys.executable, "-m", "lancestat", "--project-dir", str(project), "validate"]
+    environment = {**os.environ, "AAA": SECRET}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "'specs/more.yml' leads out of the repository" in done.stderr
+    assert "byte" not in done.stderr
+    assert "U+0000" not in done.stderr
+
+
+def test_the_project_file_may_not_be_a_link_out_of_the_repository(project: Path) -> None:
+    (project / "lancestat_project.yml").unlink()
+    (project / "lancestat_project.yml").symlink_to("../../outside/lancestat_project.yml")
+    assert "'lancestat_project.yml' leads out of the repository" in refused(project)
+
+
+def test_a_folder_of_specs_may_not_be_a_link_out_of_the_repository(project: Path) -> None:
+    (project / "specs").rename(project / "old")
+    (project / "specs").symlink_to("../../outside")
+    assert "LS101 lancestat_project.yml" in refused(project)
+    (project / "specs").unlink()
+    (project / "specs").symlink_to("old")
+    assert names(load_project(project)) == ["orders"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../../outside", "{tmp}/outside", "/etc", "/proc/self", "../..", "specs/../../../outside"],
+)
+def test_spec_paths_that_leave_the_repository_are_not_read(
+    project: Path, path: str, tmp_path: Path
+) -> None:
+    path = path.format(tmp=tmp_path)
+    header = f"{PROJECT}spec-paths: [{path}]\n"
+    (project / "lancestat_project.yml").write_text(header)
+    told = refused(project)
+    assert told.startswith("LS101 lancestat_project.yml:3:14  ")
+    assert "leads out of the repository" in told
+
+
+def test_specs_elsewhere_in_the_repository_are_read(project: Path) -> None:
+    (project / "specs").rename(project.parent / "shared")
+    (project / "lancestat_project.yml").write_text(f"{PROJECT}spec-paths: [../shared]\n")
+    assert names(load_project(project)) == ["orders"]
+    absolute = f"{PROJECT}spec-paths: ['{project.parent}/shared']\n"
+    (project / "lancestat_project.yml").write_text(absolute)
+    assert names(load_project(project)) == ["orders"]
+
+
+def test_without_a_repository_the_project_is_its_folder(tmp_path: Path) -> None:
+    root = tmp_path.resolve() / "shop"
+    (root / "specs").mkdir(parents=True)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "a.yml").write_text(f"{SECRET}: 1")
+    (root / "lancestat_project.yml").write_text(f"{PROJECT}spec-paths: [../shared]\n")
+    assert "leads out of the project's folder" in refused(root)
+
+
+def test_a_chain_of_links_that_leaves_and_comes_back_is_refused(
+    project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "outside" / "back.yml").symlink_to(project / "specs" / "shop.yml")
+    (project / "specs" / "shop.yml").rename(project / "specs" / "real.yml")
+    (project / "specs" / "more.yml").symlink_to("../../../outside/back.yml")
+    assert "'specs/more.yml' leads out of the repository" in refused(project)
+
+
+def test_links_inside_the_repository_are_followed(project: Path) -> None:
+    (project.parent / "shared").mkdir()
+    (project / "specs" / "shop.yml").rename(project.parent / "shared" / "real.yaml")
+    (project.parent / "shared" / "hop.yml").symlink_to(project.parent / "shared" / "real.yaml")
+    (project / "specs" / "shop.yml").symlink_to("../../shared/hop.yml")
+    assert names(load_project(project)) == ["orders"]
+
+
+def test_links_in_a_circle_and_links_to_nothing_are_told(project: Path) -> None:
+    (project / "specs" / "a.yml").symlink_to("b.yml")
+    (project / "specs" / "b.yml").symlink_to("a.yml")
+    (project / "specs" / "c.yml").symlink_to("nothing.yml")
+    told = refused(project)
+    for name, why in (("a", "Too many levels"), ("b", "Too many levels"), ("c", "No such file")):
+        assert f"LS101 specs/{name}.yml:1:1  cannot read the file: {why}" in told
+
+
+@pytest.mark.parametrize("path", ["specs", "x" * 5000])
+def test_a_spec_path_that_cannot_be_read_is_told(project: Path, path: str) -> None:
+    (project / "specs").rename(project / "old")
+    (project / "specs").symlink_to("specs")
+    (project / "lancestat_project.yml").write_text(f"{PROJECT}spec-paths: [{path}]\n")
+    assert refused(project).startswith("LS101 lancestat_project.yml:3:14  cannot read spec path '")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(project: Path) -> None:
+    os.mkfifo(project / "specs" / "pipe.yml")
+    assert "'specs/pipe.yml' is not a regular file" in refused(project)
+    (project / "specs" / "pipe.yml").unlink()
+    (project / "lancestat_project.yml").unlink()
+    os.mkfifo(project / "lancestat_project.yml")
+    assert "'lancestat_project.yml' is not a regular file" in refused(project)
+
+
+def test_pages_do_not_show_a_file_that_was_exchanged_for_a_link(project: Path) -> None:
+    spec = load_project(project)
+    assert Sources(project).of(spec.nodes[0].location) is not None
+    (project / "specs" / "shop.yml").unlink()
+    (project / "specs" / "shop.yml").symlink_to("../../../outside/keys.yml")
+    (project.parent.parent / "outside" / "keys.yml").write_text(ORDERS)
+    assert Sources(project).of(spec.nodes[0].location) is None
+
+
+def test_a_folder_that_looks_like_a_bare_repository_bounds_nothing(project: Path) -> None:
+    (project / "HEAD").write_text("ref: refs/heads/main\n")
+    (project / "objects").mkdir()
+    (project / "refs").mkdir()
+    assert work_tree(project) == boundary(project) == project.parent
+
+
+def test_paths_are_resolved_link_by_link(tmp_path: Path) -> None:
+    top = tmp_path.resolve()
+    (top / "a" / "b").mkdir(parents=True)
+    (top / "a" / "up").symlink_to("..")
+    (top / "a" / "root").symlink_to(f"{top}/a/../a/b")
+    (top / "a" / "out").symlink_to(f"{top}/../{top.name}/a")
+    assert resolved_inside(top, top / "a" / "up" / "a" / "b") == top / "a" / "b"
+    assert resolved_inside(top, top / "a" / "root" / "x") == top / "a" / "b" / "x"
+    assert resolved_inside(top / "a", top / "a" / "up" / "a" / "b") is None
+    assert resolved_inside(top, top / "a" / "out") is None
+    assert resolved_inside(top / "a", top) is None
+
+
+def test_errors_of_the_layer_have_no_place_of_their_own(project: Path) -> None:
+    from lancestat.spec.files import Folder
+
+    with pytest.raises(SpecError) as caught:
+        Folder(project).read("../../outside/keys.yml")
+    assert caught.value.location is None
