@@ -9,6 +9,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Protocol
 
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
+from lancestat.redact import Origin, visible
 from lancestat.spec import codes
 from lancestat.spec.document import MAX_BYTES, Document, read_document
 
@@ -73,6 +74,15 @@ class Folder:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class SpecFolder:
+    """A folder of spec files as the project file names it."""
+
+    path: str
+    location: Location
+    origin: Origin | None = None
+
+
 def is_spec(name: str) -> bool:
     """Whether a file is read for what it declares, by its name alone; hidden ones are not."""
     return name.endswith(_SUFFIXES) and not name.startswith(".")
@@ -99,28 +109,38 @@ def relative_name(root: Path, path: Path) -> str:
 def spec_files(
     files: Files,
     root: Path,
-    folders: Sequence[tuple[str, Location]],
+    folders: Sequence[SpecFolder],
     errors: list[LancestatError],
 ) -> list[str]:
     """All spec files below the folders but hidden ones, sorted; errors are appended."""
     found: dict[str, None] = {}
-    for text, location in folders:
+    for folder in folders:
+        text = folder.path
         try:
             below = None
             if "\0" not in text:
                 below = files.below(relative_name(root, Path(os.path.normpath(root / text))))
         except SpecError as error:
-            errors.append(error.placed(location))
+            errors.append(_placed(error, folder))
             continue
         if below is None:
+            told = text if folder.origin is None else folder.origin.shown
             errors.append(
                 SpecError(
                     codes.UNREADABLE,
-                    f"spec path '{text}' is not a folder",
-                    location=location,
+                    f"spec path '{visible(told)}' is not a folder",
+                    location=folder.location,
                     hint=f"create it in {root}, or change 'spec-paths'",
                 )
             )
             continue
         found.update(dict.fromkeys(sorted(below, key=lambda name: PurePosixPath(name).parts)))
     return list(found)
+
+
+def _placed(error: SpecError, folder: SpecFolder) -> LancestatError:
+    """What is wrong with a folder, whose name is only told where the project file holds it."""
+    if folder.origin is None:
+        return error.placed(folder.location)
+    message = f"spec path '{visible(folder.origin.shown)}' is nothing that is read"
+    return SpecError(error.code, message, location=folder.location, hint=error.hint)

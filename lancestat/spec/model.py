@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from lancestat.errors import Location
+from lancestat.redact import NOTHING_KNOWN, Origin, Redactor
 
 
 class NodeKind(str, Enum):
@@ -188,8 +189,8 @@ class Target:
 class ProjectSpec:
     """A whole project under one target. Nodes are in the order of their files and places.
 
-    `templates` has, by node and dotted key, the templates whose values came from the environment:
-    those values may be secret, and are shown to nobody who does not have that environment.
+    `origins` has, by node and dotted key, where values came from the environment, and
+    `target_origins` those of the target's settings. `redactor` finds such values in texts.
     """
 
     name: str
@@ -197,7 +198,9 @@ class ProjectSpec:
     target: Target
     nodes: tuple[Node, ...]
     policies: Mapping[str, Policy]
-    templates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    origins: Mapping[str, Mapping[str, Origin]] = field(default_factory=dict)
+    target_origins: Mapping[str, Origin] = field(default_factory=dict)
+    redactor: Redactor = field(default=NOTHING_KNOWN, repr=False, compare=False)
 
     @property
     def tables(self) -> tuple[Table, ...]:
