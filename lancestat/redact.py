@@ -102,6 +102,11 @@ class Origin:
         return self.is_secret or audience is Audience.PUBLIC
 
     @property
+    def is_of_environment(self) -> bool:
+        """Whether the environment gave some of the value."""
+        return self.is_set and any(each.function == "env_var" for each in self.variables)
+
+    @property
     def names(self) -> str:
         """The variables, for a sentence: `env_var('A') and env_var('B')`."""
         return " and ".join(map(str, self.variables))
@@ -163,6 +168,13 @@ class Redactor:
         shown = [search.shown for search in hits]
         pattern = _compiled(tuple(search.pattern for search in hits))
         return pattern.sub(lambda found: shown[(found.lastindex or 1) - 1], text)
+
+    def restored(self, text: str) -> str:
+        """The inverse of `text` for the public: what is shown in place of values, as the values."""
+        for known in sorted(self.known, key=lambda known: -len(known.shown)):
+            if known.shown != MASK and self._is_sought(known, Audience.PUBLIC):
+                text = text.replace(known.shown, known.value)
+        return text
 
     def error(self, error: LancestatError, audience: Audience) -> LancestatError:
         """An error as an audience may see it."""
@@ -228,20 +240,35 @@ def is_commonplace(value: str) -> bool:
     return len(value) < _SHORTEST_SECRET or _COMMONPLACE.fullmatch(value) is not None
 
 
-def visible(text: str) -> str:
+# Marks of colours within a line, which the command line translates. Unicode keeps them for uses
+# such as this one.
+PAINT = "".join(map(chr, range(0xFDD0, 0xFDE0)))
+_LAYOUT = re.compile(r"\n(?= {6})")
+
+
+def visible(text: str, *, keep: str = "") -> str:
     """A text on one line, with every character that cannot be seen spelled out.
 
     Line breaks, escape sequences, characters that hide or reorder what is around them: nothing that
     a terminal obeys is left.
+
+    Args:
+        text: Whatever a project, a library or a store says.
+        keep: Characters that stay as they are, such as `PAINT`.
     """
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return "".join(
+        char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text
+    )
 
 
-def visible_lines(text: str) -> list[str]:
-    """The lines of a text that may have several, each as `visible` gives it."""
-    return [visible(line.rstrip("\r")) for line in text.split("\n")]
+def message_lines(text: str) -> list[str]:
+    """The lines of a message: those below its first are indented by six, as hints and excerpts are.
+
+    Any other line break is part of what is quoted, and is spelled out.
+    """
+    return [visible(line, keep=PAINT) for line in _LAYOUT.split(text)]
 
 
 # GitHub's runner obeys `::` after any white space at the start of a line, and `##[` wherever it
@@ -251,7 +278,7 @@ _COMMAND_ANYWHERE = re.compile(r"##(?=(?:vso|teamcity)?\[)", re.IGNORECASE)
 
 def inert(line: str) -> str:
     """A line in which no system that reads logs finds a command."""
-    start = line.lstrip("\u200b \t\xa0")
+    start = line.lstrip(f"\u200b \t{PAINT}")
     if start.startswith("::"):
         line = line.replace("::", "\\x3a:", 1)
     return _COMMAND_ANYWHERE.sub("#\\\\x23", line)
@@ -290,6 +317,10 @@ def _searches(known: Known) -> Iterator[_Search]:
             after = r"(?![^\W_])" if spelling[-1].isalnum() else ""
             pattern = f"{before}{pattern}{after}"
         yield _Search(words[0].lower(), f"({pattern})", known.shown)
+    parent = known.value.rstrip("/").rpartition("/")[0]
+    if known.is_whole and parent.count("/") >= 2 and len(parent) >= _LEAST_WITHIN_WORDS[False]:
+        # Messages name the folder, too, and what else lies in it.
+        yield _Search(parent.split()[0].lower(), f"({re.escape(parent)})", f"{known.shown}/..")
     if known.is_whole and len(known.value) >= _LONG:
         start = known.value[:_BEGINNING].split()
         if start and len(start[0]) >= shortest:
@@ -301,7 +332,9 @@ def _spellings(known: Known) -> Iterator[str]:
     """How a value may be written: by URIs, by JSON, by Rust, by object stores, by lancestat."""
     values = [known.value]
     if "\n" in known.value and known.is_whole:
-        values += [line for line in known.value.splitlines() if len(line) >= _LEAST_WITHIN_WORDS[True]]
+        values += [
+            line for line in known.value.splitlines() if len(line) >= _LEAST_WITHIN_WORDS[True]
+        ]
     for value in values:
         yield value
         yield quote(value, errors="replace")
@@ -313,7 +346,7 @@ def _spellings(known: Known) -> Iterator[str]:
         # Object stores tell paths without a scheme, and without a slash at the start or the end.
         yield bare.strip("/") if "/" in bare.strip("/") else bare
         yield bare.rstrip("/") if "/" in bare.strip("/") else bare
-    if os.path.isabs(known.value) and len(known.value) < 4096 and "\0" not in known.value:
+    if known.value.startswith("/") and len(known.value) < 4096 and "\0" not in known.value:
         yield os.path.realpath(known.value)
     if known.is_secret:
         encoded = known.value.encode("utf-8", "surrogatepass")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from lancestat.redact import MASK, Audience, Known, Origin, secret_options
-from lancestat.spec.model import KnnJoin, KnnSide, Node, Table
+from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table
 
 Origins = Mapping[str, Origin]
+NO_ORIGINS: Origins = MappingProxyType({})
 
 _SIDE_URIS = ("lance", "parquet", "path")
 
@@ -32,6 +34,28 @@ def disclosed(node: Node, origins: Origins, audience: Audience) -> Node:
         owner=hidden.get("owner", node.owner),
         tags=_listed("tags", node.tags, hidden),
     )
+
+
+def disclosed_nodes(spec: ProjectSpec, nodes: Iterable[Node], audience: Audience) -> Iterator[Node]:
+    """Nodes of a project as an audience may see them."""
+    for node in nodes:
+        yield disclosed(node, spec.origins.get(node.name, NO_ORIGINS), audience)
+
+
+def named(origins: Origins, *keys: str) -> str | None:
+    """What is shown in place of values at dotted keys, or below them, if the environment gave any.
+
+    It is the template where that is the whole of one value, else it names the variables.
+    """
+    found = {
+        key: origin
+        for key, origin in origins.items()
+        if any(key == wanted or key.startswith(f"{wanted}.") for wanted in keys)
+    }
+    if len(found) == 1 and (key := next(iter(found))) in keys:
+        return found[key].shown
+    variables = dict.fromkeys(each for origin in found.values() for each in origin.variables)
+    return ", ".join(f"{{{{ {variable} }}}}" for variable in variables) or None
 
 
 def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:

@@ -39,6 +39,15 @@ class Item:
         """Where a value inside the item comes from, None when the file holds it as it is."""
         return self.origins.get((*self.path, *steps))
 
+    def origins_below(self, *steps: str | int) -> dict[str, Origin]:
+        """The origins of the values below a key of the item, by dotted key."""
+        at = (*self.path, *steps)
+        return {
+            ".".join(map(str, path[len(at) :])): origin
+            for path, origin in self.origins.items()
+            if path[: len(at)] == at
+        }
+
     def quoted(self, text: str, *steps: str | int) -> str:
         """A value inside the item for a message: what the environment gave is told by its name."""
         origin = self.origin(*steps)

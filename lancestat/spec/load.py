@@ -13,8 +13,8 @@ from lancestat.redact import Audience, Known, Origin, Redactor
 from lancestat.spec import codes
 from lancestat.spec.build import build_knn_join, build_rule, build_table
 from lancestat.spec.check import check
-from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.disclosure import resolved_places
+from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
 from lancestat.spec.item import Item
@@ -141,7 +141,7 @@ class _Declarations:
             if not isinstance(name, str) or not usable:
                 continue
             origin = item.origin("name")
-            if origin is not None and origin.is_set:
+            if origin is not None and origin.is_of_environment:
                 noun = subject(item.path, document.value, rendering.origins)
                 refusal = namespace.refuse(name, noun, item, origin)
                 errors += [] if (*item.path, "name") in judged else [refusal]
@@ -149,7 +149,7 @@ class _Declarations:
             fresh = namespace.declare(name, item.location, errors)
             if fresh and item.path not in broken:
                 self.items.append((kind, item))
-                if own := _origins(item):
+                if own := item.origins_below():
                     self.origins[kind, name] = own
 
     def build(self, errors: list[LancestatError]) -> tuple[Node, ...]:
@@ -222,15 +222,6 @@ def _shared_parts(item: Item) -> Iterator[tuple[str, str, str]]:
         yield "policy", policy, "policies"
 
 
-def _origins(item: Item) -> dict[str, Origin]:
-    """The origins of an item's values, by dotted key."""
-    return {
-        ".".join(map(str, path[2:])): origin
-        for path, origin in item.origins.items()
-        if path[:2] == item.path
-    }
-
-
 def _file_names(root: Path, folders: Iterable[SpecFolder], names: Iterable[str]) -> Iterator[Known]:
     """Names of files in folders that the environment named."""
     for folder in folders:
@@ -246,6 +237,10 @@ def _file_names(root: Path, folders: Iterable[SpecFolder], names: Iterable[str])
 def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item]]:
     if not isinstance(document.value, dict):
         return
+    # Looked up for each item: of a thousand with a thousand origins no one reads those of others.
+    origins: dict[KeyPath, dict[KeyPath, Origin]] = {}
+    for at, origin in rendering.origins.items():
+        origins.setdefault(at[:2], {})[at] = origin
     for kind in document.value:
         values = document.value[kind]
         if kind not in ("tables", "column_sets", "policies", "knn_joins"):
@@ -253,4 +248,4 @@ def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item
         for index, value in enumerate(values if isinstance(values, list) else ()):
             if isinstance(value, dict):
                 path = (kind, index)
-                yield kind, Item(document, path, value, rendering.refs, rendering.origins)
+                yield kind, Item(document, path, value, rendering.refs, origins.get(path, {}))

@@ -49,13 +49,15 @@ class StaleBounds:
 class Policy:
     """Which staleness readers accept: none (False), any (True) or bounds.
 
-    `name` is None for an inline policy.
+    `name` is None for an inline policy. `shown` stands for the rest where it is published, if the
+    environment gave any of that.
     """
 
     name: str | None = None
     description: str | None = None
     allow_stale: bool | StaleBounds = False
     refresh: Refresh = Refresh.ALWAYS
+    shown: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lancestat.errors import LancestatError, Location, SpecError, UsageError, did_you_mean
+from lancestat.errors import LancestatError, SpecError, UsageError, did_you_mean
 from lancestat.redact import (
     Known,
     Origin,
@@ -101,7 +101,7 @@ def read_header(
 
 def _refused_name(document: Document, rendering: Rendering) -> SpecError | None:
     origin = rendering.origins.get(("name",))
-    if origin is None or not origin.is_set:
+    if origin is None or not origin.is_of_environment:
         return None
     return SpecError(
         codes.WRONG_VALUE,
@@ -240,13 +240,17 @@ def _scope(
     if written:
         value["vars"] = {**written, **rendered}
     values = {**rendered, **arguments.vars}
-    return replace(early, vars=values, var_origins=_var_origins(values, rendering))
+    origins = _var_origins(values, arguments.vars, rendering)
+    return replace(early, vars=values, var_origins=origins)
 
 
-def _var_origins(values: Mapping[str, object], rendering: Rendering) -> dict[str, Origin]:
+def _var_origins(
+    values: Mapping[str, object], given: Mapping[str, object], rendering: Rendering
+) -> dict[str, Origin]:
     """The origins of the project's variables, of all their parts together.
 
-    One whose own name says that it is secret counts as its origin too, wherever its value is from.
+    A variable is its own origin where its name says that it is secret, and where the caller gave
+    its value, which is none of the project's and may well be made of the environment.
     """
     found: dict[str, dict[Variable, None]] = {}
     is_set: dict[str, bool] = {}
@@ -256,7 +260,7 @@ def _var_origins(values: Mapping[str, object], rendering: Rendering) -> dict[str
             found.setdefault(name, {}).update(dict.fromkeys(origin.variables))
             is_set[name] = is_set.get(name, False) or origin.is_set
     for name in values:
-        if says_secret(name):
+        if name in given or says_secret(name):
             found.setdefault(name, {})[Variable(name, "var")] = None
             is_set[name] = True
     return {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lancestat.plan import plan_file
 from lancestat.plan.plan_file import PlanFileError, read_plan_file, write_plan_file
-from lancestat.plan.saved import Options, SavedNode, SavedPlan, SeenDataset
+from lancestat.plan.saved import Options, Place, SavedNode, SavedPlan, SeenDataset
 from lancestat.plan.saved_json import decode_plan, encode_plan
 
 SAVED = SavedPlan(
@@ -21,7 +21,7 @@ SAVED = SavedPlan(
     made_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
     project="shop",
     target="dev",
-    state="/warehouse/state",
+    state=Place("0" * 24, "/warehouse/state"),
     scratch=None,
     options=Options(("tag:nightly",), None, True),
     nodes=(
@@ -131,7 +131,7 @@ def with_value(key: str, value: object) -> str:
         ("[]", "LS622", "this JSON is no plan"),
         ('"lancestat plan"', "LS622", "this JSON is no plan"),
         (without("kind"), "LS622", "this JSON is no plan"),
-        (with_value("format_version", 2), "LS623", "is of format '2', and this release reads"),
+        (with_value("format_version", 1), "LS623", "is of format '1', and this release reads"),
         (with_value("format_version", "x\x1b[2J"), "LS623", "is of format 'x\\x1b[2J'"),
         (without("format_version"), "LS623", "is of format 'None'"),
         (without("nodes"), "LS622", "it is damaged: 'nodes' is missing"),
