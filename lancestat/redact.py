@@ -27,7 +27,7 @@ MASK = "***"
 
 _SECRET_NAME = re.compile(
     r"secret|token|passw|passphrase|passcode|key|credential|signature|private|bearer|jwt|cookie"
-    r"|(?<=.)pwd|auth(?!or)|connection_?string|(?:^|[_.\-])(?:pass|pin|sas|dsn)(?:[_.\-]|$)",
+    r"|(?<=.)pwd|auth(?!ors?(?:$|[_.\-]))|connection_?string|(?:^|[_.\-])(?:pass|pin|sas|dsn)(?:[_.\-]|$)",
     re.IGNORECASE,
 )
 # Such values are everywhere, so that replacing them would tell nothing and garble the rest.
@@ -153,7 +153,8 @@ class Redactor:
 
     def with_known(self, known: Iterable[Known]) -> Redactor:
         """One that looks for more."""
-        return Redactor((*self.known, *known), self.public)
+        more = [*known]
+        return Redactor((*self.known, *more), self.public) if more else self
 
     def merged(self, other: Redactor) -> Redactor:
         """One that looks for what either looks for."""

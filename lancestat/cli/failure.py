@@ -35,7 +35,7 @@ def report(error: BaseException, *, verbose: bool) -> ExitCode:
     CONSOLE.err(*describe(error))
     if verbose:
         for line in "".join(traceback.format_exception(error)).splitlines():
-            CONSOLE.err(_cleaned(line))
+            CONSOLE.err(f"  {_cleaned(line)}")
     return ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILURE
 
 

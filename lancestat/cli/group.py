@@ -15,7 +15,7 @@ import click
 from lancestat.cli.console import CONSOLE
 from lancestat.cli.failure import ExitCode, report
 from lancestat.cli.termination import termination_raised
-from lancestat.redact import visible
+from lancestat.redact import inert, visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -132,7 +132,7 @@ def wants_detail(ctx: click.Context) -> bool:
 
 def _fit_to_show(error: click.ClickException) -> click.ClickException:
     """An error that click prints itself, which quotes what stands on the command line."""
-    error.message = visible(CONSOLE.text(error.message))  # type: ignore[misc]
+    error.message = inert(visible(CONSOLE.text(error.message)))  # type: ignore[misc]
     return error
 
 

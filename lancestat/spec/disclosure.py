@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from lancestat.redact import MASK, Audience, Known, Origin, secret_options
-from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table
+from lancestat.redact import MASK, Audience, Known, Origin
+from lancestat.spec.model import KnnSide, Node, ProjectSpec, Table
 
 Origins = Mapping[str, Origin]
 NO_ORIGINS: Origins = MappingProxyType({})
@@ -59,15 +59,12 @@ def named(origins: Origins, *keys: str) -> str | None:
 
 
 def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
-    """What messages may tell of a node: its places as they are used, and options of its sides."""
+    """What messages may tell of a node: its places as they are used."""
     public = _places(disclosed(node, origins, Audience.PUBLIC))
     personal = _places(disclosed(node, origins, Audience.PERSON))
     for place, shown, seen in zip(_places(node), public, personal, strict=True):
         if place is not None and shown is not None and place != shown:
             yield Known(place, shown, is_secret=place != seen)
-    if isinstance(node, KnnJoin):
-        for side in (node.left, node.right):
-            yield from secret_options(side.options)
 
 
 def _places(node: Node) -> tuple[str | None, ...]:

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from lancestat.errors import Location
-from lancestat.redact import NOTHING_KNOWN, Origin, Redactor
+from lancestat.redact import NOTHING_KNOWN, Origin, Redactor, secret_options
 
 
 class NodeKind(str, Enum):
@@ -192,7 +192,8 @@ class ProjectSpec:
     """A whole project under one target. Nodes are in the order of their files and places.
 
     `origins` has, by node and dotted key, where values came from the environment, and
-    `target_origins` those of the target's settings. `redactor` finds such values in texts.
+    `target_origins` those of the target's settings. `redactor` finds such values in texts, and all
+    storage options.
     """
 
     name: str
@@ -203,6 +204,13 @@ class ProjectSpec:
     origins: Mapping[str, Mapping[str, Origin]] = field(default_factory=dict)
     target_origins: Mapping[str, Origin] = field(default_factory=dict)
     redactor: Redactor = field(default=NOTHING_KNOWN, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        known = [*secret_options(self.target.storage_options)]
+        for node in self.nodes:
+            if isinstance(node, KnnJoin):
+                known += (*secret_options(node.left.options), *secret_options(node.right.options))
+        object.__setattr__(self, "redactor", self.redactor.with_known(known))
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -66,6 +66,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         optional(texts()),
         optional(texts()),
     )
+    places = st.builds(Place, texts(), texts())
     nodes = st.builds(
         SavedNode,
         shown,
@@ -82,8 +83,8 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         instants(),
         texts(),
         texts(),
-        texts(),
-        optional(texts()),
+        places,
+        optional(places),
         st.builds(Options, selectors, selectors, st.booleans()),
         st.lists(nodes, max_size=3).map(tuple),
     )
@@ -122,7 +123,7 @@ def with_value(key: str, value: object) -> str:
         ("", "LS622", "it is empty"),
         ("  \n", "LS622", "it is empty"),
         ("tables: []", "LS622", "it is not JSON, see line 1, column 1"),
-        (text_of()[:-3], "LS622", "it ends early, at line 42"),
+        (text_of()[:-3], "LS622", "it ends early, at line 45"),
         (text_of()[:100], "LS622", "it ends early"),
         (text_of().replace('"state": ', '"state" '), "LS622", "it is not JSON, see line 8"),
         ("[" * 100_000, "LS622", "JSON that no plan looks like"),
