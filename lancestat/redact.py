@@ -162,13 +162,7 @@ class Redactor:
 
     def text(self, text: str, audience: Audience) -> str:
         """A text as an audience may see it."""
-        lowered = text.lower()
-        hits = [search for search in self._of(audience) if search.probe in lowered]
-        if not hits:
-            return text
-        shown = [search.shown for search in hits]
-        pattern = _compiled(tuple(search.pattern for search in hits))
-        return pattern.sub(lambda found: shown[(found.lastindex or 1) - 1], text)
+        return _replaced(text, self._of(audience))
 
     def restored(self, text: str) -> str:
         """The inverse of `text` for the public: what is shown in place of values, as the values."""
@@ -204,10 +198,13 @@ class Redactor:
     def _of(self, audience: Audience) -> tuple[_Search, ...]:
         if audience not in self._searches:
             known = [each for each in self.known if self._is_sought(each, audience)]
-            searches = [search for each in known for search in _searches(each)]
-            # Of values that contain each other the longest is replaced.
-            searches.sort(key=lambda search: -len(search.pattern))
-            self._searches[audience] = tuple(searches)
+            parts = _sorted(known, is_whole=True)
+            # A thousand tables below one variable are found by that.
+            self._searches[audience] = _sorted(
+                each
+                for each in known
+                if each.is_whole or _replaced(each.value, parts) != each.shown
+            )
         return self._searches[audience]
 
     def _is_sought(self, known: Known, audience: Audience) -> bool:
@@ -302,6 +299,23 @@ def _merged(known: Iterable[Known]) -> tuple[Known, ...]:
         if each.is_secret and not first.is_secret:
             found[each.value] = replace(first, is_secret=True)
     return tuple(found.values())
+
+
+def _replaced(text: str, searches: Iterable[_Search]) -> str:
+    lowered = text.lower()
+    hits = [search for search in searches if search.probe in lowered]
+    if not hits:
+        return text
+    shown = [search.shown for search in hits]
+    pattern = _compiled(tuple(search.pattern for search in hits))
+    return pattern.sub(lambda found: shown[(found.lastindex or 1) - 1], text)
+
+
+def _sorted(known: Iterable[Known], *, is_whole: bool = False) -> tuple[_Search, ...]:
+    """What finds values: of those that contain each other, the longest first."""
+    wanted = [each for each in known if each.is_whole or not is_whole]
+    searches = [search for each in wanted for search in _searches(each)]
+    return tuple(sorted(searches, key=lambda search: -len(search.pattern)))
 
 
 def _searches(known: Known) -> Iterator[_Search]:
