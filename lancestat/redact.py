@@ -296,8 +296,9 @@ def _merged(known: Iterable[Known]) -> tuple[Known, ...]:
     found: dict[str, Known] = {}
     for each in known:
         first = found.setdefault(each.value, each)
-        if each.is_secret and not first.is_secret:
-            found[each.value] = replace(first, is_secret=True)
+        is_secret, is_whole = first.is_secret or each.is_secret, first.is_whole or each.is_whole
+        if (is_secret, is_whole) != (first.is_secret, first.is_whole):
+            found[each.value] = replace(first, is_secret=is_secret, is_whole=is_whole)
     return tuple(found.values())
 
 

@@ -105,6 +105,16 @@ def test_what_is_cut_short_is_recognised() -> None:
     assert long.text(f"found '{value[:57]}...' there", PERSON) == "found 'X there"
 
 
+def test_of_a_thousand_values_below_one_only_that_is_looked_for() -> None:
+    lake = "s3://lake-of-mine/x"
+    # A scalar that is nothing but the variable is known as such and as a rendered text.
+    known = [Known(lake, LAKE.shown), LAKE]
+    known += [Known(f"{lake}/t{n}", f"{LAKE.shown}/t{n}") for n in range(1000)]
+    shown = Redactor(known)
+    assert shown.text(f"at {lake}/t7!", PUBLIC) == f"at {LAKE.shown}/t7!"
+    assert len(shown._of(PUBLIC)) < 10
+
+
 def test_equal_values_are_secret_where_any_is() -> None:
     ordinary, secret = Known("value-of-two", "A"), Known("value-of-two", "B", is_secret=True)
     assert redactor(ordinary, secret).text("value-of-two", PERSON) == "A"
