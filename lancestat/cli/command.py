@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from lancestat.cli.completion import complete_selector, complete_target
-from lancestat.cli.failure import remember_secrets
+from lancestat.cli.console import CONSOLE
 from lancestat.cli.talk import listen
 from lancestat.errors import InvalidProject
+from lancestat.redact import Audience
 
 if TYPE_CHECKING:
     from lancestat.cli.output import Output
@@ -41,7 +42,7 @@ class Invocation:
         from lancestat.project import Project
 
         project = Project.load(self.project_dir, target=self.target, vars=dict(self.vars))
-        remember_secrets(project.spec.target)
+        CONSOLE.know(project.spec.redactor)
         return project
 
     def printer(self) -> Output:
@@ -53,7 +54,7 @@ class Invocation:
     def say(self, text: str) -> None:
         """Talk to the person at the terminal, unless they asked for quiet."""
         if not self.quiet:
-            click.echo(text, err=True)
+            CONSOLE.err(text)
 
     def overridden(self, options: Mapping[str, object]) -> Invocation:
         """The same invocation with the options that were given a second time."""
@@ -133,16 +134,21 @@ SHARED = frozenset(option.name for option in shared_options(from_environment=Fal
 
 
 class Command(click.Command):
-    """A subcommand that accepts the global options too."""
+    """A subcommand that accepts the global options too.
+
+    What it prints may be published if `is_published`, and whatever is Markdown.
+    """
 
     def __init__(
         self,
         name: str | None,
         *,
         formats: Sequence[Format] = ("text", "json"),
+        is_published: bool = False,
         **attributes: object,
     ) -> None:
         self.formats = formats
+        self.is_published = is_published
         attributes["context_settings"] = {"auto_envvar_prefix": ENVIRONMENT}
         super().__init__(name, **attributes)  # type: ignore[arg-type]
         self.params += shared_options(from_environment=False)
@@ -160,6 +166,8 @@ class Command(click.Command):
         if ctx.obj.output not in self.formats:
             known = " or ".join(self.formats)
             raise click.UsageError(f"'{self.name}' prints {known}, not {ctx.obj.output}.", ctx)
+        is_public = self.is_published or ctx.obj.output == "markdown"
+        CONSOLE.begin(Audience.PUBLIC if is_public else Audience.PERSON)
         listen(quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
         return super().invoke(ctx)
 

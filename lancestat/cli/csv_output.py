@@ -76,7 +76,8 @@ def _line(cells: Iterable[str | None]) -> str:
 
 
 def _quoted(cell: str) -> str:
-    if cell and _NEEDS_QUOTES.isdisjoint(cell):
+    # A line that starts with colons would be an order to GitHub's runner.
+    if cell and _NEEDS_QUOTES.isdisjoint(cell) and not cell.lstrip().startswith("::"):
         return cell
     return '"' + cell.replace('"', '""') + '"'
 

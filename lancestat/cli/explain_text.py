@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lancestat.cli.console import CONSOLE
 from lancestat.cli.grid import grid
 from lancestat.cli.paint import paint
 from lancestat.plan.format import count, size
+from lancestat.redact import visible
 
 if TYPE_CHECKING:
     from lancestat.read.estimate import ColumnEstimate
@@ -31,7 +33,8 @@ def _plan(explanation: PlanExplanation, width: int) -> list[str]:
     rows = []
     room = max(40, width - 26)
     for operator in explanation.operators:
-        text = "  " * operator.depth + _text(operator)
+        # What is shortened must not hide a part of what may not be shown.
+        text = "  " * operator.depth + visible(CONSOLE.text(_text(operator)))
         if len(text) > room:
             text = f"{text[: room - 3]}..."
         rows.append([_figure(operator.rows), _bytes(operator.size_bytes), text])

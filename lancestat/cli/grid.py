@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
-from lancestat.cli.paint import paint
+from lancestat.cli.paint import paint, unpainted
 
 Row = Sequence[str]
 
@@ -22,7 +20,7 @@ def grid(head: Row, rows: Sequence[Row], *, right: frozenset[int] = frozenset())
 
 
 def _width(cell: str) -> int:
-    return len(click.unstyle(cell))
+    return len(unpainted(cell))
 
 
 def _pad(cell: str, width: int, right: bool) -> str:

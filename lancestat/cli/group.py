@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from lancestat.cli.console import CONSOLE
 from lancestat.cli.failure import ExitCode, report
 from lancestat.cli.termination import termination_raised
+from lancestat.redact import inert, visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -91,12 +93,27 @@ class RootGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Parse the options that come before the subcommand."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as error:
+            raise _fit_to_show(error) from None
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand; no traceback reaches the user unless asked for."""
         try:
             with termination_raised():
                 return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except click.ClickException as error:
+            raise _fit_to_show(error) from None
+        except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:
             _discard_stdout()
@@ -111,6 +128,12 @@ class RootGroup(click.Group):
 def wants_detail(ctx: click.Context) -> bool:
     """Whether `--verbose` was given, before or after the subcommand."""
     return bool(getattr(ctx.obj, "verbose", False))
+
+
+def _fit_to_show(error: click.ClickException) -> click.ClickException:
+    """An error that click prints itself, which quotes what stands on the command line."""
+    error.message = inert(visible(CONSOLE.text(error.message)))  # type: ignore[misc]
+    return error
 
 
 def _discard_stdout() -> None:

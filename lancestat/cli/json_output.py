@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from lancestat.cli.console import CONSOLE
 from lancestat.errors import InvalidProject, LancestatError
+from lancestat.spec.disclosure import disclosed_nodes
 
 if TYPE_CHECKING:
     from lancestat.cli.check import Check
@@ -64,7 +64,7 @@ class JsonOutput:
 
     def listed(self, spec: ProjectSpec, nodes: Sequence[Node]) -> None:
         """Declared nodes."""
-        objects = [_node(node) for node in nodes]
+        objects = [_node(node) for node in disclosed_nodes(spec, nodes, CONSOLE.audience)]
         _print("list", project=spec.name, target=spec.target.name, nodes=objects)
 
     def planned(self, plan: Plan, policies: Mapping[str, Policy]) -> None:
@@ -131,7 +131,7 @@ class JsonOutput:
         from lancestat.cli.sql_json import render_result
 
         text, printed = render_result(result)
-        click.echo(text)
+        CONSOLE.json(text)
         return printed
 
     def explained(self, explanation: PlanExplanation) -> None:
@@ -158,7 +158,8 @@ def _print(command: str, **rest: object) -> None:
 
 
 def _dump(payload: Mapping[str, object]) -> None:
-    click.echo(json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False))
+    shown = CONSOLE.redactor.json(payload, CONSOLE.audience)
+    CONSOLE.json(json.dumps(shown, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _error(error: LancestatError) -> dict[str, object]:

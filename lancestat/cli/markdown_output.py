@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import click
-
+from lancestat.cli.console import CONSOLE
 from lancestat.cli.text_output import TextOutput
 
 if TYPE_CHECKING:
@@ -25,24 +24,24 @@ class MarkdownOutput(TextOutput):
         """What a run would do."""
         from lancestat.plan.render_markdown import render_markdown
 
-        click.echo(render_markdown(plan, policies))
+        CONSOLE.markdown(render_markdown(plan, policies, CONSOLE.redactor))
 
     def compared(self, diff: Diff) -> None:
         """What a change of the project means."""
         from lancestat.review.render_markdown import render_markdown
 
-        click.echo(render_markdown(diff))
+        CONSOLE.markdown(render_markdown(diff))
 
     def told(self, report: ProjectReport) -> None:
         """The state of nodes, with what is wrong with them."""
         from lancestat.cli.status_markdown import render_markdown
 
-        click.echo(render_markdown(report))
+        CONSOLE.markdown(render_markdown(report))
 
     def queried(self, result: QueryResult) -> Printed:
         """The rows of a query."""
         from lancestat.cli.sql_text import render_markdown
 
         lines, printed = render_markdown(result)
-        click.echo("\n".join(lines))
+        CONSOLE.markdown("\n".join(lines))
         return printed

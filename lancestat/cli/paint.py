@@ -1,4 +1,8 @@
-"""Colours, shown on terminals only."""
+"""Colours, shown on terminals only.
+
+Painted text holds marks (`redact.PAINT`) in place of escape sequences until it is printed, so that
+an escape sequence in a text is always somebody else's.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import os
 import shutil
 
 import click
+
+from lancestat.redact import PAINT
 
 _TONES: dict[str, dict[str, object]] = {
     "analyze": {"fg": "green"},
@@ -17,12 +23,33 @@ _TONES: dict[str, dict[str, object]] = {
     "success": {"fg": "green"},
     "note": {"dim": True},
     "title": {"bold": True},
+    "code": {"fg": "red", "bold": True},
+}
+_RESET = PAINT[0]
+_BEGIN = dict(zip(_TONES, PAINT[1:], strict=False))
+_NOTHING = dict.fromkeys(map(ord, PAINT))
+_SEQUENCES = {
+    ord(_RESET): click.style("", reset=True),
+    **{
+        ord(_BEGIN[tone]): click.style("", reset=False, **style)  # type: ignore[arg-type]
+        for tone, style in _TONES.items()
+    },
 }
 
 
 def paint(text: str, tone: str) -> str:
-    """Text in the colours of a tone; `click.echo` drops them where nobody would see them."""
-    return click.style(text, **_TONES[tone])  # type: ignore[arg-type]
+    """Text in the colours of a tone, which are dropped where nobody would see them."""
+    return f"{_BEGIN[tone]}{text}{_RESET}"
+
+
+def unpainted(text: str) -> str:
+    """Text as it looks without colours."""
+    return text.translate(_NOTHING)
+
+
+def colored(text: str) -> str:
+    """Painted text with a terminal's escape sequences."""
+    return text.translate(_SEQUENCES)
 
 
 def wants_color() -> bool | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.knn.stages import Stage, StageProgress
 from lancestat.plan.format import count, large, size
+from lancestat.redact import visible
 from lancestat.run.progress import Progress, Silent, TableProgress
 from lancestat.run.result import NodeResult, Status
 
@@ -65,7 +66,11 @@ class TerminalProgress:
         self._all = self._display.add_task("starting Spark", total=None, counts="")
         for table in tables:
             self._tasks[table.node] = self._display.add_task(
-                table.node, total=table.size_bytes or None, visible=False, start=False, counts=""
+                visible(table.node),
+                total=table.size_bytes or None,
+                visible=False,
+                start=False,
+                counts="",
             )
 
     def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
@@ -88,7 +93,7 @@ class TerminalProgress:
             if not self._tables and self._all is not None:
                 self._display.update(self._all, visible=False)
             if node not in self._joins:
-                self._joins[node] = self._display.add_task(node, total=None, counts="")
+                self._joins[node] = self._display.add_task(visible(node), total=None, counts="")
             self._display.update(
                 self._joins[node],
                 total=stage.rows_total,
@@ -109,7 +114,7 @@ class TerminalProgress:
                 self._read[result.name] = (table.fragments, table.size_bytes)
                 self._show()
         if result.status is Status.ERROR:
-            text = f"! {result.name} failed, the others go on"
+            text = f"! {visible(result.name)} failed, the others go on"
             self._display.console.print(text, style="red", markup=False, highlight=False)
 
     def _show(self) -> None:

@@ -9,6 +9,7 @@ from lancestat.cli.grid import grid
 from lancestat.cli.paint import paint
 from lancestat.lake.clean import clean
 from lancestat.plan.format import age, count, size
+from lancestat.redact import visible
 
 if TYPE_CHECKING:
     from lancestat.plan.shown import Shown
@@ -86,5 +87,5 @@ def _number(value: int | None) -> str:
 def _bound(value: str | None) -> str:
     if value is None:
         return ""
-    line = " ".join(value.split())
+    line = visible(" ".join(value.split()))
     return line if len(line) <= _LONGEST_BOUND else f"{line[: _LONGEST_BOUND - 3]}..."

@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from lancestat.cli.output import Printed
 from lancestat.cli.paint import paint
 from lancestat.cli.sql_value import text_value
+from lancestat.redact import visible
 from lancestat.spark.query_result import Scalar
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 _WIDEST = 60
 _NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})
-_ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 
 
 def render_result(result: QueryResult, *, is_whole: bool) -> tuple[list[str], Printed]:
@@ -29,7 +29,7 @@ def render_result(result: QueryResult, *, is_whole: bool) -> tuple[list[str], Pr
     rows, is_complete = _read(result)
     if not result.columns:
         return [], Printed(0)
-    head = [_visible(column.name) for column in result.columns]
+    head = [visible(column.name) for column in result.columns]
     is_shortened = not is_whole and any(cell_len(cell) > _WIDEST for row in rows for cell in row)
     if not is_whole:
         rows = [[_shortened(cell) for cell in row] for row in rows]
@@ -45,7 +45,7 @@ def render_markdown(result: QueryResult) -> tuple[list[str], Printed]:
     rows, is_complete = _read(result)
     if not result.columns:
         return [], Printed(0)
-    head = [_visible(column.name) for column in result.columns]
+    head = [visible(column.name) for column in result.columns]
     rule = ["---:" if _is_number(column) else "---" for column in result.columns]
     lines = [_markdown_line(head), f"| {' | '.join(rule)} |", *map(_markdown_line, rows)]
     return lines, Printed(len(rows), is_complete)
@@ -57,22 +57,12 @@ def _read(result: QueryResult) -> tuple[list[list[str]], bool]:
     for row in result.rows:
         if len(rows) == result.limit:
             return rows, False
-        rows.append([_visible(text_value(v, of)) for v, of in zip(row, shapes, strict=True)])
+        rows.append([visible(text_value(v, of)) for v, of in zip(row, shapes, strict=True)])
     return rows, True
 
 
 def _is_number(column: ResultColumn) -> bool:
     return isinstance(column.shape, Scalar) and column.shape.kind in _NUMBERS
-
-
-def _visible(text: str) -> str:
-    """On one line, and without what a terminal would obey."""
-    escaped = text.translate(_ESCAPES)
-    if escaped.isprintable():
-        return escaped
-    return "".join(
-        char if char.isprintable() or char == " " else repr(char)[1:-1] for char in escaped
-    )
 
 
 def _shortened(cell: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from lancestat import redact
 from lancestat.lake.clean import clean
 from lancestat.plan.format import age, count, duration, large
 from lancestat.plan.shown import Shown
@@ -92,7 +93,7 @@ def share(part: float) -> str:
 
 def visible(text: str) -> str:
     """A text on one line, without secrets, whose characters can all be seen."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in clean(text))
+    return redact.visible(clean(text))
 
 
 def _since(instant: datetime | None, now: datetime) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-import click
-
 from lancestat.cli.grid import grid
-from lancestat.cli.paint import paint
+from lancestat.cli.paint import paint, unpainted
 from lancestat.cli.status_cells import (
     SYMBOLS,
     TONES,
@@ -88,7 +86,7 @@ def _listed(cells: Sequence[StatusCells], width: int) -> list[str]:
 
 
 def _breadth(lines: Sequence[str]) -> int:
-    return max(len(click.unstyle(line)) for line in lines)
+    return max(len(unpainted(line)) for line in lines)
 
 
 def _beside(line: str, breadth: int, text: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
-from lancestat.cli.paint import wants_color
+from lancestat.cli.console import CONSOLE
+from lancestat.cli.paint import paint
 
 
 def listen(*, quiet: bool, verbose: bool) -> None:
@@ -13,9 +12,9 @@ def listen(*, quiet: bool, verbose: bool) -> None:
 
     class Talk(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            tone = "yellow" if record.levelno >= logging.WARNING else None
-            word = click.style(f"{record.levelname.lower()}:", fg=tone)
-            click.echo(f"{word} {record.getMessage()}", err=True, color=wants_color())
+            word = f"{record.levelname.lower()}:"
+            word = paint(word, "refresh") if record.levelno >= logging.WARNING else word
+            CONSOLE.err(f"{word} {record.getMessage()}")
 
     talk = Talk(logging.ERROR if quiet else logging.NOTSET)
     logger = logging.getLogger("lancestat")

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from lancestat.cli.console import CONSOLE
 from lancestat.cli.grid import grid
-from lancestat.cli.paint import paint, wants_color, width
+from lancestat.cli.paint import paint, width
 from lancestat.errors import InvalidProject
+from lancestat.spec.disclosure import disclosed_nodes
 
 if TYPE_CHECKING:
     from lancestat.cli.check import Check
@@ -72,7 +72,7 @@ class TextOutput:
             _print("No nodes declared." if not spec.nodes else "No nodes selected.")
             return
         rows = []
-        for node in nodes:
+        for node in disclosed_nodes(spec, nodes, CONSOLE.audience):
             place = f"{node.location.file}:{node.location.line}"
             tags = " ".join(node.tags)
             row = [node.name, node.kind.value, tags, paint(place, "note")]
@@ -84,13 +84,13 @@ class TextOutput:
         """What a run would do."""
         from lancestat.plan.render_text import render_text
 
-        _print(render_text(plan, paint=paint, verbose=self.verbose, width=width()))
+        _print(*render_text(plan, paint=paint, verbose=self.verbose, width=width()).split("\n"))
 
     def compared(self, diff: Diff) -> None:
         """What a change of the project means."""
         from lancestat.review.render_text import render_text
 
-        _print(render_text(diff, paint=paint, width=width()))
+        _print(*render_text(diff, paint=paint, width=width()).split("\n"))
 
     def ran(self, result: RunResult) -> None:
         """What a run did."""
@@ -166,5 +166,4 @@ class TextOutput:
 
 
 def _print(*lines: str) -> None:
-    for line in lines:
-        click.echo(line, color=wants_color())
+    CONSOLE.out(*lines)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-MASK = "***"
+from lancestat.redact import MASK, is_commonplace
 
 _LONGEST = 600
 _RUST_PLACE = re.compile(r",?\s*\S+\.rs:\d+(?::\d+)?")
@@ -21,20 +21,11 @@ _QUERY = re.compile(rf"([?&;][\w.\-]*{_SECRET_WORD}[\w.\-]*=)[^&;\s'\"]+", re.IG
 _HEADER = re.compile(r"\b(Bearer|Basic|Credential=|Signature=)\s*[\w.~+/=\-]{6,}", re.IGNORECASE)
 _AWS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
-# Options whose values name places and limits. Every other value is taken for a secret.
-_HARMLESS = re.compile(
-    r"(?:aws_|azure_|google_|s3_)?"
-    r"(?:region|default_region|endpoint(?:_url)?|bucket(?:_name)?|container_name|virtual_hosted_style_request"
-    r"|allow_http|allow_invalid_certificates|skip_signature|unsigned_payload|proxy_excludes|user_agent"
-    r"|(?:\w+_)?(?:timeout|retries|retry_count|max_idle_per_host|interval)|s3_express|conditional_put|copy_if_not_exists)",
-    re.IGNORECASE,
-)
-
 
 def secret_values(storage_options: Mapping[str, str] | None) -> frozenset[str]:
-    """The values of storage options that must not be shown: all but places, switches, limits."""
-    options = (storage_options or {}).items()
-    return frozenset(str(value) for key, value in options if value and not _is_harmless(key))
+    """The values of storage options, of which none may be shown; switches and limits are none."""
+    values = map(str, (storage_options or {}).values())
+    return frozenset(value for value in values if not is_commonplace(value))
 
 
 def clean(message: str, secrets: Iterable[str] = ()) -> str:
@@ -57,11 +48,6 @@ def clean(message: str, secrets: Iterable[str] = ()) -> str:
     text = _AWS_KEY_ID.sub(MASK, text)
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
-
-
-def _is_harmless(key: str) -> bool:
-    # `base_<id>.<key>` holds an option of one base path.
-    return _HARMLESS.fullmatch(key.rpartition(".")[2]) is not None
 
 
 def _spellings(secrets: Iterable[str]) -> set[str]:

@@ -58,7 +58,7 @@ class PlanKeeper:
         then = read_plan_file(path)
         check_made_for(path, then, project=spec.name, target=spec.target.name, version=self.version)
         try:
-            plan, now = self._make(then.options)
+            plan, now = self._make(then.options.restored(spec.redactor))
         except UsageError as error:
             raise moved(path, [f"its selection: {error.message}"]) from None
         found = moves(then, now)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lancestat.plan.format import count
-from lancestat.plan.saved import SavedNode, SavedPlan, SeenDataset
+from lancestat.plan.saved import Place, SavedNode, SavedPlan, SeenDataset
+from lancestat.redact import visible
 
 # What a node's JSON tells of its action, and what is compared in another way or tells of places.
 _ACTION = ("action", "reasons")
@@ -35,7 +36,8 @@ def moves(then: SavedPlan, now: SavedPlan) -> list[str]:
     ]
     if not lines and [node.name for node in then.nodes] != [node.name for node in now.nodes]:
         lines.append("the nodes are in another order")
-    return [_printable(line) for line in lines]
+    # Part of it was read from a file that anyone may have written.
+    return [visible(line) for line in lines]
 
 
 def _settings(then: SavedPlan, now: SavedPlan) -> Iterator[str]:
@@ -43,8 +45,17 @@ def _settings(then: SavedPlan, now: SavedPlan) -> Iterator[str]:
         ("state", then.state, now.state),
         ("scratch", then.scratch, now.scratch),
     ):
-        if was != found:
-            yield f"target {now.target}: its {name} is {found or 'unset'}, was {was or 'unset'}"
+        if (was and was.identity) != (found and found.identity):
+            yield f"target {now.target}: its {name} is {_differ(_uri(found), _uri(was))}"
+
+
+def _uri(place: Place | None) -> str:
+    return "unset" if place is None else place.uri
+
+
+def _differ(now: str, then: str) -> str:
+    """Two places in words: what the environment gave looks alike."""
+    return f"{now}, was {then}" if now != then else f"elsewhere: {now} has another value"
 
 
 def _node(then: SavedNode, now: SavedNode) -> list[str]:
@@ -67,7 +78,7 @@ def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
     after = {seen.identity: seen for seen in now.inputs}
     is_one = len(before) == len(after) == 1
     if is_one and before.keys() != after.keys():
-        yield f"its dataset is {now.inputs[0].uri}, was {then.inputs[0].uri}"
+        yield f"its dataset is {_differ(now.inputs[0].uri, then.inputs[0].uri)}"
         return
     for identity in {**before, **after}:
         was, found = before.get(identity), after.get(identity)
@@ -123,8 +134,3 @@ def _figure(found: object) -> str:
     if found is None:
         return "unknown"
     return count(found) if isinstance(found, int) and not isinstance(found, bool) else str(found)
-
-
-def _printable(line: str) -> str:
-    # Part of it was read from a file that anyone may have written.
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)

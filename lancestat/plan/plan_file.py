@@ -11,6 +11,7 @@ from pathlib import Path
 from lancestat.errors import LancestatError
 from lancestat.plan.saved import SavedPlan
 from lancestat.plan.saved_json import FORMAT_VERSION, KIND, decode_plan, encode_plan
+from lancestat.redact import visible
 from lancestat.spec.quoting import quoted
 
 # A node takes about 2 kB, whatever the size of its datasets.
@@ -170,4 +171,4 @@ def _why(error: OSError | ValueError) -> str:
 
 
 def _shown(path: Path) -> str:
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(path))
+    return visible(str(path))

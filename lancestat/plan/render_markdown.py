@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from lancestat.plan.actions import Action, Blocked, Plan, Skip
 from lancestat.plan.format import count, staleness
 from lancestat.plan.join_actions import Join
 from lancestat.plan.summary import choice, is_pending, reads, totals
+from lancestat.redact import NOTHING_KNOWN, Audience, Redactor, visible
 from lancestat.spec.model import Policy
 
 
-def render_markdown(plan: Plan, policies: Mapping[str, Policy]) -> str:
+def render_markdown(
+    plan: Plan, policies: Mapping[str, Policy], redactor: Redactor = NOTHING_KNOWN
+) -> str:
     """What a reviewer needs to see: what will be read and why, and which staleness readers accept.
 
     Nodes that stay as they are are counted, not listed.
@@ -19,16 +23,27 @@ def render_markdown(plan: Plan, policies: Mapping[str, Policy]) -> str:
     Args:
         plan: The plan.
         policies: The policy of every table, by its name.
+        redactor: Finds what must not be published.
     """
-    busy = [action for action in plan.actions if not isinstance(action, Skip)]
+    busy = [_public(action, redactor) for action in plan.actions if not isinstance(action, Skip)]
     lines = [f"### lancestat: {cell(plan.project)}, target {cell(plan.target)}", ""]
     if busy:
         lines += ["| | node | reads | why | readers accept |", "|:-:|---|---|---|---|"]
         lines += [_row(action, policies.get(action.node)) for action in busy]
         lines.append("")
     lines.append(_summary(plan, busy))
-    notes = [f"- {code(action.node)}: {cell(note)}" for action in busy for note in _notes(action)]
+    notes = [
+        f"- {code(action.node)}: {cell(redactor.text(note, Audience.PUBLIC))}"
+        for action in busy
+        for note in _notes(action)
+    ]
     return "\n".join([*lines, "", *notes] if notes else lines)
+
+
+def _public(action: Action, redactor: Redactor) -> Action:
+    if not isinstance(action, Blocked):
+        return action
+    return replace(action, error=redactor.error(action.error, Audience.PUBLIC))
 
 
 def _row(action: Action, policy: Policy | None) -> str:
@@ -36,9 +51,9 @@ def _row(action: Action, policy: Policy | None) -> str:
         why = cell(str(action.error))
     else:
         why = ", ".join(code(reason.value) for reason in action.reasons)
-    accepted = staleness(policy) if policy else ""
+    accepted = (policy.shown or staleness(policy)) if policy else ""
     cells = (f"{code(action.symbol)} {action.verb}", code(action.node), reads(action), why)
-    return f"| {' | '.join(cells)} | {accepted} |"
+    return f"| {' | '.join(cells)} | {cell(accepted)} |"
 
 
 def _notes(action: Action) -> tuple[str, ...]:
@@ -59,11 +74,12 @@ def _summary(plan: Plan, busy: Sequence[Action]) -> str:
 
 def code(text: str) -> str:
     """Text as inline code in a table's cell."""
-    return "`" + " ".join(text.replace("`", "'").replace("|", "\\|").split()) + "`"
+    text = " ".join(text.replace("`", "'").replace("|", "\\|").split())
+    return f"`{visible(text)}`"
 
 
 def cell(text: str) -> str:
     """Text that cannot break out of a table's cell or turn into markup."""
     for char in "\\`*_[]<>|":
         text = text.replace(char, "\\" + char)
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))

@@ -19,6 +19,7 @@ from lancestat.plan.summary import (
     table_figures,
     totals,
 )
+from lancestat.redact import PAINT, message_lines, visible
 
 # Paints a text in the tone of an action's word, or of `note`, `title`.
 Paint = Callable[[str, str], str]
@@ -49,7 +50,7 @@ def render_text(
         more = "more unchanged" if shown else "unchanged"
         text = f"  {SYMBOLS['skip']} skip     {count(folded)} {more} (--verbose lists them)"
         lines.append(paint(text, "skip"))
-    return "\n".join([*lines, "", *_summary(plan, paint)])
+    return "\n".join(visible(line, keep=PAINT) for line in [*lines, "", *_summary(plan, paint)])
 
 
 def _fold(actions: Sequence[Action], verbose: bool) -> tuple[list[Action], int]:
@@ -116,7 +117,7 @@ def _choice(action: Join, verbose: bool) -> Sequence[str]:
 def indented(text: str, width: int) -> list[str]:
     """Lines that stand below a node's name."""
     lines: list[str] = []
-    for line in text.splitlines():
+    for line in message_lines(text):
         margin = _INDENT + " " * (len(line) - len(line.lstrip()))
         lines += textwrap.wrap(
             line.strip(),

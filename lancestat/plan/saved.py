@@ -20,7 +20,9 @@ plan run, which then is the same plan. What is compared, node by node, and why t
   the work as it was, and of a state that was deleted. Partials that the work does not use are not
   compared: they change nothing.
 - `output`: the result of a join that a run would go on from, or replace.
-- The target's state and scratch, as the same nodes could be planned from a copy of a state. Storage
+- The target's state and scratch, as the same nodes could be planned from a copy of a state. They
+  are compared by digests, and shown with the names of variables in place of what the environment
+  gave, as everything in the file is. Storage
   options are neither saved nor compared, as they are secret: should they lead elsewhere, the
   datasets found there differ.
 
@@ -38,13 +40,14 @@ from datetime import datetime
 from lancestat.errors import LakeError, LancestatError
 from lancestat.knn import output
 from lancestat.knn.work import OutputFormat
-from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.clean import clean
 from lancestat.lake.snapshot import Snapshot
 from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.digest import action_digest, snapshot_digest, value_digest
 from lancestat.plan.join_reads import lance_uris
 from lancestat.plan.observe import Survey
 from lancestat.plan.render_json import node_json
+from lancestat.redact import Audience, Redactor
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
 from lancestat.state.identity import canonical_uri, table_identity
@@ -69,6 +72,21 @@ class Options:
     ) -> Options:
         """Options as `Project.plan` takes them."""
         return cls(_selectors(select), _selectors(exclude), full_refresh)
+
+    def redacted(self, redactor: Redactor) -> Options:
+        """The same with the names of variables in place of what the environment gave."""
+        return self._each(lambda word: redactor.text(word, Audience.PUBLIC))
+
+    def restored(self, redactor: Redactor) -> Options:
+        """The inverse of `redacted`."""
+        return self._each(redactor.restored)
+
+    def _each(self, change: Callable[[str], str]) -> Options:
+        return Options(
+            None if self.select is None else tuple(map(change, self.select)),
+            None if self.exclude is None else tuple(map(change, self.exclude)),
+            self.full_refresh,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +122,14 @@ class SavedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where the target keeps something: `identity` is compared, `uri` is fit to be shown."""
+
+    identity: str
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
 class SavedPlan:
     """A plan and all that it rests on. `state` and `scratch` are those of the target."""
 
@@ -111,8 +137,8 @@ class SavedPlan:
     made_at: datetime
     project: str
     target: str
-    state: str
-    scratch: str | None
+    state: Place
+    scratch: Place | None
     options: Options
     nodes: tuple[SavedNode, ...]
 
@@ -135,9 +161,9 @@ class Saver:
             made_at=self.clock(),
             project=plan.project,
             target=plan.target,
-            state=canonical_uri(target.state),
-            scratch=None if target.scratch is None else canonical_uri(target.scratch),
-            options=options,
+            state=self._place(target.state),
+            scratch=None if target.scratch is None else self._place(target.scratch),
+            options=options.redacted(self.spec.redactor),
             nodes=nodes,
         )
 
@@ -145,16 +171,32 @@ class Saver:
         node = self.spec.node(action.node)
         assert node is not None
         return SavedNode(
-            shown=node_json(action),
+            shown=self._shown(action),
             meaning=node_digest(node),
             work=action_digest(action),
             record=_record(node, survey),
             output=None if isinstance(action, Blocked) else _output(node, self.spec.target),
             inputs=tuple(
-                _seen(uri, survey.snapshots[uri], self.spec.target)
+                self._seen(uri, survey.snapshots[uri])
                 for uri in dict.fromkeys(lance_uris(self.spec, node))
             ),
         )
+
+    def _shown(self, action: Action) -> dict[str, object]:
+        found = node_json(action)
+        return {**found, "message": self.spec.redactor.json(found["message"], Audience.PUBLIC)}
+
+    def _place(self, uri: str) -> Place:
+        shown = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
+        return Place(table_identity(uri), shown)
+
+    def _seen(self, uri: str, found: Snapshot | LakeError) -> SeenDataset:
+        identity = table_identity(uri)
+        shown = clean(self.spec.redactor.text(uri, Audience.PUBLIC))
+        if isinstance(found, LakeError):
+            return SeenDataset(identity, shown, error=found.code)
+        content = snapshot_digest(found)
+        return SeenDataset(identity, shown, found.version, found.committed_at, content)
 
 
 def _record(node: Node, survey: Survey) -> str | None:
@@ -174,15 +216,6 @@ def _output(node: Node, target: Target) -> str | None:
     except LancestatError as error:
         return error.code
     return None if found is None else value_digest((found.rows, found.digest, found.generation))
-
-
-def _seen(uri: str, found: Snapshot | LakeError, target: Target) -> SeenDataset:
-    identity = table_identity(uri)
-    shown = clean(uri, secret_values(target.storage_options))
-    if isinstance(found, LakeError):
-        return SeenDataset(identity, shown, error=found.code)
-    content = snapshot_digest(found)
-    return SeenDataset(identity, shown, found.version, found.committed_at, content)
 
 
 def _selectors(given: str | Sequence[str] | None) -> tuple[str, ...] | None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
 
-from lancestat.plan.saved import Options, SavedNode, SavedPlan, SeenDataset
+from lancestat.plan.saved import Options, Place, SavedNode, SavedPlan, SeenDataset
 from lancestat.state.stored_json import count, instant, text
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 # What tells a plan file from any other JSON.
 KIND = "lancestat plan"
 
@@ -24,8 +24,8 @@ def encode_plan(plan: SavedPlan) -> str:
         "made_at": _instant(plan.made_at),
         "project": plan.project,
         "target": plan.target,
-        "state": plan.state,
-        "scratch": plan.scratch,
+        "state": asdict(plan.state),
+        "scratch": None if plan.scratch is None else asdict(plan.scratch),
         "options": asdict(plan.options),
         "nodes": [_node(node) for node in plan.nodes],
     }
@@ -41,8 +41,8 @@ def decode_plan(found: Mapping[str, object]) -> SavedPlan:
             made_at=_parsed(found["made_at"]),
             project=text(found["project"]),
             target=text(found["target"]),
-            state=text(found["state"]),
-            scratch=_optional_text(found["scratch"]),
+            state=_place(found["state"]),
+            scratch=None if found["scratch"] is None else _place(found["scratch"]),
             options=Options(
                 _selectors(options["select"]),
                 _selectors(options["exclude"]),
@@ -81,6 +81,11 @@ def _saved_node(found: Mapping[str, object]) -> SavedNode:
         output=_optional_text(found["output"]),
         inputs=tuple(_seen_dataset(_object(seen)) for seen in _list(found["inputs"])),
     )
+
+
+def _place(found: object) -> Place:
+    place = _object(found)
+    return Place(text(place["identity"]), text(place["uri"]))
 
 
 def _seen_dataset(found: Mapping[str, object]) -> SeenDataset:

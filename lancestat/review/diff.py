@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -11,8 +11,8 @@ from lancestat.review.join_diff import JoinChange, judge_join
 from lancestat.review.masking import Mask
 from lancestat.review.pairs import Pair, pair
 from lancestat.review.properties import (
+    Origins,
     changes,
-    hidden_uris,
     node_properties,
     target_properties,
     without_flags,
@@ -60,14 +60,16 @@ class Comparison:
         changed = [(each, found) for each in pairs if (found := self._changed(each)) is not None]
         evidence = self._evidence((change for _, change in changed), state, now)
         settings = changes(
-            target_properties(self.base.name, self.base.target, self.mask),
-            target_properties(self.head.name, self.head.target, self.mask),
+            *(
+                target_properties(spec.name, spec.target, spec.target_origins, self.mask)
+                for spec in (self.base, self.head)
+            )
         )
         return Diff(
             project=self.mask.line(self.head.name),
             target=self.mask.line(self.head.target.name),
-            base=self.labels[0],
-            head=self.labels[1],
+            base=self.mask.line(self.labels[0]),
+            head=self.mask.line(self.labels[1]),
             nodes=tuple(self._node(each, change, evidence) for each, change in changed),
             unchanged=len(pairs) - len(changed),
             settings=settings,
@@ -78,8 +80,8 @@ class Comparison:
 
     def _changed(self, each: Pair) -> NodeChange | None:
         old, new = each.old, each.new
-        before = {} if old is None else node_properties(old, _templates(self.base, old), self.mask)
-        after = {} if new is None else node_properties(new, _templates(self.head, new), self.mask)
+        before = {} if old is None else node_properties(old, _origins(self.base, old), self.mask)
+        after = {} if new is None else node_properties(new, _origins(self.head, new), self.mask)
         if old is None or new is None:
             before, after = without_flags(before), without_flags(after)
         found = changes(before, after)
@@ -101,10 +103,9 @@ class Comparison:
         state: Callable[[], StateReader] | None,
         now: datetime,
     ) -> Evidence:
-        hidden = (*hidden_uris(self.base), *hidden_uris(self.head))
         nothing = Evidence(
             self.head,
-            self.mask.hiding(hidden),
+            self.mask,
             now,
             is_opened=state is not None,
             trusted=trusted_uris(self.base, self.head),
@@ -146,7 +147,8 @@ class Comparison:
     def _owners(self, each: Pair) -> Iterator[str]:
         for spec, node in ((self.head, each.new), (self.base, each.old)):
             if node is not None and node.owner is not None:
-                yield _templates(spec, node).get("owner", node.owner)
+                origin = _origins(spec, node).get("owner")
+                yield node.owner if origin is None else origin.shown
 
     def _read_by(self, each: Pair) -> Iterable[str]:
         if each.new is None:
@@ -173,5 +175,5 @@ def _renamed(old: Node, new: Node) -> PropertyChange:
     return PropertyChange("name", before, after)
 
 
-def _templates(spec: ProjectSpec, node: Node) -> Mapping[str, str]:
-    return spec.templates.get(node.name, {})
+def _origins(spec: ProjectSpec, node: Node) -> Origins:
+    return spec.origins.get(node.name, {})

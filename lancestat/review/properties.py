@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lancestat.plan.format import age, count, staleness
+from lancestat.redact import Origin
 from lancestat.review.masking import Mask
 from lancestat.review.values import Json, Property, PropertyChange
+from lancestat.spec.disclosure import named
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -17,7 +19,6 @@ from lancestat.spec.model import (
     KnnSide,
     Node,
     Policy,
-    ProjectSpec,
     StaleBounds,
     Table,
     Target,
@@ -27,15 +28,16 @@ HIDDEN = "(hidden)"
 _FLAGS = frozenset(("histogram", "rank"))
 
 Properties = Mapping[str, Property]
+Origins = Mapping[str, Origin]
 
 
-def node_properties(node: Node, templates: Mapping[str, str], mask: Mask) -> dict[str, Property]:
+def node_properties(node: Node, origins: Origins, mask: Mask) -> dict[str, Property]:
     """All that a node declares and that is not left at nothing, by dotted key.
 
     Args:
         node: A table or a join.
-        templates: Of the node, by dotted key (`ProjectSpec.templates`): what came from the
-            environment is shown as it is written.
+        origins: Of the node, by dotted key (`ProjectSpec.origins`): what came from the environment
+            is shown as the template that names its variables.
         mask: Makes what is shown fit to be shown.
     """
     own = dict(_table(node) if isinstance(node, Table) else _knn_join(node))
@@ -46,13 +48,15 @@ def node_properties(node: Node, templates: Mapping[str, str], mask: Mask) -> dic
     }
     found = {**own, **shared}
     return {
-        name: _masked(_hidden(name, each, templates), mask)
+        name: _masked(_hidden(name, each, origins), mask)
         for name, each in found.items()
         if each.value not in (None, [])
     }
 
 
-def target_properties(name: str, target: Target, mask: Mask) -> dict[str, Property]:
+def target_properties(
+    name: str, target: Target, origins: Origins, mask: Mask
+) -> dict[str, Property]:
     """What a project and its target say; settings that may be secret are named but not shown."""
     plain = {
         "name": _text(name),
@@ -66,7 +70,7 @@ def target_properties(name: str, target: Target, mask: Mask) -> dict[str, Proper
         **{f"storage-options.{key}": value for key, value in target.storage_options.items()},
     }
     secret = {key: Property(value, HIDDEN, None, True) for key, value in settings.items()}
-    found = {**plain, **secret}
+    found = {**{key: _hidden(key, each, origins) for key, each in plain.items()}, **secret}
     return {key: _masked(each, mask) for key, each in found.items() if each.value is not None}
 
 
@@ -77,20 +81,6 @@ def without_flags(properties: Properties) -> dict[str, Property]:
         for name, each in properties.items()
         if name not in _FLAGS or each.value is not False
     }
-
-
-def hidden_uris(spec: ProjectSpec) -> frozenset[str]:
-    """The URIs of a project that came from the environment, for which messages must be searched."""
-    found: set[str] = set()
-    for node in spec.nodes:
-        if node.name in spec.templates:
-            properties = node_properties(node, spec.templates[node.name], Mask())
-            found |= {
-                each.value
-                for name, each in properties.items()
-                if each.is_hidden and _is_uri(name) and isinstance(each.value, str)
-            }
-    return frozenset(found)
 
 
 def changes(old: Properties, new: Properties) -> tuple[PropertyChange, ...]:
@@ -227,13 +217,10 @@ def _rule_text(rule: ColumnRule) -> str:
     return " ".join(parts)
 
 
-def _hidden(name: str, found: Property, templates: Mapping[str, str]) -> Property:
-    written = [text for key, text in templates.items() if _is_of(name, key)]
-    if not written:
-        return found
-    if len(written) == 1 and isinstance(found.value, str):
-        return replace(found, text=written[0], shown=written[0], is_hidden=True)
-    return replace(found, text=HIDDEN, shown=None, is_hidden=True)
+def _hidden(name: str, found: Property, origins: Origins) -> Property:
+    own = {_spelled(key): origin for key, origin in origins.items()}
+    told = named(own, name)
+    return found if told is None else replace(found, text=told, shown=told, is_hidden=True)
 
 
 def _masked(found: Property, mask: Mask) -> Property:
@@ -250,15 +237,9 @@ def _masked_json(shown: Json, mask: Mask) -> Json:
     return shown
 
 
-def _is_uri(name: str) -> bool:
-    return name.rpartition(".")[2] == "uri" or name.startswith("output.")
-
-
-def _is_of(name: str, key: str) -> bool:
-    """Whether a dotted key of the YAML is about a property, or about a part of it."""
-    sides = {"lance": "uri", "parquet": "uri", "path": "uri"}
+def _spelled(key: str) -> str:
+    """A dotted key of the YAML as the property that it is about, or is a part of, is called."""
     head, _, last = key.rpartition(".")
-    spelled = f"{head}.{sides[last]}" if last in sides and head in ("left", "right") else key
-    spelled = f"output.{last}" if head == "output" else spelled
-    spelled = spelled.removeprefix("policy.")
-    return spelled == name or spelled.startswith(f"{name}.")
+    if last in ("lance", "parquet", "path") and head in ("left", "right"):
+        return f"{head}.uri"
+    return key.removeprefix("policy.")

@@ -16,9 +16,9 @@ nodes           those that changed
   file, line    where it is declared, on HEAD if it is there
   owners        of both sides
   properties    [{"name", "old", "new", "hidden"}]: values, null where there is none; `hidden` where
-                they may be secret, and then old and new are null or the template that gave them.
-                `columns` is a list of {"include", "exclude", "types"}, of which a column must fit
-                one; `allow.stale` is true, false or {"max_versions", "max_age_seconds",
+                they may be secret, and then old and new are null or name the variables that gave
+                them. `columns` is a list of {"include", "exclude", "types"}, of which a column must
+                fit one; `allow.stale` is true, false or {"max_versions", "max_age_seconds",
                 "max_changed_rows"} with the bounds that are given; spans are in seconds
   columns       {"resolved", "gained", "lost"} or null where none gain or lose statistics; names
                 where `resolved`, else patterns

@@ -66,7 +66,8 @@ def review(
     names = _names((old, new), select, exclude, state)
     found = comparison.diff(names, state if with_datasets else None, clock())
     if sides.base.is_before_project:
-        note = f"there is no project {sides.base.place}: every node is new"
+        place = comparison.mask.line(sides.base.place)
+        note = f"there is no project {place}: every node is new"
         return replace(found, notes=(note, *found.notes))
     return found
 
@@ -84,7 +85,7 @@ def _load(
 
     if sides.base.is_before_project:
         new = load(sides.head)
-        return replace(new, nodes=(), templates={}), new
+        return replace(new, nodes=(), origins={}), new
     return load(sides.base), load(sides.head)
 
 

@@ -15,6 +15,7 @@ from lancestat.errors import LancestatError, RunError, StateError
 from lancestat.plan.actions import Action, Plan, Skip
 from lancestat.plan.join_actions import Await, Join
 from lancestat.plan.summary import is_pending, table_figures
+from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
 from lancestat.run.node_run import NodeEnded, NodeRunner, planned
 from lancestat.run.progress import Progress, TableProgress
 from lancestat.run.result import NodeResult, RunResult, Status
@@ -30,7 +31,8 @@ class Executor:
     """Runs the actions of a plan, `threads` nodes at once.
 
     `digests` are those of the nodes' meanings, to be remembered; `cancel` stops all work on Spark.
-    `command` is what the run is remembered as.
+    `command` is what the run is remembered as. `redactor` takes out of messages what must not be
+    shown, and of what is remembered all that the environment gave.
     """
 
     runner: NodeRunner
@@ -42,6 +44,7 @@ class Executor:
     threads: int = THREADS
     fail_fast: bool = False
     command: str = "run"
+    redactor: Redactor = NOTHING_KNOWN
 
     def execute(self, plan: Plan) -> RunResult:
         """Run every action; one node's failure does not stop the others unless `fail_fast`.
@@ -102,7 +105,7 @@ class Executor:
         except Exception as error:
             if self.fail_fast:
                 stop.set()
-            message = str(_known(error))
+            message = str(self.redactor.error(_known(error), Audience.PERSON))
             failure = replace(planned(action), status=Status.ERROR, message=message)
             return NodeEnded(_timed(failure, started))
         return replace(done, result=_timed(done.result, started))
@@ -134,12 +137,15 @@ class Executor:
 
     def _remembered(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
         result, record = ended.result, ended.record
+        shown = result.to_json()
+        if result.message is not None:
+            shown["message"] = self.redactor.text(result.message, Audience.PUBLIC)
         return NodeRun(
             node=result.name,
             kind=result.kind,
             digest=self.digests[result.name],
             table=record.table if isinstance(record, TableRecord) else None,
-            result=result.to_json(),
+            result=shown,
             record=record,
             full_refresh=full_refresh,
         )

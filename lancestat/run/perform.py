@@ -54,6 +54,7 @@ class Performer:
                 self.threads or THREADS,
                 self.fail_fast,
                 command,
+                self.observer.spec.redactor,
             )
             return executor.execute(plan)
 

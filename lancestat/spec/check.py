@@ -31,7 +31,7 @@ def check(
         about = refusal.path, refusal.topic
         if about not in seen and refusal.path not in rendering.failures:
             seen.add(about)
-            for sentence in refusal.errors(document, rendering.secrets):
+            for sentence in refusal.errors(document, rendering.origins):
                 yield refusal.path, sentence
 
 

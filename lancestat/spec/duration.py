@@ -9,7 +9,6 @@ from typing import Any
 from lancestat.errors import LancestatError
 from lancestat.spec import codes
 from lancestat.spec.item import Item
-from lancestat.spec.quoting import quoted
 
 _LONGEST = timedelta(days=36500)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -32,6 +31,7 @@ def build_duration(
         return None
     span = timedelta(seconds=int(text[:-1]) * _SECONDS[text[-1]])
     if span > _LONGEST:
-        message = f"'{key}' must be at most {_LONGEST.days} days, found {quoted(str(text))}"
+        told = item.quoted(str(text), *steps)
+        message = f"'{key}' must be at most {_LONGEST.days} days, found {told}"
         errors.append(item.error(codes.WRONG_VALUE, message, *steps))
     return span

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Protocol
 
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
+from lancestat.redact import Origin, visible
 from lancestat.spec import codes
 from lancestat.spec.boundary import boundary, resolved_inside
 from lancestat.spec.document import MAX_BYTES, Document, read_document
@@ -98,6 +99,15 @@ class Folder:
         return path
 
 
+@dataclass(frozen=True, slots=True)
+class SpecFolder:
+    """A folder of spec files as the project file names it."""
+
+    path: str
+    location: Location
+    origin: Origin | None = None
+
+
 def is_spec(name: str) -> bool:
     """Whether a file is read for what it declares, by its name alone; hidden ones are not."""
     return name.endswith(_SUFFIXES) and not name.startswith(".")
@@ -124,32 +134,42 @@ def relative_name(root: Path, path: Path) -> str:
 def spec_files(
     files: Files,
     root: Path,
-    folders: Sequence[tuple[str, Location]],
+    folders: Sequence[SpecFolder],
     errors: list[LancestatError],
 ) -> list[str]:
     """All spec files below the folders but hidden ones, sorted; errors are appended."""
     found: dict[str, None] = {}
-    for text, location in folders:
+    for folder in folders:
+        text = folder.path
+        shown = visible(text if folder.origin is None else folder.origin.shown)
         try:
             below = None
             if "\0" not in text:
                 below = files.below(relative_name(root, Path(os.path.normpath(root / text))))
         except SpecError as error:
-            errors.append(error.placed(location))
+            errors.append(_placed(error, folder))
             continue
         except OSError as error:
-            message = f"cannot read spec path {quoted(text)}: {error.strerror}"
-            errors.append(SpecError(codes.UNREADABLE, message, location=location))
+            message = f"cannot read spec path '{shown}': {error.strerror}"
+            errors.append(SpecError(codes.UNREADABLE, message, location=folder.location))
             continue
         if below is None:
             errors.append(
                 SpecError(
                     codes.UNREADABLE,
-                    f"spec path '{text}' is not a folder",
-                    location=location,
+                    f"spec path '{shown}' is not a folder",
+                    location=folder.location,
                     hint=f"create it in {root}, or change 'spec-paths'",
                 )
             )
             continue
         found.update(dict.fromkeys(sorted(below, key=lambda name: PurePosixPath(name).parts)))
     return list(found)
+
+
+def _placed(error: SpecError, folder: SpecFolder) -> LancestatError:
+    """What is wrong with a folder, whose name is only told where the project file holds it."""
+    if folder.origin is None:
+        return error.placed(folder.location)
+    message = f"spec path '{visible(folder.origin.shown)}' is nothing that is read"
+    return SpecError(error.code, message, location=folder.location, hint=error.hint)

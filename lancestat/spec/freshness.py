@@ -7,7 +7,6 @@ from lancestat.spec import codes
 from lancestat.spec.duration import build_duration
 from lancestat.spec.item import Item
 from lancestat.spec.model import Freshness
-from lancestat.spec.quoting import quoted
 
 _KEY = "freshness"
 
@@ -21,8 +20,9 @@ def build_freshness(item: Item, errors: list[LancestatError]) -> Freshness | Non
     error = build_duration(item, value, errors, _KEY, "error_after")
     if warn is not None and error is not None and error < warn:
         message = (
-            f"'error_after' must not be shorter than 'warn_after', {quoted(value['warn_after'])}, "
-            f"found {quoted(value['error_after'])}"
+            f"'error_after' must not be shorter than 'warn_after', "
+            f"{item.quoted(value['warn_after'], _KEY, 'warn_after')}, "
+            f"found {item.quoted(value['error_after'], _KEY, 'error_after')}"
         )
         errors.append(item.error(codes.WRONG_VALUE, message, _KEY, "error_after"))
     return Freshness(warn, error)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lancestat.errors import Location, SpecError
+from lancestat.redact import Origin
 from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.quoting import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class Item:
     path: KeyPath
     value: Mapping[str, Any]
     refs: Mapping[KeyPath, tuple[str, ...]]
-    secrets: Set[KeyPath]
+    origins: Mapping[KeyPath, Origin]
 
     @property
     def location(self) -> Location:
@@ -32,6 +34,24 @@ class Item:
     def key_at(self, *steps: str | int) -> Location:
         """Where a key inside the item is written."""
         return self.document.key_at((*self.path, *steps))
+
+    def origin(self, *steps: str | int) -> Origin | None:
+        """Where a value inside the item comes from, None when the file holds it as it is."""
+        return self.origins.get((*self.path, *steps))
+
+    def origins_below(self, *steps: str | int) -> dict[str, Origin]:
+        """The origins of the values below a key of the item, by dotted key."""
+        at = (*self.path, *steps)
+        return {
+            ".".join(map(str, path[len(at) :])): origin
+            for path, origin in self.origins.items()
+            if path[: len(at)] == at
+        }
+
+    def quoted(self, text: str, *steps: str | int) -> str:
+        """A value inside the item for a message: what the environment gave is told by its name."""
+        origin = self.origin(*steps)
+        return quoted(text if origin is None else origin.brief)
 
     def error(
         self, code: str, message: str, *steps: str | int, hint: str | None = None

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
+from lancestat.redact import Audience, Known, Origin, Redactor
 from lancestat.spec import codes
 from lancestat.spec.build import build_knn_join, build_rule, build_table
 from lancestat.spec.check import check
-from lancestat.spec.document import Document
-from lancestat.spec.files import Files, Folder, read_file, spec_files
+from lancestat.spec.disclosure import resolved_places
+from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
 from lancestat.spec.item import Item
 from lancestat.spec.model import ColumnRule, KnnJoin, Node, Policy, ProjectSpec
@@ -21,9 +23,9 @@ from lancestat.spec.names import Namespace
 from lancestat.spec.policy import build_policy
 from lancestat.spec.project_file import Arguments, read_header
 from lancestat.spec.rendering import Rendering
-from lancestat.spec.resources import PROJECT_FILE, SPECS_SCHEMA
+from lancestat.spec.resources import PROJECT_FILE, SPECS_SCHEMA, keywords
 from lancestat.spec.template import Scope
-from lancestat.spec.wording import value_at
+from lancestat.spec.wording import subject
 
 __all__ = ["dependencies", "load_project"]
 
@@ -59,15 +61,26 @@ def load_project(
     header = read_header(read_file(files, PROJECT_FILE), root, arguments, errors)
     found = spec_files(files, root, header.folders, errors)
     names = [name for name in found if name != PROJECT_FILE]
-    declarations = _Declarations(files, root)
+    declarations = _Declarations(files, root, known=dict.fromkeys(header.known))
+    declarations.known |= dict.fromkeys(_file_names(root, header.folders, names))
     for name in names:
         declarations.read(name, header.scope, errors)
     nodes = declarations.build(errors)
+    origins = declarations.node_origins()
+    redactor = declarations.redactor(nodes, origins, header.public)
     if errors:
-        raise InvalidProject(_in_order(errors, [PROJECT_FILE, *names]))
-    policies = {name: policy for name, policy in declarations.policies.values.items() if policy}
-    templates = declarations.node_templates()
-    return ProjectSpec(header.name, root, header.target, nodes, policies, templates)
+        ordered = _in_order(errors, [PROJECT_FILE, *names])
+        raise redactor.error(InvalidProject(ordered), Audience.PUBLIC)
+    return ProjectSpec(
+        header.name,
+        root,
+        header.target,
+        nodes,
+        {name: policy for name, policy in declarations.policies.values.items() if policy},
+        origins,
+        header.origins,
+        redactor,
+    )
 
 
 def _missing(root: Path) -> InvalidProject:
@@ -100,7 +113,8 @@ class _Declarations:
     items: list[tuple[str, Item]] = field(default_factory=list)
     sets: Namespace[ColumnRule] = field(default_factory=lambda: Namespace("column set"))
     policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
-    templates: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    origins: dict[tuple[str, str], dict[str, Origin]] = field(default_factory=dict)
+    known: dict[Known, None] = field(default_factory=dict, repr=False)
     nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
     def read(self, file: str, scope: Scope, errors: list[LancestatError]) -> None:
@@ -112,10 +126,13 @@ class _Declarations:
             return
         rendering, written = Rendering(), document.value
         document = document.with_value(rendering.render(document, written, (), scope))
+        self.known |= rendering.known
         errors.extend(rendering.failures.values())
         broken = {failed[:2] for failed in rendering.failures}
+        judged: set[KeyPath] = set()
         for at, error in check(SPECS_SCHEMA, document, rendering):
             errors.append(error)
+            judged.add(at)
             broken.add(at[:2])
         for kind, item in _items(document, rendering):
             namespace: Namespace[Any] = self._namespace(kind)
@@ -123,11 +140,17 @@ class _Declarations:
             usable = (*item.path, "name") not in rendering.failures
             if not isinstance(name, str) or not usable:
                 continue
+            origin = item.origin("name")
+            if origin is not None and origin.is_of_environment:
+                noun = subject(item.path, document.value, rendering.origins)
+                refusal = namespace.refuse(name, noun, item, origin)
+                errors += [] if (*item.path, "name") in judged else [refusal]
+                continue
             fresh = namespace.declare(name, item.location, errors)
             if fresh and item.path not in broken:
                 self.items.append((kind, item))
-                if rendering.secrets:
-                    self.templates[kind, name] = _templates(item, written)
+                if own := item.origins_below():
+                    self.origins[kind, name] = own
 
     def build(self, errors: list[LancestatError]) -> tuple[Node, ...]:
         """The nodes, in the order of their files and places; errors are appended."""
@@ -149,18 +172,32 @@ class _Declarations:
         errors.extend(output_errors(nodes))
         return tuple(nodes)
 
-    def node_templates(self) -> dict[str, dict[str, str]]:
-        """By node, the templates whose values are secret, of the policy and set it names too."""
-        found: dict[str, dict[str, str]] = {}
-        for kind, item in self.items if self.templates else ():
+    def node_origins(self) -> dict[str, dict[str, Origin]]:
+        """By node, the origins of its values, of the policy and the column set it names too."""
+        found: dict[str, dict[str, Origin]] = {}
+        for kind, item in self.items if self.origins else ():
             if kind in ("tables", "knn_joins"):
-                own = dict(self.templates.get((kind, item.value["name"]), {}))
+                own = dict(self.origins.get((kind, item.value["name"]), {}))
                 for key, named, shared in _shared_parts(item):
-                    parts = self.templates.get((shared, named), {})
-                    own |= {f"{key}.{path}": text for path, text in parts.items()}
+                    parts = self.origins.get((shared, named), {})
+                    own |= {f"{key}.{path}": origin for path, origin in parts.items()}
                 if own:
                     found[item.value["name"]] = own
         return found
+
+    def redactor(
+        self,
+        nodes: Iterable[Node],
+        origins: Mapping[str, Mapping[str, Origin]],
+        public: frozenset[str],
+    ) -> Redactor:
+        """Finds what must not be shown to everybody; names and words of the language are public."""
+        spaces: tuple[Namespace[Any], ...] = (self.nodes, self.sets, self.policies)
+        named = {spelled for space in spaces for spelled, _ in space.places.values()}
+        known = list(self.known)
+        for node in nodes:
+            known += resolved_places(node, origins.get(node.name, {}))
+        return Redactor(known, public | named | keywords())
 
     def _namespace(self, kind: str) -> Namespace[Any]:
         if kind == "column_sets":
@@ -185,15 +222,25 @@ def _shared_parts(item: Item) -> Iterator[tuple[str, str, str]]:
         yield "policy", policy, "policies"
 
 
-def _templates(item: Item, written: object) -> dict[str, str]:
-    """The templates of an item whose values are secret, by dotted key."""
-    own = [path for path in item.secrets if path[:2] == item.path]
-    return {".".join(map(str, path[2:])): str(value_at(written, path)) for path in own}
+def _file_names(root: Path, folders: Iterable[SpecFolder], names: Iterable[str]) -> Iterator[Known]:
+    """Names of files in folders that the environment named."""
+    for folder in folders:
+        if folder.origin is None or not folder.origin.is_set:
+            continue
+        top = relative_name(root, Path(os.path.normpath(root / folder.path.replace("\0", ""))))
+        for name in names:
+            if name.startswith(f"{top}/"):
+                shown = f"{folder.origin.shown}{name[len(top) :]}"
+                yield Known(name, shown, folder.origin.is_secret)
 
 
 def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item]]:
     if not isinstance(document.value, dict):
         return
+    # Looked up for each item: of a thousand with a thousand origins no one reads those of others.
+    origins: dict[KeyPath, dict[KeyPath, Origin]] = {}
+    for at, origin in rendering.origins.items():
+        origins.setdefault(at[:2], {})[at] = origin
     for kind in document.value:
         values = document.value[kind]
         if kind not in ("tables", "column_sets", "policies", "knn_joins"):
@@ -201,4 +248,4 @@ def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item
         for index, value in enumerate(values if isinstance(values, list) else ()):
             if isinstance(value, dict):
                 path = (kind, index)
-                yield kind, Item(document, path, value, rendering.refs, rendering.secrets)
+                yield kind, Item(document, path, value, rendering.refs, origins.get(path, {}))

@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from lancestat.errors import Location
+from lancestat.redact import NOTHING_KNOWN, Origin, Redactor, secret_options
 
 
 class NodeKind(str, Enum):
@@ -48,13 +49,15 @@ class StaleBounds:
 class Policy:
     """Which staleness readers accept: none (False), any (True) or bounds.
 
-    `name` is None for an inline policy.
+    `name` is None for an inline policy. `shown` stands for the rest where it is published, if the
+    environment gave any of that.
     """
 
     name: str | None = None
     description: str | None = None
     allow_stale: bool | StaleBounds = False
     refresh: Refresh = Refresh.ALWAYS
+    shown: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +191,9 @@ class Target:
 class ProjectSpec:
     """A whole project under one target. Nodes are in the order of their files and places.
 
-    `templates` has, by node and dotted key, the templates whose values came from the environment:
-    those values may be secret, and are shown to nobody who does not have that environment.
+    `origins` has, by node and dotted key, where values came from the environment, and
+    `target_origins` those of the target's settings. `redactor` finds such values in texts, and all
+    storage options.
     """
 
     name: str
@@ -197,7 +201,16 @@ class ProjectSpec:
     target: Target
     nodes: tuple[Node, ...]
     policies: Mapping[str, Policy]
-    templates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    origins: Mapping[str, Mapping[str, Origin]] = field(default_factory=dict)
+    target_origins: Mapping[str, Origin] = field(default_factory=dict)
+    redactor: Redactor = field(default=NOTHING_KNOWN, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        known = [*secret_options(self.target.storage_options)]
+        for node in self.nodes:
+            if isinstance(node, KnnJoin):
+                known += (*secret_options(node.left.options), *secret_options(node.right.options))
+        object.__setattr__(self, "redactor", self.redactor.with_known(known))
 
     @property
     def tables(self) -> tuple[Table, ...]:

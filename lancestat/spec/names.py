@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from lancestat.errors import LancestatError, Location, SpecError, did_you_mean
+from lancestat.redact import Origin
 from lancestat.spec import codes
 from lancestat.spec.item import Item
 from lancestat.spec.quoting import quoted
@@ -86,15 +87,31 @@ class Namespace(Generic[T]):
         errors.append(SpecError(codes.DUPLICATE_NAME, message, location=location))
         return False
 
+    def refuse(self, name: str, noun: str, item: Item, origin: Origin) -> SpecError:
+        """Take a name that the environment gave, and the error that it must not.
+
+        A name is what the state, pages, plans and queries know a thing by, for everybody to see.
+        """
+        self.values.setdefault(name, None)
+        return item.error(
+            codes.WRONG_VALUE,
+            f"the name of {noun} comes from the environment, from {origin.names}",
+            "name",
+            hint="write the name itself; names are shown, stored and published",
+        )
+
     def unknown(self, name: str, item: Item, *steps: str | int) -> SpecError | None:
         """The error of a reference to `name`, or None when it is declared."""
         if name in self.values:
             return None
-        known = ", ".join(sorted(self.values)[:20]) or "none"
-        hint = did_you_mean(name, self.values) or self._same_letters(name)
+        declared = [spelled for spelled, _ in self.places.values()]
+        known = ", ".join(sorted(declared)[:20]) or "none"
+        hint = None
+        if item.origin(*steps) is None:
+            hint = did_you_mean(name, declared) or self._same_letters(name)
         return item.error(
             codes.UNKNOWN_REFERENCE,
-            f"unknown {self.noun} {quoted(name)}",
+            f"unknown {self.noun} {item.quoted(name, *steps)}",
             *steps,
             hint=hint or f"declared: {known}",
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lancestat.errors import InvalidProject, LancestatError, Location
-from lancestat.spec.files import Folder, read_file, spec_files
+from lancestat.spec.files import Folder, SpecFolder, read_file, spec_files
 from lancestat.spec.model import NodeKind
 from lancestat.spec.resources import PROJECT_FILE
 from lancestat.spec.template import is_template
@@ -44,7 +44,7 @@ def outline(root: Path) -> Outline:
     files = Folder(root)
     project = _read(files, PROJECT_FILE)
     folders = project.get("spec-paths", ["specs"])
-    places = [(text, Location(PROJECT_FILE, 1, 1)) for text in _texts(folders)]
+    places = [SpecFolder(text, Location(PROJECT_FILE, 1, 1)) for text in _texts(folders)]
     ignored: list[LancestatError] = []
     nodes: dict[str, NodeOutline] = {}
     for name in spec_files(files, root, places, ignored):

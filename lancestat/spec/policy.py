@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lancestat.errors import LancestatError
+from lancestat.spec.disclosure import named
 from lancestat.spec.duration import build_duration
 from lancestat.spec.item import Item
 from lancestat.spec.model import Policy, Refresh, StaleBounds
@@ -20,8 +21,13 @@ def build_policy(
     allowed = value.get("allow.stale", False)
     if isinstance(allowed, dict):
         allowed = _build_bounds(item, allowed, errors, *steps, "allow.stale")
+    own = item.origins_below(*steps)
     return Policy(
-        name, value.get("description"), allowed, Refresh(value.get("refresh", Refresh.ALWAYS))
+        name,
+        value.get("description"),
+        allowed,
+        Refresh(value.get("refresh", Refresh.ALWAYS)),
+        named(own, "allow.stale", "refresh"),
     )
 
 

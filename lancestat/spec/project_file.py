@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lancestat.errors import LancestatError, Location, SpecError, UsageError, did_you_mean
+from lancestat.errors import LancestatError, SpecError, UsageError, did_you_mean
+from lancestat.redact import (
+    Known,
+    Origin,
+    Variable,
+    says_secret,
+    secret_environment,
+    secret_options,
+)
 from lancestat.spec import codes
 from lancestat.spec.check import check
 from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.files import SpecFolder
 from lancestat.spec.item import Item
 from lancestat.spec.model import Reader, Target
 from lancestat.spec.names import Namespace
@@ -25,12 +34,19 @@ _DEFAULT_STATE = ".lancestat/state"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the project file says. Only when it has no errors is all of it meaningful."""
+    """What the project file says. Only when it has no errors is all of it meaningful.
+
+    `origins` are those of the project's name and of the target's settings, by dotted key; `known`
+    are values that must not be shown to everybody, `public` names that the file holds.
+    """
 
     name: str
     target: Target
     scope: Scope
-    folders: tuple[tuple[str, Location], ...]
+    folders: tuple[SpecFolder, ...]
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    known: tuple[Known, ...] = field(default=(), repr=False)
+    public: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +72,76 @@ def read_header(
     found: list[LancestatError] = [*rendering.failures.values()]
     judged = check(PROJECT_SCHEMA, document, rendering)
     found += (error for path, error in judged if not _is_left(value, path, target))
+    if (refused := _refused_name(document, rendering)) is not None:
+        found.append(refused)
     errors += found
+    origins: dict[str, Origin] = {}
     if found or target is None:
         built = Target(target or "", "")
     else:
-        item = Item(document, ("targets", target), value["targets"][target], {}, set())
+        at = ("targets", target)
+        item = Item(document, at, value["targets"][target], {}, rendering.origins)
         built = _build_target(item, target, root, errors)
-    return Header(str(value.get("name", "")), built, scope, _folders(document, value))
+        origins = {
+            ".".join(map(str, path[2:])): origin
+            for path, origin in rendering.origins.items()
+            if path[:2] == at
+        }
+    known = (
+        *rendering.known,
+        *_resolved(built, origins),
+        *_settings(value),
+        *_secret_vars(scope),
+        *secret_environment(arguments.environment),
+    )
+    folders = _folders(document, value, rendering)
+    name = str(value.get("name", ""))
+    public = frozenset((name, *_targets(value)))
+    return Header(name, built, scope, folders, origins, known, public)
+
+
+def _refused_name(document: Document, rendering: Rendering) -> SpecError | None:
+    origin = rendering.origins.get(("name",))
+    if origin is None or not origin.is_of_environment:
+        return None
+    return SpecError(
+        codes.WRONG_VALUE,
+        f"the name of the project comes from the environment, from {origin.names}",
+        location=document.at(("name",)),
+        hint="write the name itself; names are shown, stored and published",
+    )
+
+
+def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[Known]:
+    """Places of the target as they are used, where their texts came from the environment."""
+    for key, value in (("state", target.state), ("scratch", target.scratch)):
+        origin = origins.get(key)
+        if origin is not None and origin.is_set and value is not None:
+            yield Known(value, origin.shown, origin.is_secret)
+
+
+def _settings(value: Mapping[str, Any]) -> Iterator[Known]:
+    """Storage options, and settings of Spark that say to be secret, of all targets."""
+    for target in _targets(value).values():
+        given = target if isinstance(target, dict) else {}
+        spark = given.get("spark")
+        conf = spark.get("conf") if isinstance(spark, dict) else None
+        options = given.get("storage-options")
+        if isinstance(conf, dict):
+            yield from secret_options({k: str(v) for k, v in conf.items() if says_secret(str(k))})
+        if isinstance(options, dict):
+            yield from secret_options({key: str(option) for key, option in options.items()})
+
+
+def _secret_vars(scope: Scope) -> Iterator[Known]:
+    for name, value in (scope.vars or {}).items():
+        if says_secret(name) and isinstance(value, str):
+            yield Known(value, f"{{{{ {Variable(name, 'var')} }}}}", is_secret=True, is_whole=True)
+
+
+def _targets(value: Mapping[str, Any]) -> Mapping[str, object]:
+    targets = value.get("targets")
+    return targets if isinstance(targets, dict) else {}
 
 
 def _render(
@@ -79,8 +158,9 @@ def _render(
             document, value["default-target"], ("default-target",), early
         )
     target = None
+    origin = rendering.origins.get(("default-target",))
     if arguments.target is not None or ("default-target",) not in rendering.failures:
-        target = _target_name(document, value, arguments.target, errors)
+        target = _target_name(document, value, arguments.target, origin, errors)
     scope = _scope(document, value, target, arguments, rendering)
     for key in ("name", "description", "spec-paths"):
         if key in value:
@@ -103,7 +183,11 @@ def _is_left(value: dict[str, Any], path: KeyPath, target: str | None) -> bool:
 
 
 def _target_name(
-    document: Document, value: dict[str, Any], asked: str | None, errors: list[LancestatError]
+    document: Document,
+    value: dict[str, Any],
+    asked: str | None,
+    origin: Origin | None,
+    errors: list[LancestatError],
 ) -> str | None:
     targets = value.get("targets")
     known = list(targets) if isinstance(targets, dict) else []
@@ -118,7 +202,7 @@ def _target_name(
     default = value.get("default-target")
     if isinstance(default, str) and known and default not in known:
         location = document.at(("default-target",))
-        message, hint = _unknown_target(default, known)
+        message, hint = _unknown_target(default, known, origin)
         errors.append(SpecError(codes.UNKNOWN_REFERENCE, message, location=location, hint=hint))
         return None
     if isinstance(default, str):
@@ -131,9 +215,12 @@ def _target_name(
     return known[0] if len(known) == 1 else None
 
 
-def _unknown_target(name: str, known: list[str]) -> tuple[str, str | None]:
-    message = f"unknown target {quoted(name)}; valid targets: {', '.join(known)}"
-    return message, did_you_mean(name, known)
+def _unknown_target(
+    name: str, known: list[str], origin: Origin | None = None
+) -> tuple[str, str | None]:
+    told = quoted(name if origin is None else origin.brief)
+    message = f"unknown target {told}; valid targets: {', '.join(known)}"
+    return message, None if origin is not None else did_you_mean(name, known)
 
 
 def _scope(
@@ -144,21 +231,46 @@ def _scope(
     rendering: Rendering,
 ) -> Scope:
     # A target that could not be chosen is one error already, and not one per template.
-    target = target or ""
-    scope = Scope(arguments.environment, target=target)
+    origin = None if arguments.target else rendering.origins.get(("default-target",))
+    early = Scope(arguments.environment, target=target or "", target_origin=origin)
     written = value.get("vars")
     if not isinstance(written, dict):
-        return Scope(arguments.environment, dict(arguments.vars), target=target)
+        written = {}
     rendered: dict[str, object] = {
-        name: rendering.render(document, item, ("vars", name), scope)
+        name: rendering.render(document, item, ("vars", name), early)
         for name, item in written.items()
         if name not in arguments.vars
     }
-    secret = frozenset(
-        str(path[1]) for path in rendering.secrets if path[0] == "vars" and len(path) > 1
-    )
-    value["vars"] = {**written, **rendered}
-    return Scope(arguments.environment, {**rendered, **arguments.vars}, secret, target)
+    if written:
+        value["vars"] = {**written, **rendered}
+    values = {**rendered, **arguments.vars}
+    origins = _var_origins(values, arguments.vars, rendering)
+    return replace(early, vars=values, var_origins=origins)
+
+
+def _var_origins(
+    values: Mapping[str, object], given: Mapping[str, object], rendering: Rendering
+) -> dict[str, Origin]:
+    """The origins of the project's variables, of all their parts together.
+
+    A variable is its own origin where its name says that it is secret, and where the caller gave
+    its value, which is none of the project's and may well be made of the environment.
+    """
+    found: dict[str, dict[Variable, None]] = {}
+    is_set: dict[str, bool] = {}
+    for path, origin in rendering.origins.items():
+        if path[0] == "vars" and len(path) > 1:
+            name = str(path[1])
+            found.setdefault(name, {}).update(dict.fromkeys(origin.variables))
+            is_set[name] = is_set.get(name, False) or origin.is_set
+    for name in values:
+        if name in given or says_secret(name):
+            found.setdefault(name, {})[Variable(name, "var")] = None
+            is_set[name] = True
+    return {
+        name: Origin(tuple(variables), str(Variable(name, "var")), is_set[name])
+        for name, variables in found.items()
+    }
 
 
 def _build_target(item: Item, name: str, root: Path, errors: list[LancestatError]) -> Target:
@@ -182,12 +294,15 @@ def _uri(item: Item, root: Path, key: str, text: str, errors: list[LancestatErro
         return text
 
 
-def _folders(document: Document, value: dict[str, Any]) -> tuple[tuple[str, Location], ...]:
+def _folders(
+    document: Document, value: dict[str, Any], rendering: Rendering
+) -> tuple[SpecFolder, ...]:
     texts = value.get("spec-paths", ["specs"])
     if not isinstance(texts, list):
         return ()
+    places = ((text, ("spec-paths", index)) for index, text in enumerate(texts))
     return tuple(
-        (text, document.at(("spec-paths", index)))
-        for index, text in enumerate(texts)
+        SpecFolder(text, document.at(at), rendering.origins.get(at))
+        for text, at in places
         if isinstance(text, str) and text
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import SpecError, did_you_mean
+from lancestat.redact import Origin
 from lancestat.spec import codes
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.names import PUNCTUATION, composed
@@ -21,6 +22,8 @@ _ABOUT_PARTS = frozenset(
     ("required", "dependentRequired", "additionalProperties", "oneOf", "minProperties", "minItems",
      "uniqueItems")
 )  # fmt: skip
+
+Origins = Mapping[KeyPath, Origin]
 
 # Code, message, the key that it is about when it is not the value itself, and hint.
 _Complaint = tuple[str, str, str | int | None, str | None]
@@ -51,26 +54,28 @@ class Refusal:
         schema: Any = error.schema
         return cls(path, topic, keyword, error.validator_value, error.instance, schema)
 
-    def errors(self, document: Document, secrets: Set[KeyPath]) -> Iterator[SpecError]:
-        """What is wrong, in the document; values at `secrets` are described but not shown."""
-        words = subject(self.path, document.value, secrets)
+    def errors(self, document: Document, origins: Origins) -> Iterator[SpecError]:
+        """What is wrong, in the document; values that have an origin are told by it."""
+        words = subject(self.path, document.value, origins)
         if self.topic == "value":
-            yield self._wrong_value(words, document, may_be_secret(self.path, secrets))
-        for code, message, key, hint in self._complaints(words, secrets):
+            yield self._wrong_value(words, document, origins)
+        for code, message, key, hint in self._complaints(words, origins):
             path = self.path if key is None else (*self.path, key)
             yield SpecError(code, message, location=document.key_at(path), hint=hint)
 
-    def _wrong_value(self, words: str, document: Document, is_secret: bool) -> SpecError:
+    def _wrong_value(self, words: str, document: Document, origins: Origins) -> SpecError:
+        is_secret = may_be_secret(self.path, origins)
+        told = found(self.value, is_secret=is_secret, origin=origins.get(self.path))
         valid = ", ".join(f"'{word}'" for word in self.schema.get("enum", ()))
         expected = f"one of {valid}" if valid else self.schema["title"]
         return SpecError(
             codes.WRONG_TYPE if self.keyword == "type" else codes.WRONG_VALUE,
-            f"{words} must be {expected}, found {found(self.value, is_secret=is_secret)}",
+            f"{words} must be {expected}, found {told}",
             location=document.at(self.path),
             hint=None if is_secret else _value_hint(self.schema, self.value),
         )
 
-    def _complaints(self, words: str, secrets: Set[KeyPath]) -> Iterator[_Complaint]:
+    def _complaints(self, words: str, origins: Origins) -> Iterator[_Complaint]:
         match self.topic:
             case "required":
                 for key in self.expected:
@@ -93,8 +98,9 @@ class Refusal:
                 yield codes.WRONG_VALUE, f"{words} must not be empty", None, None
             case "uniqueItems":
                 for index in self._repeated():
-                    is_secret = may_be_secret((*self.path, index), secrets)
-                    item = found(self.value[index], is_secret=is_secret)
+                    path = (*self.path, index)
+                    is_secret = may_be_secret(path, origins)
+                    item = found(self.value[index], is_secret=is_secret, origin=origins.get(path))
                     yield codes.WRONG_VALUE, f"{words} names {item} twice", index, None
             case "name":
                 message = f"the name {quoted(self.value)} must be {self.schema['title']}"

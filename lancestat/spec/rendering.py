@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lancestat.errors import SpecError
+from lancestat.redact import Known, Origin
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.template import Scope, is_template, render
 
 
 @dataclass(slots=True)
 class Rendering:
-    """What rendering gave besides values: inputs named by `ref`, secrets, and failures by path."""
+    """What rendering gave besides values: inputs named by `ref`, origins, and failures by path.
+
+    `origins` are of values that came from the environment, `known` are the parts of those values.
+    """
 
     refs: dict[KeyPath, tuple[str, ...]] = field(default_factory=dict)
-    secrets: set[KeyPath] = field(default_factory=set)
+    origins: dict[KeyPath, Origin] = field(default_factory=dict)
+    known: dict[Known, None] = field(default_factory=dict, repr=False)
     failures: dict[KeyPath, SpecError] = field(default_factory=dict)
 
     def render(self, document: Document, value: object, path: KeyPath, scope: Scope) -> object:
@@ -44,6 +49,7 @@ class Rendering:
             return text
         if rendered.refs:
             self.refs[path] = rendered.refs
-        if rendered.secret:
-            self.secrets.add(path)
+        if rendered.origin is not None:
+            self.origins[path] = rendered.origin
+            self.known |= dict.fromkeys(rendered.known)
         return rendered.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,3 +35,18 @@ def template_texts() -> Mapping[str, str]:
 
 def _folder(kind: str) -> Path:
     return next(place for place in _PLACES[kind] if place.is_dir())
+
+
+@cache
+def keywords() -> frozenset[str]:
+    """The words that the schemas list as values: being the language's own, they tell nothing."""
+    return frozenset(_listed((schema(PROJECT_SCHEMA), schema(SPECS_SCHEMA))))
+
+
+def _listed(part: object) -> Iterator[str]:
+    if isinstance(part, Mapping):
+        yield from (word for word in part.get("enum", ()) if isinstance(word, str))
+        part = tuple(part.values())
+    if isinstance(part, list | tuple):
+        for each in part:
+            yield from _listed(each)

@@ -7,18 +7,27 @@ whatever a template says, rendering it ends soon and touches nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from jinja2 import StrictUndefined, Template, TemplateError, Undefined, nodes
+from jinja2 import (
+    StrictUndefined,
+    Template,
+    TemplateError,
+    TemplateSyntaxError,
+    Undefined,
+    nodes,
+)
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
 from lancestat.errors import did_you_mean
+from lancestat.redact import Known
 from lancestat.spec.template import MAX_BITS, MAX_CHARACTERS, BadTemplateError, Names, scalar_result
 
 MAX_STEPS = 10_000
@@ -38,6 +47,8 @@ _REFUSED_STATEMENTS = (
     nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.AssignBlock, nodes.Include, nodes.Import,
     nodes.FromImport, nodes.Extends, nodes.Block, nodes.With, nodes.ScopedEvalContextModifier,
 )  # fmt: skip
+_NAMED = re.compile(r"'(\w+)' is undefined")
+_WORD = re.compile(r"\w+")
 _STEPS = "lancestat steps"
 _RESULT = "result"
 
@@ -69,22 +80,45 @@ def evaluate(text: str, names: Names) -> object:
         if pieces is None:
             tree = _Bounds().visit(environment.parse(text))
             return _joined(environment.from_string(tree).generate(scope))
-        values = (each.value(scope) if isinstance(each, _Expression) else each for each in pieces)
+        values = (
+            _value(each, scope, names) if isinstance(each, _Expression) else each for each in pieces
+        )
         if len(pieces) == 1:
             return next(values)
         return _joined(str(scalar_result(value)) for value in values)
     except BadTemplateError:
         raise
     except TemplateError as error:
-        raise BadTemplateError(_one_line(error), _undefined_hint(str(error), names)) from None
+        hint = _undefined_hint(str(error), names)
+        quotes = not isinstance(error, TemplateSyntaxError) and not _is_of_source(error, names)
+        raise BadTemplateError(_one_line(error), hint, quotes=quotes) from None
     except Exception as error:
         # A template is a program in a user's file: whatever it raises is an error in that file.
-        raise BadTemplateError(_one_line(error)) from None
+        raise BadTemplateError(_one_line(error), quotes=True) from None
+
+
+def _value(expression: _Expression, scope: dict[str, object], names: Names) -> object:
+    """The value of an expression, which is remembered when the environment has a part in it."""
+    before, names.used = names.used, {}
+    try:
+        value = expression.value(scope)
+        origin = names.origin("{{" + expression.source + "}}")
+        if origin is not None and origin.is_set:
+            names.pieces.append(Known(str(value), origin.shown, origin.is_secret, is_whole=True))
+        return value
+    finally:
+        names.used = {**before, **names.used}
 
 
 def _one_line(error: Exception) -> str:
     message = error.message if isinstance(error, TemplateError) else str(error)
     return " ".join((message or type(error).__name__).split())[:200]
+
+
+def _is_of_source(error: TemplateError, names: Names) -> bool:
+    """Whether all that an error names is a name that the template holds."""
+    named = _NAMED.fullmatch(str(error))
+    return named is not None and named[1] in _WORD.findall(names.source)
 
 
 def _undefined_hint(message: str, names: Names) -> str | None:
@@ -94,7 +128,7 @@ def _undefined_hint(message: str, names: Names) -> str | None:
     if word in (names.scope.vars or {}):
         return f"did you mean var('{word}')?"
     functions = ("var", "env_var", "ref", "target")
-    return did_you_mean(word, functions) or f"a template may use {names.known()}"
+    return did_you_mean(word, functions) or f"a template may use {names.allowed()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +136,7 @@ class _Expression:
     """What stands between `{{` and `}}`, compiled as Environment.compile_expression does."""
 
     template: Template
+    source: str
 
     def value(self, scope: dict[str, object]) -> object:
         context = self.template.new_context(scope)
@@ -136,7 +171,7 @@ def _expression(source: str) -> _Expression:
     environment = _environment()
     tree = _Bounds().visit(environment.parse(f"{{{{ {source} }}}}"))
     assign = nodes.Assign(nodes.Name(_RESULT, "store"), tree.body[0].nodes[0], lineno=1)
-    return _Expression(environment.from_string(nodes.Template([assign], lineno=1)))
+    return _Expression(environment.from_string(nodes.Template([assign], lineno=1)), source)
 
 
 def _joined(pieces: Iterable[str]) -> str:
@@ -182,7 +217,7 @@ class _Environment(SandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, _Target) and attribute != "name":
-            raise BadTemplateError(f"target has no '{attribute}', only 'name'")
+            raise BadTemplateError(f"target has no '{attribute}', only 'name'", quotes=True)
         return super().getattr(obj, attribute)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
@@ -205,7 +240,7 @@ class _Environment(SandboxedEnvironment):
         return True
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
-        raise BadTemplateError(f"attribute '{attribute}' is not available")
+        raise BadTemplateError(f"attribute '{attribute}' is not available", quotes=True)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         _check_operation(operator, left, right)

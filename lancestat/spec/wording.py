@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Container
 
+from lancestat.redact import Origin
 from lancestat.spec.document import KeyPath
 from lancestat.spec.quoting import quoted
 
@@ -18,17 +19,17 @@ _OWNERS = {
 _SECRET_KEYS = frozenset(("storage-options", "conf", "options"))
 
 
-def may_be_secret(path: KeyPath, secrets: Set[KeyPath]) -> bool:
+def may_be_secret(path: KeyPath, origins: Container[KeyPath]) -> bool:
     """Whether the value at `path` may not be shown."""
-    return path in secrets or bool(_SECRET_KEYS.intersection(path))
+    return path in origins or bool(_SECRET_KEYS.intersection(path))
 
 
-def subject(path: KeyPath, root: object, secrets: Set[KeyPath] = frozenset()) -> str:
-    """What a path leads to, in words; an owner whose name is secret goes by its number."""
+def subject(path: KeyPath, root: object, origins: Container[KeyPath] = ()) -> str:
+    """What a path leads to; an owner whose name is the environment's goes by its number."""
     if not path:
         return "the file"
     owner_length = 2 if path[0] in _OWNERS and len(path) > 1 else 0
-    owner = _owner(path[:2], root, secrets) if owner_length else ""
+    owner = _owner(path[:2], root, origins) if owner_length else ""
     if len(path) == owner_length:
         return owner
     last = path[-1]
@@ -37,8 +38,11 @@ def subject(path: KeyPath, root: object, secrets: Set[KeyPath] = frozenset()) ->
     return f"{words} of {owner}" if owner else words
 
 
-def found(value: object, *, is_secret: bool = False) -> str:
-    """A value for the end of 'found ...', shortened, or only its kind when it may be secret."""
+def found(value: object, *, is_secret: bool = False, origin: Origin | None = None) -> str:
+    """A value for the end of 'found ...', shortened.
+
+    Where it may be secret it is only its kind, where the environment gave it its template too.
+    """
     if value is None:
         return "nothing"
     if isinstance(value, dict):
@@ -48,8 +52,10 @@ def found(value: object, *, is_secret: bool = False) -> str:
     if isinstance(value, bool):
         return "true or false" if is_secret else str(value).lower()
     if isinstance(value, str):
-        return "text" if is_secret else quoted(value)
-    return "a number" if is_secret else f"the number {value}"
+        told = "text" if is_secret else quoted(value)
+    else:
+        told = "a number" if is_secret else f"the number {value}"
+    return told if origin is None else f"{told} from {quoted(origin.brief)}"
 
 
 def value_at(root: object, path: KeyPath) -> object:
@@ -64,10 +70,10 @@ def value_at(root: object, path: KeyPath) -> object:
     return root
 
 
-def _owner(path: KeyPath, root: object, secrets: Set[KeyPath]) -> str:
+def _owner(path: KeyPath, root: object, origins: Container[KeyPath]) -> str:
     kind, step = _OWNERS[str(path[0])], path[1]
     if isinstance(step, str):
         return f"{kind} {quoted(step)}"
     at_name = (*path, "name")
-    declared = None if at_name in secrets else value_at(root, at_name)
+    declared = None if at_name in origins else value_at(root, at_name)
     return f"{kind} {quoted(declared)}" if isinstance(declared, str) else f"{kind} {step + 1}"

@@ -42,7 +42,7 @@ def test_an_xml_error_shrinks_to_code_and_message() -> None:
     assert clean(body) == "403 Forbidden: SignatureDoesNotMatch: The signature does not match."
 
 
-def test_options_that_name_places_and_limits_are_no_secrets() -> None:
+def test_all_storage_options_are_secret_but_switches_and_limits() -> None:
     options = {
         "aws_region": "eu-central-1",
         "AWS_ENDPOINT": "http://127.0.0.1:8333",
@@ -56,7 +56,14 @@ def test_options_that_name_places_and_limits_are_no_secrets() -> None:
         "some_new_option": "who knows",
         "empty": "",
     }
-    assert secret_values(options) == {"the-id", "the-key", "of one base", "who knows"}
+    assert secret_values(options) == {
+        "eu-central-1",
+        "http://127.0.0.1:8333",
+        "the-id",
+        "the-key",
+        "of one base",
+        "who knows",
+    }
     assert secret_values(None) == frozenset()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lancestat.plan import plan_file
 from lancestat.plan.plan_file import PlanFileError, read_plan_file, write_plan_file
-from lancestat.plan.saved import Options, SavedNode, SavedPlan, SeenDataset
+from lancestat.plan.saved import Options, Place, SavedNode, SavedPlan, SeenDataset
 from lancestat.plan.saved_json import decode_plan, encode_plan
 
 SAVED = SavedPlan(
@@ -21,7 +21,7 @@ SAVED = SavedPlan(
     made_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
     project="shop",
     target="dev",
-    state="/warehouse/state",
+    state=Place("0" * 24, "/warehouse/state"),
     scratch=None,
     options=Options(("tag:nightly",), None, True),
     nodes=(
@@ -66,6 +66,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         optional(texts()),
         optional(texts()),
     )
+    places = st.builds(Place, texts(), texts())
     nodes = st.builds(
         SavedNode,
         shown,
@@ -82,8 +83,8 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         instants(),
         texts(),
         texts(),
-        texts(),
-        optional(texts()),
+        places,
+        optional(places),
         st.builds(Options, selectors, selectors, st.booleans()),
         st.lists(nodes, max_size=3).map(tuple),
     )
@@ -122,7 +123,7 @@ def with_value(key: str, value: object) -> str:
         ("", "LS622", "it is empty"),
         ("  \n", "LS622", "it is empty"),
         ("tables: []", "LS622", "it is not JSON, see line 1, column 1"),
-        (text_of()[:-3], "LS622", "it ends early, at line 42"),
+        (text_of()[:-3], "LS622", "it ends early, at line 45"),
         (text_of()[:100], "LS622", "it ends early"),
         (text_of().replace('"state": ', '"state" '), "LS622", "it is not JSON, see line 8"),
         ("[" * 100_000, "LS622", "JSON that no plan looks like"),
@@ -131,7 +132,7 @@ def with_value(key: str, value: object) -> str:
         ("[]", "LS622", "this JSON is no plan"),
         ('"lancestat plan"', "LS622", "this JSON is no plan"),
         (without("kind"), "LS622", "this JSON is no plan"),
-        (with_value("format_version", 2), "LS623", "is of format '2', and this release reads"),
+        (with_value("format_version", 1), "LS623", "is of format '1', and this release reads"),
         (with_value("format_version", "x\x1b[2J"), "LS623", "is of format 'x\\x1b[2J'"),
         (without("format_version"), "LS623", "is of format 'None'"),
         (without("nodes"), "LS622", "it is damaged: 'nodes' is missing"),

@@ -104,7 +104,9 @@ def test_a_value_of_the_environment_is_compared_but_not_shown(
     )
     diff = sides.diff(base, head, with_datasets=False)
     shown = render_text(diff)
-    assert "uri  {{ var('w') }}/o.lance -> {{ var('w') }}/o.lance with another value" in shown
+    assert (
+        "uri  {{ env_var('W') }}/o.lance -> {{ env_var('W') }}/o.lance with another value" in shown
+    )
     assert "hunter2" not in shown + str(render_json(diff)) + repr(diff)
     assert Risk.DATASET_MOVED in diff.risks
 
@@ -123,7 +125,7 @@ def test_what_a_named_part_has_of_the_environment_is_not_shown(
     shown = render_text(diff) + render_markdown(diff) + str(render_json(diff))
     assert "hunter2" not in shown
     assert "3 d" not in shown
-    assert "columns      (hidden) -> a" in shown
+    assert "columns      {{ env_var('SECRET') }} -> a" in shown
 
 
 def test_spaces_that_differ_are_told(sides: Sides) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import Location, SpecError
+from lancestat.redact import Origin, Variable
 from lancestat.spec.sandbox import evaluate
 from lancestat.spec.template import BadTemplateError, Names, Scope, is_template, render
 
@@ -24,7 +25,7 @@ SCOPE = Scope(
         "nothing": None,
         "map": {"x": 1},
     },
-    secret_vars=frozenset(("share",)),
+    var_origins={"share": Origin((Variable("SHARE"),), "{{ env_var('SHARE') }}")},
     target="dev",
 )
 
@@ -102,7 +103,7 @@ def test_refs_are_found_in_any_expression() -> None:
 )
 def test_what_the_environment_had_a_part_in_is_secret(text: str, secret: bool) -> None:
     rendered = render(text, SCOPE, PLACE)
-    assert rendered.secret is secret
+    assert (rendered.origin is not None) is secret
     assert str(rendered.value) not in repr(rendered)
     assert "eu" not in repr(SCOPE)
 
@@ -231,7 +232,7 @@ PLAIN_JINJA = jinja2.Environment(undefined=jinja2.StrictUndefined)
 
 @given(st.lists(PIECES, max_size=5).map("".join))
 def test_any_template_gives_what_jinja_gives_for_the_whole_text(text: str) -> None:
-    names, plain = Names(SCOPE, True), Names(SCOPE, True)
+    names, plain = Names(SCOPE, True, text), Names(SCOPE, True, text)
     functions = {"var": plain.var, "env_var": plain.env_var, "ref": plain.ref}
     try:
         expected = PLAIN_JINJA.from_string(text).render(functions, target={"name": "dev"})
@@ -240,7 +241,7 @@ def test_any_template_gives_what_jinja_gives_for_the_whole_text(text: str) -> No
             evaluate(text, names)
         return
     assert str(evaluate(text, names)) == expected
-    assert (names.refs, names.secret) == (plain.refs, plain.secret)
+    assert (names.refs, names.used) == (plain.refs, plain.used)
 
 
 @given(st.text(alphabet="{}%#'\"()|~*+-.[]: abkvrx019\n", max_size=40))

@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, command
+from lancestat.cli.console import CONSOLE
+from lancestat.redact import visible
 
 _HELP = """Keep a pull request's comment up to date, in a job of GitHub Actions.
 
@@ -22,7 +24,7 @@ those of the job. A token that may only read, as that of a pull request from a f
 warning, and the text goes to the job's summary instead."""
 
 
-@command("comment", help=_HELP)
+@command("comment", help=_HELP, is_published=True)
 @click.option(
     "--body-file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
@@ -52,6 +54,7 @@ def comment(
     token = os.environ.pop("GITHUB_TOKEN", "")
     markdown = _read(body_file)
     name = invocation.project().spec.name
+    markdown = CONSOLE.text(markdown)
     pull = pull_request(os.environ, number)
     root = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
     github = GitHub(root, token)
@@ -82,7 +85,7 @@ def _warn(text: str) -> None:
         logging.getLogger("lancestat.review").warning(text)
         return
     # GitHub shows such a line on the job's page. See its "Workflow commands".
-    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    escaped = visible(CONSOLE.text(text)).replace("%", "%25")
     click.echo(f"::warning title=lancestat::{escaped}", err=True)
 
 

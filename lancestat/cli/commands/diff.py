@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
-from lancestat.cli.failure import ExitCode, remember_secrets
+from lancestat.cli.console import CONSOLE
+from lancestat.cli.failure import ExitCode
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -45,6 +46,7 @@ def _complete_risks(
     help=_HELP,
     short_help="Show what a change of the project means.",
     formats=("text", "json", "markdown"),
+    is_published=True,
 )
 @click.argument("base", metavar="BASE")
 @click.argument("head", metavar="[HEAD]", required=False)
@@ -87,7 +89,7 @@ def diff(
         select=any_of(select),
         exclude=any_of(exclude),
         with_datasets=not no_datasets,
-        loaded=lambda spec: remember_secrets(spec.target),
+        loaded=lambda spec: CONSOLE.know(spec.redactor),
     )
     invocation.printer().compared(found)
     if feared & found.risks:

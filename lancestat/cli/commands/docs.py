@@ -12,7 +12,11 @@ from lancestat.cli.command import Invocation, any_of, command, selection_options
 FOLDER = Path(".lancestat", "docs")
 
 
-@command("docs", help="Write pages about all tables and joins, to be opened in a browser.")
+@command(
+    "docs",
+    help="Write pages about all tables and joins, to be opened in a browser.",
+    is_published=True,
+)
 @selection_options
 @click.option(
     "--out",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
+from lancestat.cli.console import CONSOLE
 from lancestat.cli.failure import ExitCode
 
 
@@ -29,10 +30,11 @@ def status(
     exclude: tuple[str, ...],
 ) -> None:
     """Print the state of every node."""
+    from lancestat.report.site.undisclosed import undisclosed
     from lancestat.report.values import Health
 
     project = invocation.project()
     report = project.report(any_of(select), any_of(exclude), runs=1)
-    invocation.printer().told(report)
+    invocation.printer().told(undisclosed(report, project.spec, CONSOLE.audience))
     if report.health is Health.ERROR:
         context.exit(ExitCode.FAILURE)

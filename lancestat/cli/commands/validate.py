@@ -6,7 +6,7 @@ from lancestat.cli.command import Invocation, command
 from lancestat.errors import InvalidProject
 
 
-@command("validate", help="Check the YAML; opens no dataset.")
+@command("validate", help="Check the YAML; opens no dataset.", is_published=True)
 def validate(invocation: Invocation) -> None:
     """Parse, template and check all files."""
     try:

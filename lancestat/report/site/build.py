@@ -85,7 +85,7 @@ def _unwritable(folder: Path, error: Exception) -> UsageError:
 
 
 def _write(report: ProjectReport, spec: ProjectSpec, folder: Path) -> tuple[int, int]:
-    shown, instead = undisclosed(report, spec)
+    shown = undisclosed(report, spec)
     assets = folder / "assets"
     assets.mkdir(parents=True)
     (folder / MARKER).write_text("This folder is replaced by `lancestat docs`.\n", "utf-8")
@@ -94,7 +94,7 @@ def _write(report: ProjectReport, spec: ProjectSpec, folder: Path) -> tuple[int,
     for name in ("tables", "joins"):
         (folder / name).mkdir()
     pages = size_bytes = 0
-    for page in Pages(shown, spec.root, Plain(instead)).all():
+    for page in Pages(shown, spec, Plain(spec.redactor, spec.root)).all():
         content = page.text.encode("utf-8")
         (folder / page.path).write_bytes(content)
         pages += page.path.endswith(".html")

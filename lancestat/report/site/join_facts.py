@@ -8,6 +8,7 @@ from datetime import datetime
 from lancestat.plan.format import count
 from lancestat.report.site.words import ago, instant, spoken
 from lancestat.report.values import JoinReport
+from lancestat.spec.disclosure import NO_ORIGINS, Origins, named
 from lancestat.spec.model import KnnJoin, KnnSide
 from lancestat.state.values import InputRecord, JoinRecord
 
@@ -24,12 +25,13 @@ class SideFacts:
     facts: tuple[Fact, ...]
 
 
-def join_facts(report: JoinReport, now: datetime) -> list[Fact]:
-    """Terms and what is known of them."""
+def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
+    """Terms and what is known of them; what the environment gave is told by `origins`."""
     spec, record = report.spec, report.record
+    meaning = f"{count(spec.k)} nearest by {spec.metric}, {spoken([spec.join])} join"
     facts = [
-        ("Meaning", f"{count(spec.k)} nearest by {spec.metric}, {spoken([spec.join])} join"),
-        ("Mode", _mode(spec)),
+        ("Meaning", named(origins, "k", "metric", "join") or meaning),
+        ("Mode", named(origins, "mode", "approx") or _mode(spec)),
         ("Output", f"{spec.output_format}: {spec.output_uri}"),
     ]
     if record is not None:

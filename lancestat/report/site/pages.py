@@ -23,6 +23,8 @@ from lancestat.report.site.table_facts import table_facts
 from lancestat.report.site.text import Plain
 from lancestat.report.site.words import HEALTH, ago, instant, sentence
 from lancestat.report.values import JoinReport, ProjectReport, TableReport
+from lancestat.spec.disclosure import named
+from lancestat.spec.model import ProjectSpec
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,12 +45,13 @@ class Page:
 
 
 class Pages:
-    """The pages of one report; `root` is the folder of the project, where its YAML is."""
+    """The pages of one report about a project, in whose folder its YAML is."""
 
-    def __init__(self, report: ProjectReport, root: Path, plain: Plain) -> None:
+    def __init__(self, report: ProjectReport, spec: ProjectSpec, plain: Plain) -> None:
         self._report = report
         self._plain = plain
-        self._sources = Sources(root)
+        self._origins = spec.origins
+        self._sources = Sources(spec.root)
         self._addresses = addresses(report.nodes)
         self._read_by = _inverted(report.reads)
         self._environment = _environment(plain)
@@ -92,17 +95,18 @@ class Pages:
     def _table(self, table: TableReport) -> Page:
         name = table.spec.name
         coverage, covered = overview.coverage_of(table)
+        origins = self._origins.get(name, {})
         return self._page(
             self._addresses[name],
             "table.html.j2",
             node=table,
-            facts=table_facts(table, self._report.made_at),
+            facts=table_facts(table, self._report.made_at, origins),
             verdict=overview.verdict_words(table),
             coverage=coverage,
             covered=covered,
             columns=column_rows(table),
-            declared=selection_words(table.spec.columns),
-            policy=staleness(table.spec.policy),
+            declared=named(origins, "columns") or selection_words(table.spec.columns),
+            policy=named(origins, "policy") or staleness(table.spec.policy),
             history=history(table.runs),
             runs=[node_run(run) for run in table.runs[:_RUNS_SHOWN]],
             fragments=table.fragments[:_FRAGMENTS_SHOWN],
@@ -118,7 +122,7 @@ class Pages:
             "join.html.j2",
             node=join,
             verdict=overview.result_words(join),
-            facts=join_facts(join, self._report.made_at),
+            facts=join_facts(join, self._report.made_at, self._origins.get(name, {})),
             sides=side_facts(join),
             runs=[node_run(run) for run in join.runs[:_RUNS_SHOWN]],
             source=self._sources.of(join.spec.location),

@@ -8,13 +8,14 @@ from lancestat.plan.format import age, count, size, staleness
 from lancestat.report.site.overview import freshness_words
 from lancestat.report.site.words import instant, roughly, share
 from lancestat.report.values import TableReport
+from lancestat.spec.disclosure import NO_ORIGINS, Origins, named
 from lancestat.spec.model import Freshness, Publish, Refresh
 
 Fact = tuple[str, str]
 
 
-def table_facts(report: TableReport, now: datetime) -> list[Fact]:
-    """Terms and what is known of them."""
+def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
+    """Terms and what is known of them; what the environment gave is told by `origins`."""
     facts = [("URI", report.spec.uri)]
     shown = report.shown
     if shown is not None:
@@ -34,18 +35,21 @@ def table_facts(report: TableReport, now: datetime) -> list[Fact]:
                 changed = f", {share(shown.changed_rows)} of the rows changed since"
             facts.append(("Behind", count(shown.versions_behind, "version") + changed))
     if report.changed_at is not None:
-        facts.append(("Freshness", freshness_words(report, now) + _bounds(report.spec.freshness)))
-    return [*facts, *_declared(report)]
+        given = named(origins, "freshness")
+        bounds = f"; {given}" if given else _bounds(report.spec.freshness)
+        facts.append(("Freshness", freshness_words(report, now) + bounds))
+    return [*facts, *_declared(report, origins)]
 
 
-def _declared(report: TableReport) -> list[Fact]:
+def _declared(report: TableReport, origins: Origins) -> list[Fact]:
     spec, policy = report.spec, report.spec.policy
     name = f"{policy.name}: " if policy.name else ""
     when = {
         Refresh.ALWAYS: "refreshed by every run",
         Refresh.WHEN_STALE: "refreshed when readers would refuse",
     }
-    facts = [("Policy", f"{name}{staleness(policy)}; {when[policy.refresh]}")]
+    words = named(origins, "policy") or f"{staleness(policy)}; {when[policy.refresh]}"
+    facts = [("Policy", f"{name}{words}")]
     if spec.publish is Publish.NONE:
         facts.append(("Published", "to the state only, never to the manifest"))
     facts += [("Owner", spec.owner)] if spec.owner else []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from lancestat.lake.clean import MASK, clean
+from lancestat.lake.clean import clean
+from lancestat.redact import MASK, NOTHING_KNOWN, Audience, Redactor
 
 # Long enough for what is shown of any text; patterns of secrets must not see a megabyte.
 _LONGEST_READ = 2000
@@ -27,10 +28,11 @@ _FIGURE = re.compile(r"[0-9.,%()+-]*")
 class Plain:
     """Makes strings plain: no secrets, no control or direction characters, not too long."""
 
-    def __init__(self, instead: Mapping[str, str] | None = None) -> None:
-        """Mask texts: `instead` has what to show of each."""
-        found = instead or {}
-        self._instead = [(text, found[text]) for text in sorted(found, key=len, reverse=True)]
+    def __init__(self, redactor: Redactor = NOTHING_KNOWN, root: Path | None = None) -> None:
+        """Make texts fit for the public; what lies in the folder `root` is told from there."""
+        self._redactor = redactor
+        is_folder = root is not None and root.is_absolute() and root != root.parent
+        self._root = f"{root.as_posix().rstrip('/')}/" if root is not None and is_folder else None
         self._line = lru_cache(maxsize=50_000)(self._made)
 
     def line(self, text: str) -> str:
@@ -53,9 +55,8 @@ class Plain:
         return _UNSEEN.sub(REPLACEMENT, clean(masked))
 
     def _masked(self, text: str) -> str:
-        for secret, shown in self._instead:
-            text = text.replace(secret, shown)
-        return text[:_LONGEST_READ]
+        shown = self._redactor.text(text, Audience.PUBLIC)
+        return (shown if self._root is None else shown.replace(self._root, ""))[:_LONGEST_READ]
 
 
 def shorten(text: str, longest: int) -> str:

@@ -8,8 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 from markupsafe import escape
 
+from lancestat.redact import Origin, Redactor, Variable
 from lancestat.report.site.text import Plain
 from lancestat.report.values import Health, ProjectReport
+from lancestat.spec.disclosure import resolved_places
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
 from lancestat.stats.wire import PublishedColumn
 from tests.conftest import Golden
@@ -145,11 +147,20 @@ def test_what_the_environment_gave_is_shown_as_its_template(build: Build) -> Non
         ),
         join_report(spec=join(output_uri="s3://from-environment/parts")),
     )
-    templates = {
-        "orders": {"uri": "{{ env_var('LAKE') }}/orders", "owner": "{{ env_var('OWNER') }}"},
-        "similar_parts": {"output.lance": "{{ env_var('LAKE') }}/parts"},
+    lake, owner = (Variable("LAKE"),), (Variable("OWNER"),)
+    origins = {
+        "orders": {
+            "uri": Origin(lake, "{{ env_var('LAKE') }}/orders"),
+            "owner": Origin(owner, "{{ env_var('OWNER') }}"),
+        },
+        "similar_parts": {"output.lance": Origin(lake, "{{ env_var('LAKE') }}/parts")},
     }
-    site = build(report, templates=templates)
+    known = [
+        each
+        for node in report.nodes
+        for each in resolved_places(node.spec, origins.get(node.spec.name, {}))
+    ]
+    site = build(report, origins=origins, redactor=Redactor(known))
     shown_pages = pages(site)
     assert "URI {{ env_var('LAKE') }}/orders" in shown_pages["tables/orders.html"].text
     assert "no dataset at {{ env_var('LAKE') }}/orders" in shown_pages["index.html"].text

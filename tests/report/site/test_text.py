@@ -6,6 +6,7 @@ import unicodedata
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lancestat.redact import Known, Redactor
 from lancestat.report.site.text import REPLACEMENT, Plain, shorten
 
 
@@ -22,7 +23,8 @@ def test_a_control_character_leaves_a_mark() -> None:
 
 
 def test_texts_that_are_hidden_are_replaced_wherever_they_stand() -> None:
-    plain = Plain({"hunter2-long": "***", "s3://inner/bucket": "{{ env_var('B') }}"})
+    known = (Known("hunter2-long", "***", True), Known("s3://inner/bucket", "{{ env_var('B') }}"))
+    plain = Plain(Redactor(known))
     assert plain.line("at s3://inner/bucket/t, key hunter2-long") == (
         "at {{ env_var('B') }}/t, key ***"
     )
@@ -38,7 +40,9 @@ def test_secrets_in_addresses_are_masked_without_being_told() -> None:
 
 def test_a_secret_that_a_cut_would_split_does_not_show_in_part() -> None:
     secret = "s3cr3t-" + "x" * 40
-    assert "s3cr3t" not in Plain({secret: "***"}).line(" " * 1980 + secret)
+    assert "s3cr3t" not in Plain(Redactor([Known(secret, "***", is_secret=True)])).line(
+        " " * 1980 + secret
+    )
 
 
 def test_a_line_of_source_keeps_its_spaces_and_is_escaped() -> None:

@@ -1,0 +1,378 @@
+"""What may be shown of a project, and in which form.
+
+A value that comes from the environment carries its origin: the variables that had a part in it and
+the text that names them. Wherever a value is shown as such, the origin decides. A value that has
+travelled into a message, of lancestat or of a library, is searched for there as a last resort.
+
+There are two audiences. Nobody is shown secrets: values of variables whose names say so, and all
+storage options. The public (reviews, pages, plan files, the state) is shown the name of a variable
+in place of any value of the environment; a person at a terminal may see ordinary ones.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import lru_cache
+from urllib.parse import quote
+
+from lancestat.errors import InvalidProject, LancestatError, Location
+
+MASK = "***"
+
+_SECRET_NAME = re.compile(
+    r"secret|token|passw|passphrase|passcode|key|credential|signature|private|bearer|jwt|cookie"
+    r"|(?<=.)pwd|auth(?!ors?(?:$|[_.\-]))|connection_?string|(?:^|[_.\-])(?:pass|pin|sas|dsn)(?:[_.\-]|$)",
+    re.IGNORECASE,
+)
+# Such values are everywhere, so that replacing them would tell nothing and garble the rest.
+_COMMONPLACE = re.compile(r"true|false|null|none|yes|no|on|off|[-+0-9.,:%]{0,5}", re.IGNORECASE)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
+
+# A shorter value is not searched for in messages, only hidden where it is shown as such.
+_SHORTEST_SECRET, _SHORTEST_ORDINARY = 3, 6
+# A shorter value has to stand on its own, so that it is not taken out of the middle of a word.
+_LEAST_WITHIN_WORDS = {True: 6, False: 12}
+# Messages shorten what is very long: the beginning alone gives it away.
+_LONG, _BEGINNING = 32, 24
+
+
+class Audience(Enum):
+    """Who is going to see a text."""
+
+    PERSON = "person"
+    PUBLIC = "public"
+
+
+def says_secret(name: str) -> bool:
+    """Whether the name of a variable or of a setting says that its value is secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of the environment, or of the project (`var`), as templates refer to it.
+
+    `is_written` is false where its name is itself the result of an expression, and not shown.
+    """
+
+    name: str = field(repr=False)
+    function: str = "env_var"
+    is_written: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.function}('{visible(self.name)}')" if self.is_written else "env_var(...)"
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its name says that its value is secret."""
+        return says_secret(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a rendered value comes from.
+
+    `shown` is the template that gave the value, with the variables of the environment in place of
+    project variables that stand for them. `is_set` tells that at least one of the variables had a
+    value, so that the result is not made of defaults alone.
+    """
+
+    variables: tuple[Variable, ...]
+    shown: str
+    is_set: bool = True
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether a secret variable had a part in the value."""
+        return any(variable.is_secret for variable in self.variables)
+
+    @property
+    def brief(self) -> str:
+        """`shown` for a message, or the variables alone where that is long."""
+        return self.shown if len(self.shown) <= 57 else self.names
+
+    def hides_from(self, audience: Audience) -> bool:
+        """Whether an audience sees `shown` in place of the value."""
+        return self.is_secret or audience is Audience.PUBLIC
+
+    @property
+    def is_of_environment(self) -> bool:
+        """Whether the environment gave some of the value."""
+        return self.is_set and any(each.function == "env_var" for each in self.variables)
+
+    @property
+    def names(self) -> str:
+        """The variables, for a sentence: `env_var('A') and env_var('B')`."""
+        return " and ".join(map(str, self.variables))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A value that is searched for in texts, and what is shown in its place.
+
+    `is_whole` tells that all of it comes from the environment, so that its beginning does, too.
+    """
+
+    value: str = field(repr=False)
+    shown: str
+    is_secret: bool = False
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One spelling of a known value: `probe` is part of every text that the pattern matches."""
+
+    probe: str
+    pattern: str
+    shown: str
+
+
+class Redactor:
+    """Replaces known values in texts.
+
+    Args:
+        known: What to look for; of equal values the first counts, and is secret where any is.
+        public: Words that the project's files hold as they are, such as names: an ordinary value
+            that is one of them is not searched for.
+    """
+
+    def __init__(self, known: Iterable[Known] = (), public: Iterable[str] = ()) -> None:
+        self.known = _merged(known)
+        self.public = frozenset(public)
+        self._searches: dict[Audience, tuple[_Search, ...]] = {}
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self.known)} values)"
+
+    def with_known(self, known: Iterable[Known]) -> Redactor:
+        """One that looks for more."""
+        more = [*known]
+        return Redactor((*self.known, *more), self.public) if more else self
+
+    def merged(self, other: Redactor) -> Redactor:
+        """One that looks for what either looks for."""
+        return Redactor((*self.known, *other.known), self.public & other.public)
+
+    def text(self, text: str, audience: Audience) -> str:
+        """A text as an audience may see it."""
+        return _replaced(text, self._of(audience))
+
+    def restored(self, text: str) -> str:
+        """The inverse of `text` for the public: what is shown in place of values, as the values."""
+        for known in sorted(self.known, key=lambda known: -len(known.shown)):
+            if known.shown != MASK and self._is_sought(known, Audience.PUBLIC):
+                text = text.replace(known.shown, known.value)
+        return text
+
+    def error(self, error: LancestatError, audience: Audience) -> LancestatError:
+        """An error as an audience may see it."""
+        if isinstance(error, InvalidProject):
+            return InvalidProject([self.error(part, audience) for part in error.errors])
+        place, hint = error.location, error.hint
+        if place is not None:
+            place = Location(self.text(place.file, audience), place.line, place.column)
+        return type(error)(
+            error.code,
+            self.text(error.message, audience),
+            location=place,
+            hint=None if hint is None else self.text(hint, audience),
+        )
+
+    def json(self, value: object, audience: Audience) -> object:
+        """A value of JSON with all its texts as an audience may see them; keys stay."""
+        if isinstance(value, str):
+            return self.text(value, audience)
+        if isinstance(value, Mapping):
+            return {key: self.json(item, audience) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.json(item, audience) for item in value]
+        return value
+
+    def _of(self, audience: Audience) -> tuple[_Search, ...]:
+        if audience not in self._searches:
+            known = [each for each in self.known if self._is_sought(each, audience)]
+            parts = _sorted(known, is_whole=True)
+            # A thousand tables below one variable are found by that.
+            self._searches[audience] = _sorted(
+                each
+                for each in known
+                if each.is_whole or _replaced(each.value, parts) != each.shown
+            )
+        return self._searches[audience]
+
+    def _is_sought(self, known: Known, audience: Audience) -> bool:
+        if _COMMONPLACE.fullmatch(known.value):
+            return False
+        if known.is_secret:
+            return len(known.value) >= _SHORTEST_SECRET
+        is_long = len(known.value) >= _SHORTEST_ORDINARY
+        return audience is Audience.PUBLIC and is_long and known.value not in self.public
+
+
+def secret_environment(environment: Mapping[str, str]) -> Iterator[Known]:
+    """The values of an environment's secret variables, whether or not a project reads them.
+
+    Libraries read some of them. Short ones, and mere words, are left out, since many variables are
+    only named like secrets.
+    """
+    for name, value in environment.items():
+        if says_secret(name) and len(value) >= 12 and not value.isalpha() and "/" not in value[:2]:
+            yield Known(value, f"{{{{ {Variable(name)} }}}}", is_secret=True, is_whole=True)
+
+
+def secret_options(options: Mapping[str, str]) -> Iterator[Known]:
+    """All values of storage options, of which none may be shown."""
+    for value in options.values():
+        yield Known(value, MASK, is_secret=True, is_whole=True)
+
+
+def is_commonplace(value: str) -> bool:
+    """Whether a value, such as a switch, is no secret whatever it belongs to."""
+    return len(value) < _SHORTEST_SECRET or _COMMONPLACE.fullmatch(value) is not None
+
+
+# Marks of colours within a line, which the command line translates. Unicode keeps them for uses
+# such as this one.
+PAINT = "".join(map(chr, range(0xFDD0, 0xFDE0)))
+_LAYOUT = re.compile(r"\n(?= {6})")
+
+
+def visible(text: str, *, keep: str = "") -> str:
+    """A text on one line, with every character that cannot be seen spelled out.
+
+    Line breaks, escape sequences, characters that hide or reorder what is around them: nothing that
+    a terminal obeys is left.
+
+    Args:
+        text: Whatever a project, a library or a store says.
+        keep: Characters that stay as they are, such as `PAINT`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text
+    )
+
+
+def message_lines(text: str) -> list[str]:
+    """The lines of a message: those below its first are indented by six, as hints and excerpts are.
+
+    Any other line break is part of what is quoted, and is spelled out.
+    """
+    return [visible(line, keep=PAINT) for line in _LAYOUT.split(text)]
+
+
+# GitHub's runner obeys `::` after any white space at the start of a line, and `##[` wherever it
+# stands (ActionCommand.cs); Azure's agent obeys `##vso[`, TeamCity `##teamcity[`.
+_COMMAND_ANYWHERE = re.compile(r"##(?=(?:vso|teamcity)?\[)", re.IGNORECASE)
+
+
+def inert(line: str) -> str:
+    """A line in which no system that reads logs finds a command."""
+    start = line.lstrip(f"\u200b \t{PAINT}")
+    if start.startswith("::"):
+        line = line.replace("::", "\\x3a:", 1)
+    return _COMMAND_ANYWHERE.sub("#\\\\x23", line)
+
+
+def inert_json(text: str) -> str:
+    """A JSON text that is the same value, in which no terminal and no log finds a command."""
+    if text.isprintable() and "##" not in text:
+        return text
+    spelled = _COMMAND_ANYWHERE.sub("#\\\\u0023", text)
+    return "".join(
+        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in spelled
+    )
+
+
+def _merged(known: Iterable[Known]) -> tuple[Known, ...]:
+    found: dict[str, Known] = {}
+    for each in known:
+        first = found.setdefault(each.value, each)
+        is_secret, is_whole = first.is_secret or each.is_secret, first.is_whole or each.is_whole
+        if (is_secret, is_whole) != (first.is_secret, first.is_whole):
+            found[each.value] = replace(first, is_secret=is_secret, is_whole=is_whole)
+    return tuple(found.values())
+
+
+def _replaced(text: str, searches: Iterable[_Search]) -> str:
+    lowered = text.lower()
+    hits = [search for search in searches if search.probe in lowered]
+    if not hits:
+        return text
+    shown = [search.shown for search in hits]
+    pattern = _compiled(tuple(search.pattern for search in hits))
+    return pattern.sub(lambda found: shown[(found.lastindex or 1) - 1], text)
+
+
+def _sorted(known: Iterable[Known], *, is_whole: bool = False) -> tuple[_Search, ...]:
+    """What finds values: of those that contain each other, the longest first."""
+    wanted = [each for each in known if each.is_whole or not is_whole]
+    searches = [search for each in wanted for search in _searches(each)]
+    return tuple(sorted(searches, key=lambda search: -len(search.pattern)))
+
+
+def _searches(known: Known) -> Iterator[_Search]:
+    spellings = dict.fromkeys(_spellings(known))
+    shortest = _SHORTEST_SECRET if known.is_secret else _SHORTEST_ORDINARY
+    within = _LEAST_WITHIN_WORDS[known.is_secret]
+    for spelling in spellings:
+        words = spelling.split()
+        if not words or len(spelling) < shortest:
+            continue
+        pattern = r"\s+".join(map(re.escape, words))
+        if len(spelling) < within:
+            before = r"(?<![^\W_])" if spelling[0].isalnum() else ""
+            after = r"(?![^\W_])" if spelling[-1].isalnum() else ""
+            pattern = f"{before}{pattern}{after}"
+        yield _Search(words[0].lower(), f"({pattern})", known.shown)
+    parent = known.value.rstrip("/").rpartition("/")[0]
+    if known.is_whole and parent.count("/") >= 2 and len(parent) >= _LEAST_WITHIN_WORDS[False]:
+        # Messages name the folder, too, and what else lies in it.
+        yield _Search(parent.split()[0].lower(), f"({re.escape(parent)})", f"{known.shown}/..")
+    if known.is_whole and len(known.value) >= _LONG:
+        start = known.value[:_BEGINNING].split()
+        if start and len(start[0]) >= shortest:
+            pattern = r"\s+".join(map(re.escape, start))
+            yield _Search(start[0].lower(), rf"({pattern}\S*)", known.shown)
+
+
+def _spellings(known: Known) -> Iterator[str]:
+    """How a value may be written: by URIs, by JSON, by Rust, by object stores, by lancestat."""
+    values = [known.value]
+    if "\n" in known.value and known.is_whole:
+        values += [
+            line for line in known.value.splitlines() if len(line) >= _LEAST_WITHIN_WORDS[True]
+        ]
+    for value in values:
+        yield value
+        yield quote(value, errors="replace")
+        yield quote(value, safe="", errors="replace")
+        yield json.dumps(value)[1:-1]
+        yield json.dumps(value, ensure_ascii=False)[1:-1]
+        yield visible(value)
+        bare = _SCHEME.sub("", value)
+        # Object stores tell paths without a scheme, and without a slash at the start or the end.
+        yield bare.strip("/") if "/" in bare.strip("/") else bare
+        yield bare.rstrip("/") if "/" in bare.strip("/") else bare
+    if known.value.startswith("/") and len(known.value) < 4096 and "\0" not in known.value:
+        yield os.path.realpath(known.value)
+    if known.is_secret:
+        encoded = known.value.encode("utf-8", "surrogatepass")
+        yield base64.b64encode(encoded).decode().rstrip("=")
+        yield base64.urlsafe_b64encode(encoded).decode().rstrip("=")
+
+
+@lru_cache(maxsize=256)
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+NOTHING_KNOWN = Redactor()

@@ -1,0 +1,197 @@
+"""What came from the environment does not show: every command, every form, every mistake."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write
+from tests.cli.conftest import Lancestat
+
+# Those that only a person sees, and those that may be published.
+PERSONAL = (
+    ("plan",),
+    ("plan", "--output", "json"),
+    ("plan", "--full-refresh", "--check"),
+    ("status",),
+    ("status", "--output", "json"),
+    ("list",),
+    ("list", "--output", "json"),
+    ("show", "orders"),
+    ("show", "orders", "--output", "json"),
+    ("show", "orders", "--output", "csv"),
+    ("show", "gone"),
+    ("gc", "--dry-run"),
+    ("retry",),
+)
+PUBLIC = (
+    ("validate",),
+    ("validate", "--output", "json"),
+    ("plan", "--output", "markdown"),
+    ("plan", "--output", "markdown", "--out", "plan.json"),
+    ("status", "--output", "markdown"),
+    ("diff", "HEAD~1"),
+    ("diff", "HEAD~1", "--output", "json"),
+    ("diff", "HEAD~1", "--output", "markdown"),
+    ("diff", "HEAD~1", "--output", "markdown", "--no-datasets"),
+    ("diff", "HEAD", "."),
+    ("docs", "--out", "site"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project, in a repository where it was empty before; one table is there."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    git(tmp_path, "init", "-q")
+    empty = PROJECT.replace("aws_region", "aws_default_region").replace("/state", "/other")
+    write(tmp_path, empty, "tables: []\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "empty")
+    write(tmp_path)
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "whole")
+    rows = pa.table({"id": [1, 2, 3], "v": [[1.0], [2.0], [3.0]]})
+    lance.write_dataset(rows, str(tmp_path / ORDINARY["C_LAKE"] / "orders.lance"))
+    return tmp_path
+
+
+def git(folder: Path, *args: str) -> None:
+    names = ("-c", "user.name=n", "-c", "user.email=e@e", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", *names, *args], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("command", PERSONAL, ids=" ".join)
+def test_a_person_sees_no_secret(
+    folder: Path, lancestat: Lancestat, command: tuple[str, ...], verbose: bool
+) -> None:
+    result = lancestat(*(("--verbose",) if verbose else ()), *command)
+    assert result.exit_code in (0, 1, 3), result.output
+    assert "LS001" not in result.output
+    assert seen(result.output, SECRET) == []
+
+
+def test_a_person_sees_ordinary_values(folder: Path, lancestat: Lancestat) -> None:
+    assert f"{ORDINARY['C_LAKE']}/{ORDINARY['C_UPPER'].upper()}" in lancestat("plan").stdout
+    assert ORDINARY["C_OWNER"] in lancestat("list", "--output", "json").stdout
+    shown = lancestat("--verbose", "list").stdout
+    assert "{{ env_var('C_DESCRIPTION') }} and {{ env_var('C_DB_PASSWORD')" in shown
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("command", PUBLIC, ids=" ".join)
+def test_the_public_sees_no_value(
+    folder: Path, lancestat: Lancestat, command: tuple[str, ...], verbose: bool
+) -> None:
+    result = lancestat(*(("--verbose",) if verbose else ()), *command)
+    assert result.exit_code in (0, 1), result.output
+    assert "LS001" not in result.output
+    assert seen(result.output, ENVIRONMENT) == []
+    for made in files(folder, "site", "plan.json"):
+        assert seen(str(made), ENVIRONMENT) == []
+        assert seen(made.read_bytes().decode("latin-1"), ENVIRONMENT) == [], made
+
+
+def test_the_variables_are_named(folder: Path, lancestat: Lancestat) -> None:
+    shown = lancestat("diff", "HEAD~1", "--output", "markdown").stdout
+    for name in ("C_STATE", "C_LAKE", "C_OWNER", "C_UPPER", "C_NESTED", "C_OUTPUT", "C_SQL"):
+        assert f"env_var('{name}')" in shown
+    assert "`{{ env_var('C_LAKE') }}/orders.lance`" in shown
+    plan = lancestat("plan", "--output", "markdown").stdout
+    assert "env\\_var('C\\_LAKE')" in plan
+    lancestat("docs", "--out", "site")
+    page = (folder / "site" / "tables" / "gone.html").read_text()
+    assert "env_var(&#39;C_LAKE&#39;)" in page
+    lancestat("plan", "--out", "plan.json")
+    assert "{{ env_var('C_STATE') }}/state" in (folder / "plan.json").read_text()
+
+
+def test_a_plan_file_names_variables_and_still_holds(folder: Path, lancestat: Lancestat) -> None:
+    selector = f"tag:{ORDINARY['C_TAG']}"
+    assert lancestat("plan", "-s", selector, "--out", "plan.json").exit_code == 0
+    assert seen((folder / "plan.json").read_text(), ENVIRONMENT) == []
+    (folder / ORDINARY["C_LAKE"]).rename(folder / "elsewhere")
+    moved = lancestat("run", "--plan-file", "plan.json", C_LAKE="elsewhere")
+    assert "orders: its declaration has changed; its dataset is elsewhere" in moved.stderr
+    other = lancestat("run", "--plan-file", "plan.json", C_LAKE="elsewhere", C_STATE="qzother")
+    assert "its state is elsewhere: " in other.stderr
+
+
+def files(folder: Path, *names: str) -> Iterator[Path]:
+    for name in names:
+        place = folder / name
+        yield from ([place] if place.is_file() else (p for p in place.rglob("*") if p.is_file()))
+
+
+# Each replaces a part of the project by a mistake that has a value of the environment in it.
+MISTAKES = (
+    ("default-target: dev", "default-target: \"{{ env_var('C_OWNER') }}\""),
+    ("name: shop", "name: \"{{ env_var('C_OWNER') }}\""),
+    ("name: shop", "name: \"x {{ env_var('C_TOKEN') }}\""),
+    ("['C_SPECS') }}\"]".removeprefix("["), "'C_SPECS') }}\", \"{{ env_var('C_OWNER') }}\"]"),
+    ("spec-paths: [", "spec-paths: [\"/{{ env_var('C_URI_SECRET') }}\\0\", "),
+    ("'C_STATE') }}/state", "'C_OWNER') }}\\n"),
+    ("'C_MASTER') }}\"", "'C_MASTER') }}\"\n      min-bytes: \"{{ env_var('C_OWNER') }}\""),
+    ("    storage-options:", "    reader: \"{{ env_var('C_OWNER') }}\"\n    storage-options:"),
+    ("name: orders", "name: \"{{ env_var('C_OWNER') }}\""),
+    ("name: orders", "name: \"{{ var('lake') }} {{ var('password') }}\""),
+    ("name: keys", "name: \"{{ env_var('C_OWNER') }}\""),
+    ("name: lazy", "name: \"{{ env_var('C_OWNER') }}\""),
+    ("set: keys", "set: \"{{ env_var('C_OWNER') }}\""),
+    ("policy: lazy", "policy: \"{{ env_var('C_OWNER') | replace('9', '8') }}\""),
+    ("policy: lazy", "policy: {allow.stale: \"{{ var('password') }}\"}"),
+    ("policy: lazy", "policy: {allow.stale: {max_age: \"{{ env_var('C_OWNER') }}\"}}"),
+    ("policy: lazy", "publish: \"{{ env_var('C_OWNER') }}\""),
+    ("policy: lazy", "freshness: {warn_after: \"{{ env_var('C_OWNER') }}\"}"),
+    ("policy: lazy", "histogram: \"{{ env_var('C_OWNER') }}\""),
+    ("policy: lazy", "tags: [\"{{ env_var('C_OWNER') }}\", \"{{ env_var('C_OWNER') }}\"]"),
+    ("{{ var('lake') }}/orders", "{{ env_var(env_var('C_OWNER')) }}"),
+    ("{{ var('lake') }}/orders", "{{ env_var(env_var('C_TOKEN'), 'x').y }}"),
+    ("{{ var('lake') }}/orders", "{{ var(env_var('C_OWNER') ~ 'x') }}"),
+    ("{{ var('lake') }}/orders", "{{ var('deep')[env_var('C_OWNER')] }}"),
+    ("{{ var('lake') }}/orders", "{{ env_var('C_OWNER') + 1 }}"),
+    ("{{ var('lake') }}/orders", "{{ env_var('C_OWNER')[env_var('C_TOKEN')] }}"),
+    ("{{ var('lake') }}/orders", "{{ target[env_var('C_OWNER')] }}"),
+    ("{{ var('lake') }}/orders", "{{ env_var('C_OWNER') ~ undefined_thing }}"),
+    ("{{ var('lake') }}/orders", "{{ range(env_var('C_OWNER')) }}"),
+    ("{{ var('lake') }}/orders", "~{{ env_var('C_OWNER') }}/x"),
+    ("k: 3", "k: \"{{ env_var('C_OWNER') }}\""),
+    ("k: 3", "k: 3\n    metric: \"{{ env_var('C_OWNER') }}\""),
+    ("k: 3", "k: 3\n    mode: \"{{ env_var('C_OWNER') }}\""),
+    ("{table: orders,", "{table: \"{{ env_var('C_OWNER') }}\","),
+    ("ref('orders')", "ref(env_var('C_OWNER'))"),
+    ("'C_OUTPUT') }}/near.lance", "'C_OUTPUT') }}/asked.lance"),
+    ("'C_OUTPUT') }}/near.lance", "'C_LAKE') }}/orders.lance/inside"),
+    ('path: "jdbc:', 'paths: "{{ env_var(\'C_OWNER\') }}"\n      path: "jdbc:'),
+    ("{{ env_var('C_COLUMN') }}*", "{{ env_var('C_COLUMN') }}"),
+)
+
+
+@pytest.mark.parametrize(("old", "new"), MISTAKES, ids=[new for _, new in MISTAKES])
+def test_a_mistake_names_the_variable(
+    folder: Path, lancestat: Lancestat, old: str, new: str
+) -> None:
+    assert (old in PROJECT) != (old in SPECS)
+    write(folder, PROJECT.replace(old, new), SPECS.replace(old, new, 1))
+    codes = set()
+    for form in ("text", "json"):
+        result = lancestat("--verbose", "validate", "--output", form)
+        codes.add(result.exit_code)
+        assert "LS001" not in result.output
+        assert seen(result.output, ENVIRONMENT) == []
+        if result.exit_code and "unknown key" not in result.output:
+            assert "env_var(" in result.output
+    for command in (*PUBLIC[2:4], PUBLIC[7], *PERSONAL[:1]):
+        result = lancestat("--verbose", *command)
+        hidden = ENVIRONMENT if command in PUBLIC or codes == {1} else SECRET
+        assert "LS001" not in result.output
+        assert seen(result.output, hidden) == [], command
+        for made in files(folder, "site", "plan.json"):
+            assert seen(made.read_bytes().decode("latin-1"), ENVIRONMENT) == [], made

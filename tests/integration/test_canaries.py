@@ -1,0 +1,78 @@
+"""What came from the environment does not show when Spark runs: outputs, logs, the whole state."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from tests.canaries import ENVIRONMENT, ORDINARY, SECRET, seen, write
+
+pytestmark = pytest.mark.spark
+
+
+def lancestat(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lancestat", "--verbose", *args]
+    environment = {**os.environ, **ENVIRONMENT}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def stored(folder: Path) -> str:
+    """All that a folder of Lance datasets holds: rows as text, and the bytes of every file."""
+    texts = [
+        str(lance.dataset(str(place)).to_table().to_pylist())
+        + str(lance.dataset(str(place)).config())
+        for place in folder.rglob("*.lance")
+        if place.is_dir()
+    ]
+    texts += [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
+    return "\n".join(texts)
+
+
+def test_a_run_and_its_queries_hide_what_the_environment_gave(tmp_path: Path) -> None:
+    write(tmp_path)
+    vectors = pa.array([[1.0, 0.0]] * 3, pa.list_(pa.float32(), 2))
+    rows = pa.table({"id": [1, 2, 3], "v": vectors, ORDINARY["C_VECTOR"]: vectors})
+    lance.write_dataset(rows, str(tmp_path / ORDINARY["C_LAKE"] / "orders.lance"))
+    state = tmp_path / ORDINARY["C_STATE"] / "state"
+
+    ran = lancestat(tmp_path, "run")
+    assert ran.returncode == 1, ran.stderr
+    assert "1 table brought up to date" in ran.stdout
+    assert "failed" in ran.stdout
+    assert seen(ran.stdout + ran.stderr, SECRET) == []
+    assert ORDINARY["C_LAKE"] in ran.stdout
+
+    # The run is remembered, with its errors.
+    kept = stored(state)
+    assert "near" in kept
+    assert "LS201" in kept
+    assert "env_var('C_LAKE')" in kept
+    assert seen(kept, ENVIRONMENT) == []
+
+    for command in (
+        ("sql", "select * from gone"),
+        ("sql", "select nothing from orders"),
+        ("sql", "--explain", "select count(*) from orders where id > 1"),
+        ("sql", "select node, message from lancestat.runs"),
+        ("retry", "--output", "json"),
+        ("debug",),
+    ):
+        result = lancestat(tmp_path, *command)
+        assert seen(result.stdout + result.stderr, SECRET) == [], command
+        assert "LS001" not in result.stderr
+
+    made = lancestat(tmp_path, "docs", "--out", "site")
+    assert made.returncode == 0, made.stderr
+    assert seen(made.stdout + made.stderr, ENVIRONMENT) == []
+    for page in (tmp_path / "site").rglob("*"):
+        if page.is_file():
+            assert seen(page.read_bytes().decode("latin-1"), ENVIRONMENT) == [], page
+    assert seen(stored(state), ENVIRONMENT) == []

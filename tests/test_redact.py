@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.errors import InvalidProject, Location, SpecError
+from lancestat.redact import (
+    Audience,
+    Known,
+    Redactor,
+    Variable,
+    inert,
+    inert_json,
+    message_lines,
+    says_secret,
+    visible,
+)
+
+PUBLIC, PERSON = Audience.PUBLIC, Audience.PERSON
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("github_token", True),
+        ("DB_PASSWORD", True),
+        ("DB_PASSWD", True),
+        ("MYSQL_PWD", True),
+        ("ApiKey", True),
+        ("GOOGLE_APPLICATION_CREDENTIALS", True),
+        ("AZURE_STORAGE_CONNECTION_STRING", True),
+        ("SMTP_PASS", True),
+        ("AUTHORIZATION", True),
+        ("BASIC_AUTH", True),
+        ("PWD", False),
+        ("AUTHOR", False),
+        ("LAKE_URI", False),
+        ("PATH", False),
+        ("SASL_MODE", False),
+    ],
+)
+def test_names_say_whether_they_are_secret(name: str, secret: bool) -> None:
+    assert says_secret(name) is secret
+
+
+def redactor(*known: Known) -> Redactor:
+    return Redactor(known, {"orders"})
+
+
+LAKE = Known("s3://lake-of-mine/x", "{{ env_var('LAKE') }}", is_whole=True)
+TOKEN = Known("to/ken+9 'a\"b", "{{ env_var('TOKEN') }}", is_secret=True, is_whole=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "to/ken+9 'a\"b",
+        "TO/KEN+9 'A\"B",
+        "to%2Fken%2B9%20%27a%22b",
+        "to/ken%2B9%20%27a%22b",
+        json.dumps("to/ken+9 'a\"b"),
+        "to/ken+9\n   'a\"b",
+        "dG8va2VuKzkgJ2EiYg==",
+    ],
+)
+def test_a_secret_is_found_however_it_is_spelled(text: str) -> None:
+    for audience in Audience:
+        shown = redactor(TOKEN).text(f"x{text}y", audience)
+        assert "{{ env_var('TOKEN') }}" in shown
+        assert "ken" not in shown.replace("TOKEN", "").lower()
+
+
+def test_ordinary_values_are_for_persons() -> None:
+    text = "no dataset at s3://lake-of-mine/x/t, looked at lake-of-mine/x/"
+    assert redactor(LAKE).text(text, PERSON) == text
+    shown = redactor(LAKE).text(text, PUBLIC)
+    assert shown == "no dataset at {{ env_var('LAKE') }}/t, looked at {{ env_var('LAKE') }}/"
+
+
+def test_short_and_common_values_do_not_garble_texts() -> None:
+    values = ["a", "1", "true", "12345", "main", "orders", "warehouse"]
+    known = [Known(value, "X") for value in values]
+    text = "a table of orders: 1 true 12345 main, warehouses and a warehouse_2"
+    assert Redactor(known, {"orders"}).text(text, PUBLIC) == text.replace("warehouse_", "X_")
+    secrets = [Known(value, "X", is_secret=True) for value in ("a", "ab", "true", "key")]
+    assert Redactor(secrets).text("a monkey has a key, ab, true", PERSON) == (
+        "a monkey has a X, ab, true"
+    )
+
+
+def test_the_longest_value_is_replaced_and_nothing_twice() -> None:
+    both = redactor(LAKE, Known("s3://lake-of-mine/x/deeper", "{{ env_var('lake-of-mine/x') }}"))
+    assert both.text("at s3://lake-of-mine/x/deeper!", PUBLIC) == (
+        "at {{ env_var('lake-of-mine/x') }}!"
+    )
+
+
+def test_what_is_cut_short_is_recognised() -> None:
+    value = "s3cret" * 20
+    long = redactor(Known(value, "X", is_secret=True, is_whole=True))
+    assert long.text(f"found '{value[:57]}...' there", PERSON) == "found 'X there"
+
+
+def test_of_a_thousand_values_below_one_only_that_is_looked_for() -> None:
+    lake = "s3://lake-of-mine/x"
+    # A scalar that is nothing but the variable is known as such and as a rendered text.
+    known = [Known(lake, LAKE.shown), LAKE]
+    known += [Known(f"{lake}/t{n}", f"{LAKE.shown}/t{n}") for n in range(1000)]
+    shown = Redactor(known)
+    assert shown.text(f"at {lake}/t7!", PUBLIC) == f"at {LAKE.shown}/t7!"
+    assert len(shown._of(PUBLIC)) < 10
+
+
+def test_equal_values_are_secret_where_any_is() -> None:
+    ordinary, secret = Known("value-of-two", "A"), Known("value-of-two", "B", is_secret=True)
+    assert redactor(ordinary, secret).text("value-of-two", PERSON) == "A"
+    assert redactor(ordinary).merged(redactor(secret)).text("value-of-two", PERSON) == "A"
+
+
+def test_errors_are_redacted_in_all_their_parts() -> None:
+    error = SpecError(
+        "LS1",
+        "s3://lake-of-mine/x",
+        location=Location("lake-of-mine/x/a", 1, 2),
+        hint="lake-of-mine/x",
+    )
+    [shown] = redactor(LAKE).error(InvalidProject([error]), PUBLIC).errors  # type: ignore[attr-defined]
+    assert isinstance(shown, SpecError)
+    assert "mine" not in str(shown)
+    assert (shown.code, shown.location.line) == ("LS1", 1)
+
+
+def test_a_redacted_text_can_be_restored() -> None:
+    shown = redactor(LAKE).text("path:s3://lake-of-mine/x/t", PUBLIC)
+    assert redactor(LAKE).restored(shown) == "path:s3://lake-of-mine/x/t"
+
+
+@given(st.text(min_size=8), st.text(), st.text())
+def test_no_secret_survives(secret: str, before: str, after: str) -> None:
+    known = Known(secret, "", is_secret=True)
+    shown = Redactor([known]).text(f"{before}{secret}{after}", PERSON)
+    if len(secret.strip()) == len(secret) and secret not in before + after:
+        assert len(shown) < len(before) + len(secret) + len(after)
+
+
+def test_a_variable_of_a_computed_name_is_not_named() -> None:
+    assert str(Variable("VALUE", is_written=False)) == "env_var(...)"
+    assert "VALUE" not in repr(Variable("VALUE", is_written=False))
+
+
+BREAKS = ["\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+HIDDEN = ["\x1b[2J", "\x9b1m", "\u202e", "\u2066", "\u200b", "\x00", "\x07", "\ud800", "\ufdd1"]
+
+
+@pytest.mark.parametrize("char", BREAKS + HIDDEN)
+def test_what_cannot_be_seen_is_spelled_out(char: str) -> None:
+    shown = visible(f"a{char}b")
+    assert shown.isprintable()
+    assert shown.splitlines() == [shown]
+    assert "\\" in shown
+
+
+@given(st.text())
+def test_a_message_has_only_the_lines_that_lancestat_makes(text: str) -> None:
+    lines = message_lines(f"LS1  found {text}\n      hint: {text}")
+    assert all(line.startswith(("LS1", "      ")) for line in lines)
+    assert all(line.splitlines() == [line] for line in lines)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "::set-output name=a::b",
+        "   ::add-mask::x",
+        "\ufdd1::set-env name=a::b",
+        "a ##[add-matcher]/x",
+        "##vso[task.setvariable variable=a]b",
+        "x ##VSO[task]",
+        "##teamcity[message]",
+    ],
+)
+def test_no_log_finds_a_command(line: str) -> None:
+    shown = inert(line)
+    assert not shown.lstrip(" \ufdd1").startswith("::")
+    assert not {"##[", "##vso[", "##VSO[", "##teamcity["} & {
+        shown[at : at + n] for at in range(len(shown)) for n in (3, 6, 11)
+    }
+
+
+@given(st.dictionaries(st.text(), st.text()), st.text(alphabet="#[v]o:\x9b\u202e\x85a"))
+def test_json_means_the_same_and_gives_no_orders(value: dict[str, str], more: str) -> None:
+    text = json.dumps({**value, "more": more}, indent=2, ensure_ascii=False)
+    shown = inert_json(text)
+    assert json.loads(shown) == {**value, "more": more}
+    assert "##[" not in shown
+    assert all(char.isprintable() or char == "\n" for char in shown)
