@@ -104,7 +104,7 @@ class JoinWork:
 
     Under `Scope.NEW_LEFT` `new_fragments` are ids of the left table's fragments that nothing is
     known about, under `Scope.NEW_RIGHT` of the right's; `previous` is the result to go on from and
-    `known` what was counted for it.
+    `known` what was counted for it. `remembered` is as for `output.begin`.
     """
 
     node: str
@@ -117,6 +117,7 @@ class JoinWork:
     new_fragments: frozenset[int] = frozenset()
     previous: OutputState | None = None
     known: JoinCounts | None = None
+    remembered: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,11 @@ class JoinAppraisal:
         return (made.rows, made.digest) == (self.output.rows, self.output.digest)
 
 
+def remembered_result(record: JoinRecord | None, digest: str) -> str | None:
+    """The digest of the result that a join of this meaning, the output's place included, wrote."""
+    return record.result.digest if record is not None and record.digest == digest else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Narrowing:
     """Which pairs to compare: with `new` fragments of one side only, unless the scope is full."""
@@ -140,6 +145,7 @@ def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> Join:
         new_fragments=narrowing.new,
         previous=appraisal.output if goes_on else None,
         known=_counts(record) if goes_on and record is not None else None,
+        remembered=remembered_result(record, appraisal.digest),
     )
     decision = _strategy(appraisal, work.request, narrowing)
     usable = record is not None and appraisal.output is not None

@@ -155,7 +155,7 @@ class JoinWorld:
 def joined(work: JoinWork) -> JoinOutcome:
     """Do what the work says, and commit it."""
     joining = _Joining(work)
-    writer = output.begin(work.output_format, work.output_uri, "test", {})
+    writer = output.begin(work.output_format, work.output_uri, "test", {}, work.remembered)
     match work.scope:
         case Scope.FULL:
             table, counts = joining.full(), joining.counts()
