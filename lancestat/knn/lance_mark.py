@@ -69,7 +69,7 @@ def objection(
     mark = _read_mark(dataset)
     if mark is None:
         return "a Lance table that no join has written"
-    if mark == _EARLIER:
+    if isinstance(mark, str):
         if is_remembered and _was_committed_by_join(dataset):
             return None
         return "the result of an earlier lancestat, which does not prove that a join wrote it there"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from lancestat.errors import RunError
+from lancestat.errors import Location, RunError
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.side import FragmentRows, placed
 from lancestat.lake.snapshot import Snapshot
@@ -59,9 +59,9 @@ class PinnedTable:
 class SideWork:
     """Where the rows of a side come from: exactly one of `table`, `format` and `sql` is set.
 
-    `format` goes with `uri` and `options`, `sql` with `views`: the tables that it may name.
-    `options` may hold secrets. `select` is None for all columns where they are not known before the
-    rows are read; of a table it never is.
+    `format` goes with `uri` and `options`, `sql` with `views`, the tables that it may name, and
+    `location`, where it is declared. `options` may hold secrets. `select` is None for all columns
+    where they are not known before the rows are read; of a table it never is.
     """
 
     vector: str
@@ -72,6 +72,7 @@ class SideWork:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     sql: str | None = None
     views: tuple[PinnedTable, ...] = ()
+    location: Location | None = None
 
 
 class OutputFormat(str, Enum):
@@ -140,7 +141,8 @@ class JoinOutcome:
 
     `strategy` is a `gate.Strategy`'s word. `nprobes` and `recall` (measured on a sample, 1.0 where
     every pair was compared) tell of approximate ones. `pairs` were compared in `seconds` of
-    probing.
+    probing. `unproven` has, for each side that is a query, what keeps it from being proven that the
+    query gives the same rows as long as the declared tables have theirs.
     """
 
     strategy: str
@@ -149,6 +151,7 @@ class JoinOutcome:
     pairs: int
     recall: float | None = None
     nprobes: int | None = None
+    unproven: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class StaleBase(RunError):  # noqa: N818 - a state of the output, which is joined in full then

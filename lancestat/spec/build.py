@@ -22,6 +22,7 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.names import Namespace
 from lancestat.spec.policy import build_policy
+from lancestat.spec.query import query_objection
 from lancestat.spec.uri import resolve_uri
 
 _FORMATS = ("lance", "parquet")
@@ -112,6 +113,10 @@ def _side(item: Item, name: str, root: Path, errors: list[LancestatError]) -> Kn
         form = value["format"]
         uri = _uri(item, root, errors, name, "path")
     refs = item.refs.get((*item.path, name, "sql"), ())
+    objection = query_objection(value["sql"]) if "sql" in value else None
+    if objection is not None:
+        hint = "a side is one SELECT, which writes nothing and runs no program"
+        errors.append(item.error(codes.WRONG_VALUE, f"'sql' {objection}", name, "sql", hint=hint))
     return KnnSide(
         vector=value["vector"],
         select=tuple(value["select"]) if "select" in value else None,
@@ -121,6 +126,7 @@ def _side(item: Item, name: str, root: Path, errors: list[LancestatError]) -> Kn
         uri=uri,
         options=item.settings(name, "options"),
         sql=value.get("sql"),
+        sql_location=item.at(name, "sql") if "sql" in value else None,
     )
 
 
