@@ -21,8 +21,8 @@ UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableValuedFuncti
 """
 _ANALYZED = """
 Aggregate CTERelationDef CTERelationRef DataSourceV2Relation Distinct Except Expand Filter
-Generate Intersect Join LateralJoin LocalRelation OneRowRelation Project Range Repartition
-RepartitionByExpression ResolvedHint Sort SubqueryAlias Union View WithCTE
+Generate Intersect Join LateralJoin LocalRelation OneRowRelation PipeOperator Project Range
+Repartition RepartitionByExpression ResolvedHint Sort SubqueryAlias Union View WithCTE
 """
 _TABLE = "lancestat.relation.LanceTable"
 # What inline tables and table functions may be made of: the analyzer evaluates that, and what
@@ -54,8 +54,8 @@ _EXPRESSIONS = {
         Unhex Upper XxHash64
     """,
     "dates, which have no zone": """
-        AddMonths DateAdd DateDiff DateSub DayOfMonth DayOfWeek DayOfYear LastDay MakeDate Month
-        NextDay Quarter WeekDay WeekOfYear Year
+        AddMonths DateAdd DateAddYMInterval DateDiff DateSub DayOfMonth DayOfWeek DayOfYear
+        ExtractANSIIntervalDays LastDay MakeDate Month NextDay Quarter WeekDay WeekOfYear Year
     """,
     "lists and maps": """
         ArrayAggregate ArrayContains ArrayDistinct ArrayExcept ArrayExists ArrayFilter ArrayForAll
@@ -139,8 +139,9 @@ def _parsed(fact: Fact, names: set[str]) -> str | None:
 def _analyzed(fact: Fact) -> str | None:
     match fact.kind:
         case "plan" if fact.short_name not in _KNOWN_ANALYZED:
-            is_sparks = fact.about.startswith(f"{CATALYST}plans.")
-            return f"uses {fact.short_name}" if is_sparks else _UNDECLARED
+            is_sparks = fact.about.startswith(CATALYST)
+            is_relation = fact.short_name.endswith("Relation")
+            return f"uses {fact.short_name}" if is_sparks and not is_relation else _UNDECLARED
         case "view" if fact.about != "temporary":
             return _UNDECLARED
         case "table" if fact.about != _TABLE:

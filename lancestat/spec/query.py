@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+# Options of Spark's JDBC source, in lower case.
+_STATEMENT_OPTIONS = frozenset({"sessioninitstatement", "preparequery"})
 # What a query of Spark's SQL may begin with, after comments and parentheses.
 _BEGINNINGS = ("select", "with", "from", "values", "table")
 _BLANK = re.compile(r"\s+|--[^\n]*(?:\n|\Z)|\(")
@@ -27,6 +29,20 @@ def query_objection(sql: str) -> str | None:
     if word is not None and word.group().lower() not in _BEGINNINGS:
         return "is not a query, which begins with SELECT, WITH, FROM, VALUES or TABLE"
     if _is_followed(sql, start):
+        return "has more than one statement"
+    return None
+
+
+def option_objection(format: str, key: str, value: str) -> str | None:
+    """Why an option of a side's format would do more than read rows, None when it may read only.
+
+    Databases run the text of some options as it is.
+    """
+    if key.lower() in _STATEMENT_OPTIONS:
+        return "is a statement that the database runs"
+    if "jdbc" in format.lower() and key.lower() == "query":
+        return query_objection(value)
+    if "jdbc" in format.lower() and key.lower() == "dbtable" and _is_followed(value, 0):
         return "has more than one statement"
     return None
 

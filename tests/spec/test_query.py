@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lancestat.spec.query import query_objection
+from lancestat.spec.query import option_objection, query_objection
 
 NO_QUERY = "is not a query, which begins with SELECT, WITH, FROM, VALUES or TABLE"
 SEVERAL = "has more than one statement"
@@ -54,3 +54,23 @@ def test_a_query_is_left_to_spark(sql: str) -> None:
 )
 def test_what_is_no_query_is_told_at_once(sql: str, objection: str) -> None:
     assert query_objection(sql) == objection
+
+
+@pytest.mark.parametrize(
+    ("format", "key", "value", "objection"),
+    [
+        ("jdbc", "sessionInitStatement", "drop table t", "is a statement that the database runs"),
+        ("JDBC", "PREPAREQUERY", "create table t (a int)", "is a statement that the database runs"),
+        ("jdbc", "query", "delete from t", NO_QUERY),
+        ("org.apache.spark.sql.jdbc", "query", "select 1; drop table t", SEVERAL),
+        ("jdbc", "dbtable", "t; drop table t; --", SEVERAL),
+        ("jdbc", "dbtable", "(select a from t) as q", None),
+        ("jdbc", "query", "select a from t", None),
+        ("jdbc", "url", "jdbc:postgresql://host/db", None),
+        ("csv", "header", "true", None),
+    ],
+)
+def test_options_that_a_database_runs(
+    format: str, key: str, value: str, objection: str | None
+) -> None:
+    assert option_objection(format, key, value) == objection
