@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, RunError
 from lancestat.knn.batch_source import BatchSource
+from lancestat.knn.lance_mark import MESSAGE, marked, marked_again, objection
 from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.output_failure import refused, stale, writing
 from lancestat.knn.process import this_process
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("lancestat.knn")
 
-# The schema's metadata is committed with the rows, which the table's config is not.
-MARK = b"lancestat.output"
-_MARKED = {MARK: b"knn_join"}
-
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.05
 _BATCH_ROWS = 8192
@@ -58,16 +55,18 @@ _UNCOMMITTED = {"data", "_transactions", "_versions", FOLDER}
 _CLOCK_SKEW = timedelta(hours=1)
 
 
-def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
+def begin(
+    uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
+) -> OutputWriter:
     """See `output.begin`; nothing is made yet."""
-    if _opened(uri, options) is None:
+    if _opened(uri, options, remembered) is None:
         _require_nothing(uri, options)
     with _logged(uri, options):
         for left in all_receipts(uri, options):
             if left.is_abandoned(datetime.now(timezone.utc)):
                 _clean_up(uri, left, options)
     owner = this_process()
-    return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options)
+    return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options, remembered)
 
 
 def write(
@@ -75,13 +74,13 @@ def write(
 ) -> Written:
     """See `OutputWriter.write`: fragments with data files in the dataset's own folder."""
     uri, options = writer.uri, writer.storage_options
-    source = BatchSource(_marked(schema), batches)
+    source = BatchSource(schema.remove_metadata(), batches)
     with source.own_errors(), writing(uri, options):
         path = local_path(uri)
         if path is not None:
             made = _write_aside(writer, path, number, source)
         else:
-            made = _write_fragments(uri, source, options)
+            made = _write_fragments(writer, source)
             _leave(writer, new_attempt(number), made)
     content = json.dumps([fragment.to_json() for fragment in made])
     return Written(content, source.rows)
@@ -91,12 +90,13 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
     """See `output.replace`: an Overwrite."""
     from lance import LanceOperation
 
-    operation = LanceOperation.Overwrite(_marked(schema), _fragments(written))
+    fragments = _fragments(written)
+    operation = LanceOperation.Overwrite(marked(writer.uri, schema, fragments), fragments)
     for attempt in range(_ATTEMPTS):
-        before = _opened(writer.uri, writer.storage_options)
+        before = _opened(writer.uri, writer.storage_options, writer.remembered)
         if before is None:
             _require_nothing(writer.uri, writer.storage_options)
-        landed = _commit(writer, operation, before.version if before else 0)
+        landed = _commit(writer, operation, 0 if before is None else before.version)
         if landed is not None:
             _settle(writer)
             return _state(landed, writer.uri, writer.storage_options)
@@ -119,7 +119,7 @@ def append(
     from lance import LanceOperation
 
     uri, options = writer.uri, writer.storage_options
-    dataset = _opened(uri, options)
+    dataset = _opened(uri, options, writer.remembered)
     if dataset is None:
         raise stale(uri, "has gone", options)
     found = _state(dataset, uri, options)
@@ -134,7 +134,9 @@ def append(
     first = max((fragment.id for fragment in fragments), default=-1) + 1
     for id, fragment in enumerate(new, first):
         fragment.id = id
-    operation = LanceOperation.Merge([*fragments, *new], dataset.lance_schema)
+    fragments += new
+    merged = marked_again(uri, dataset.lance_schema, fragments)
+    operation = LanceOperation.Merge(fragments, merged)
     landed = _commit(writer, operation, dataset.version)
     if landed is None:
         raise stale(uri, "has changed", options)
@@ -147,9 +149,9 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
     _settle(writer)
 
 
-def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
+def current(uri: str, options: Mapping[str, str], remembered: str | None) -> OutputState | None:
     """See `output.current`."""
-    dataset = _opened(uri, options)
+    dataset = _opened(uri, options, remembered)
     return None if dataset is None else _state(dataset, uri, options)
 
 
@@ -177,11 +179,15 @@ def read_rows(
                 return
 
 
-def _opened(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
+def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> LanceDataset | None:
     """The dataset at its latest version, None when there is none; LS570 when it is no result."""
     dataset = _found(uri, options)
-    if dataset is not None and MARK not in (dataset.schema.metadata or {}):
-        raise refused(uri, "a Lance table that no join has written", options)
+    if dataset is None:
+        return None
+    is_remembered = remembered is not None and _state(dataset, uri, options).digest == remembered
+    reason = objection(dataset, uri, options, is_remembered)
+    if reason is not None:
+        raise refused(uri, reason, options)
     return dataset
 
 
@@ -242,10 +248,9 @@ def _leave(writer: OutputWriter, attempt: str, made: Sequence[FragmentMetadata])
     return files
 
 
-def _write_fragments(
-    uri: str, source: BatchSource, options: Mapping[str, str]
-) -> list[FragmentMetadata]:
-    if _opened(uri, options) is not None:
+def _write_fragments(writer: OutputWriter, source: BatchSource) -> list[FragmentMetadata]:
+    uri, options = writer.uri, writer.storage_options
+    if _opened(uri, options, writer.remembered) is not None:
         return _fragments_of(source, uri, "overwrite", options)
     try:
         # Lance warns of a dataset that is missing unless it is to be created.
@@ -276,10 +281,6 @@ def _is_there_already(error: OSError) -> bool:
     return "already exists" in str(error)
 
 
-def _marked(schema: pa.Schema) -> pa.Schema:
-    return schema.with_metadata(_MARKED)
-
-
 def _fragments(written: Sequence[Written]) -> list[FragmentMetadata]:
     from lance import FragmentMetadata
 
@@ -302,7 +303,7 @@ def _commit(
         read_version=read_version,
         operation=operation,
         transaction_properties={
-            MESSAGE_PROPERTY: f"lancestat {lancestat}: result of a KNN join",
+            MESSAGE_PROPERTY: f"lancestat {lancestat}: {MESSAGE}",
             VERSION_PROPERTY: lancestat,
             RUN_PROPERTY: writer.run_id,
         },
@@ -310,11 +311,17 @@ def _commit(
     options = store_options(writer.uri, writer.storage_options)
     with writing(writer.uri, writer.storage_options):
         try:
-            return lance.LanceDataset.commit(writer.uri, transaction, storage_options=options)
+            # Lance retries by itself, and an Overwrite then replaces commits that nobody has seen.
+            is_overwrite = isinstance(operation, lance.LanceOperation.Overwrite)
+            retries = 0 if is_overwrite else _ATTEMPTS
+            return lance.LanceDataset.commit(
+                writer.uri, transaction, storage_options=options, max_retries=retries
+            )
         except CommitConflictError:
             return None
-        except OSError as error:
-            if read_version == 0 and _is_there_already(error):
+        except OSError:
+            # Another run made the dataset first.
+            if read_version == 0 and _found(writer.uri, writer.storage_options) is not None:
                 return None
             raise
 

@@ -26,7 +26,7 @@ class OutputWriter:
     """Where tasks write to; travels to Spark's workers.
 
     `folder` is what the format calls the place of uncommitted files. `owner` is the process that
-    will commit or discard them.
+    will commit or discard them. `remembered` is as for `begin`.
     """
 
     format: OutputFormat
@@ -35,6 +35,7 @@ class OutputWriter:
     run_id: str
     owner: Process
     storage_options: Mapping[str, str] = field(repr=False)
+    remembered: str | None = None
 
     def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Written:
         """Write the rows of piece `number` of the result; a repeated attempt does no harm.
@@ -46,16 +47,28 @@ class OutputWriter:
 
 
 def begin(
-    format: OutputFormat, uri: str, run_id: str, storage_options: Mapping[str, str]
+    format: OutputFormat,
+    uri: str,
+    run_id: str,
+    storage_options: Mapping[str, str],
+    remembered: str | None = None,
 ) -> OutputWriter:
     """Make room for a result, and remove what killed runs left of theirs where that is certain.
 
+    Args:
+        format: What the result is written as.
+        uri: Where.
+        run_id: Names the run in the commit.
+        storage_options: For an object store.
+        remembered: The digest of the result that, as the state remembers, a join wrote to `uri`.
+            Results of earlier releases do not prove by themselves that a join wrote them there.
+
     Raises:
-        RunError: LS570 something else is at that place, which is not touched; LS571 nothing can be
-            written there; LS572 Parquet is asked for in an object store.
+        RunError: LS570 what is at that place is not what a join wrote there, and is not touched;
+            LS571 nothing can be written there; LS572 Parquet is asked for in an object store.
         LakeError: The place cannot be looked at.
     """
-    return _of(format).begin(uri, run_id, storage_options)
+    return _of(format).begin(uri, run_id, storage_options, remembered)
 
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
@@ -64,8 +77,8 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
     Of two runs that replace a result at the same time the later one wins.
 
     Raises:
-        RunError: LS570 something else has come to that place; LS571 it cannot be written. Readers
-            still see the old result.
+        RunError: LS570 what is at that place by now is not what a join wrote there; LS571 it cannot
+            be written. Readers still see what they saw.
     """
     return _of(writer.format).replace(writer, schema, written)
 
@@ -91,16 +104,19 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
 
 
 def current(
-    format: OutputFormat, uri: str, storage_options: Mapping[str, str]
+    format: OutputFormat,
+    uri: str,
+    storage_options: Mapping[str, str],
+    remembered: str | None = None,
 ) -> OutputState | None:
-    """The result that readers see now, None when there is none.
+    """The result that readers see now, None when there is none; arguments are as for `begin`.
 
     Raises:
-        RunError: LS570 something else is at that place; LS572 Parquet is asked for in an object
-            store.
+        RunError: LS570 what is at that place is not what a join wrote there; LS572 Parquet is asked
+            for in an object store.
         LakeError: The place cannot be looked at.
     """
-    return _of(format).current(uri, storage_options)
+    return _of(format).current(uri, storage_options, remembered)
 
 
 def read_rows(
@@ -123,7 +139,9 @@ def read_rows(
 class _Format(Protocol):
     """What a module that holds a format defines: the functions above, for that format."""
 
-    def begin(self, uri: str, run_id: str, options: Mapping[str, str], /) -> OutputWriter: ...
+    def begin(
+        self, uri: str, run_id: str, options: Mapping[str, str], remembered: str | None, /
+    ) -> OutputWriter: ...
 
     def write(
         self,
@@ -149,7 +167,9 @@ class _Format(Protocol):
 
     def discard(self, writer: OutputWriter, written: Sequence[Written], /) -> None: ...
 
-    def current(self, uri: str, options: Mapping[str, str], /) -> OutputState | None: ...
+    def current(
+        self, uri: str, options: Mapping[str, str], remembered: str | None, /
+    ) -> OutputState | None: ...
 
     def read_rows(
         self, state: OutputState, start: int, stop: int, options: Mapping[str, str], /

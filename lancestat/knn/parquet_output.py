@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -31,15 +31,18 @@ _GROUP_BYTES = 64 << 20
 _BATCH_ROWS = 8192
 
 
-def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
+def begin(
+    uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
+) -> OutputWriter:
     """See `output.begin`."""
     place = place_of(uri)
     with writing(uri, options):
-        place.prepare()
+        place.prepare(_remembers(place, remembered))
         with place.locked():
             place.sweep()
             folder = place.start()
-    return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, this_process(), options)
+    owner = this_process()
+    return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, owner, options, remembered)
 
 
 def write(
@@ -71,7 +74,7 @@ def append(
     uri, options = writer.uri, writer.storage_options
     place = place_of(uri)
     with writing(uri, options), place.locked():
-        found = current(uri, options)
+        found = current(uri, options, writer.remembered)
         if found is None:
             raise stale(uri, "has gone", options)
         if (found.generation, found.digest) != (previous.generation, previous.digest):
@@ -93,9 +96,10 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
         _log.warning("what was written to %s was not removed: %s", place.root, error)
 
 
-def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
+def current(uri: str, options: Mapping[str, str], remembered: str | None) -> OutputState | None:
     """See `output.current`; files that cannot be read are no result."""
     place = place_of(uri)
+    place.check(_remembers(place, remembered))
     generation = place.generation()
     with suppress(StaleBase):
         return None if generation is None else _state(place, generation, options)
@@ -115,6 +119,15 @@ def read_rows(
                 return
             yield from _read_file(path, groups, start - first, stop - first)
             first += sum(groups)
+
+
+def _remembers(place: ParquetPlace, remembered: str | None) -> Callable[[str], bool]:
+    """Whether a generation, as it is now, is the result that the state remembers."""
+
+    def is_remembered(generation: str) -> bool:
+        return remembered is not None and _digest(place.root / generation) == remembered
+
+    return is_remembered
 
 
 def _write_file(path: Path, source: BatchSource) -> None:
@@ -153,7 +166,7 @@ def _publish(
     written: Sequence[Written],
     earlier: Sequence[Path],
 ) -> OutputState:
-    place.check()
+    place.check(_remembers(place, writer.remembered))
     part = Path(writer.folder)
     generation = part.stem
     folder = place.root / generation
@@ -194,10 +207,14 @@ def _files(folder: Path) -> list[Path]:
 def _state(place: ParquetPlace, generation: str, options: Mapping[str, str]) -> OutputState:
     folder = place.root / generation
     with reading(place.uri, options):
-        found = [(path.name, path.stat().st_size) for path in _files(folder)]
+        digest = _digest(folder)
         rows = sum(sum(groups) for _, groups in _row_groups(folder))
-    digest = hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
     return OutputState(OutputFormat.PARQUET, place.uri, rows, digest, generation=generation)
+
+
+def _digest(folder: Path) -> str:
+    found = [(path.name, path.stat().st_size) for path in _files(folder)]
+    return hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
 
 
 @lru_cache(maxsize=64)

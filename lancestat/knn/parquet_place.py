@@ -2,7 +2,7 @@
 
 similar.parquet -> .similar.parquet.lancestat/5d0f3a7c91b2e846
 .similar.parquet.lancestat/
-    lancestat.json              says whose folder this is
+    lancestat.json              says whose folder this is, and which files generations have
     lock                        held while the link moves
     superseded                  generations that somebody may still read, and since when
     5d0f3a7c91b2e846/           part-000000-5d0f3a7c91b2e846.parquet and so on
@@ -22,7 +22,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
@@ -30,15 +30,16 @@ from pathlib import Path
 
 from lancestat.errors import RunError
 from lancestat.knn.output_failure import refused
+from lancestat.knn.parquet_mark import NAME as MARKER
+from lancestat.knn.parquet_mark import ParquetMark, is_unchanged, read_mark
+from lancestat.knn.place import place_digest
 from lancestat.knn.process import Process, this_process
 from lancestat.lake.clean import clean
 from lancestat.lake.uri import local_path
 
 _log = logging.getLogger("lancestat.knn")
 
-_MARKER = "lancestat.json"
 _SUPERSEDED = "superseded"
-_MARKED = {"format_version": 1, "holds": "generations of a KNN join's result"}
 _GENERATION = re.compile(r"[0-9a-f]{16}")
 _SUFFIXES = (".part", ".link", ".json", ".json.draft")
 _OURS = re.compile(r"([0-9a-f]{16})(\.part|\.link|\.json|\.json\.draft)?")
@@ -61,10 +62,10 @@ class ParquetPlace:
         return self.path.with_name(f".{self.path.name}.lancestat")
 
     def generation(self) -> str | None:
-        """The generation that readers see, None when there is none.
+        """The generation that readers see, None when there is none; whose it is is for `check`.
 
         Raises:
-            RunError: LS570 something else is there.
+            RunError: LS570 something else is there than a link to a generation.
         """
         if not os.path.lexists(self.path):
             return None
@@ -76,27 +77,56 @@ class ParquetPlace:
             raise refused(self.uri, "a link that no join has made", {})
         return target.name if (self.root / target.name).is_dir() else None
 
-    def check(self) -> None:
-        """Refuse what is not ours, at the place of the link or of the folder.
+    def check(self, is_remembered: Callable[[str], bool]) -> None:
+        """Refuse what no join has written here, at the place of the link or of the folder.
+
+        Args:
+            is_remembered: Whether the state remembers a generation as it is now. One of an earlier
+                lancestat, whose mark names neither its place nor its files, needs that.
 
         Raises:
             RunError: LS570 something else is there.
         """
-        self.generation()
+        generation = self.generation()
         if self.root.is_symlink() or (self.root.exists() and not self._is_marked()):
             raise refused(str(self.root), "something that no join has made", {})
+        mark = self._mark()
+        if mark is None:
+            return
+        if mark.place is None:
+            self._check_earlier(generation, is_remembered)
+        elif mark.place != place_digest(str(self.root)):
+            what = "a copy of a join's result that was written at another place"
+            raise refused(str(self.root if generation is None else self.path), what, {})
+        elif generation is not None:
+            files = mark.generations.get(generation)
+            if files is None or not is_unchanged(self.root / generation, files):
+                what = "a join's result that something else has changed since"
+                raise refused(self.uri, what, {})
 
-    def prepare(self) -> None:
-        """Make the folder for generations, which must not be somebody else's.
+    def _check_earlier(self, generation: str | None, is_remembered: Callable[[str], bool]) -> None:
+        what = "the result of an earlier lancestat, which does not prove that a join wrote it there"
+        if generation is not None and not is_remembered(generation):
+            raise refused(self.uri, what, {})
+        if generation is None and any(_GENERATION.fullmatch(each) for each in self._names()):
+            raise refused(str(self.root), what, {})
+
+    def prepare(self, is_remembered: Callable[[str], bool]) -> None:
+        """Make the folder for generations, after `check`; its mark names this place from now on.
 
         Raises:
             RunError: LS570 something else is there.
         """
-        self.check()
+        self.check(is_remembered)
         self.root.mkdir(parents=True, exist_ok=True)
         with self.locked():
-            if not (self.root / _MARKER).exists():
-                write_durably(self.root / _MARKER, json.dumps(_MARKED))
+            mark = self._mark()
+            if mark is not None and mark.place is not None:
+                return
+            made, generation = ParquetMark(place_digest(str(self.root))), self.generation()
+            if generation is not None:
+                made = made.with_generation(self.root / generation)
+            write_durably(self.root / MARKER, made.to_json())
 
     def start(self) -> Path:
         """A new folder for files of a generation that nobody sees yet."""
@@ -109,8 +139,10 @@ class ParquetPlace:
 
     def publish(self, generation: str) -> None:
         """Let readers see a generation, whose files are complete, from now on; holds the lock."""
-        before = self.generation()
+        before, mark = self.generation(), self._mark()
         sync_folder(self.root / generation)
+        assert mark is not None
+        write_durably(self.root / MARKER, mark.with_generation(self.root / generation).to_json())
         if before is not None:
             self._supersede(before)
         link = self.root / f"{generation}.link"
@@ -134,7 +166,7 @@ class ParquetPlace:
 
     def sweep(self) -> None:
         """Remove what is neither seen, nor was before, nor is being written; holds the lock."""
-        kept = self._kept()
+        kept = self._kept() | self._changed()
         found = {match[1] for entry in self.root.iterdir() if (match := _matched(entry))}
         for generation in found - kept:
             if not self._is_owned(generation):
@@ -165,6 +197,13 @@ class ParquetPlace:
             kept.add(self.generation() or "")
         return kept
 
+    def _changed(self) -> set[str]:
+        """Generations that hold what no join has written."""
+        mark = self._mark()
+        found = {} if mark is None else mark.generations
+        there = {name: files for name, files in found.items() if (self.root / name).is_dir()}
+        return {name for name, files in there.items() if not is_unchanged(self.root / name, files)}
+
     def _supersede(self, generation: str) -> None:
         since = {**self._superseded(), generation: datetime.now(timezone.utc)}
         told = {each: at.isoformat() for each, at in since.items() if (self.root / each).is_dir()}
@@ -190,15 +229,21 @@ class ParquetPlace:
 
     def _is_marked(self) -> bool:
         # Listed first: the marker comes before all else, which other runs may add at any moment.
-        names = {entry.name for entry in self.root.iterdir()} if self.root.is_dir() else {""}
+        names = self._names() if self.root.is_dir() else {""}
         try:
-            found = json.loads((self.root / _MARKER).read_text(encoding="utf-8"))
+            return read_mark(self.root) is not None
         except FileNotFoundError:
             # Another run may be about to write it, or was killed before it could.
-            return names <= {"lock", f"{_MARKER}.draft"}
-        except (OSError, ValueError):
-            return False
-        return isinstance(found, dict) and found.get("holds") == _MARKED["holds"]
+            return names <= {"lock", f"{MARKER}.draft"}
+
+    def _mark(self) -> ParquetMark | None:
+        try:
+            return read_mark(self.root)
+        except FileNotFoundError:
+            return None
+
+    def _names(self) -> set[str]:
+        return {entry.name for entry in self.root.iterdir()}
 
 
 def place_of(uri: str) -> ParquetPlace:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from lancestat.errors import RunError
+from lancestat.errors import Location, RunError
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.side import FragmentRows, placed
 from lancestat.lake.pin import Pin
@@ -57,9 +57,9 @@ class PinnedTable:
 class SideWork:
     """Where the rows of a side come from: exactly one of `table`, `format` and `sql` is set.
 
-    `format` goes with `uri` and `options`, `sql` with `views`: the tables that it may name.
-    `options` may hold secrets. `select` is None for all columns where they are not known before the
-    rows are read; of a table it never is.
+    `format` goes with `uri` and `options`, `sql` with `views`, the tables that it may name, and
+    `location`, where it is declared. `options` may hold secrets. `select` is None for all columns
+    where they are not known before the rows are read; of a table it never is.
     """
 
     vector: str
@@ -70,6 +70,7 @@ class SideWork:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     sql: str | None = None
     views: tuple[PinnedTable, ...] = ()
+    location: Location | None = None
 
 
 class OutputFormat(str, Enum):
@@ -102,7 +103,7 @@ class JoinWork:
 
     Under `Scope.NEW_LEFT` `new_fragments` are ids of the left table's fragments that nothing is
     known about, under `Scope.NEW_RIGHT` of the right's; `previous` is the result to go on from and
-    `known` what was counted for it.
+    `known` what was counted for it. `remembered` is as for `output.begin`.
     """
 
     node: str
@@ -115,6 +116,7 @@ class JoinWork:
     new_fragments: frozenset[int] = frozenset()
     previous: OutputState | None = None
     known: JoinCounts | None = None
+    remembered: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,8 @@ class JoinOutcome:
 
     `strategy` is a `gate.Strategy`'s word. `nprobes` and `recall` (measured on a sample, 1.0 where
     every pair was compared) tell of approximate ones. `pairs` were compared in `seconds` of
-    probing.
+    probing. `unproven` has, for each side that is a query, what keeps it from being proven that the
+    query gives the same rows as long as the declared tables have theirs.
     """
 
     strategy: str
@@ -146,6 +149,7 @@ class JoinOutcome:
     pairs: int
     recall: float | None = None
     nprobes: int | None = None
+    unproven: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class StaleBase(RunError):  # noqa: N818 - a state of the output, which is joined in full then

@@ -36,13 +36,13 @@ def look_into(
     work = SideWork(side.vector, side.select, format=format, uri=uri, options=side.options)
     is_plain = format.lower() in _PLAIN
     is_local = local_path(uri) is not None
-    if is_local:
-        files = list_files(uri, with_hidden=not is_plain)
-    else:
-        files = list_store_files(uri, storage_options, with_hidden=not is_plain)
+    files: Sequence[ListedFile] | None = None
+    if is_plain:
+        files = list_files(uri) if is_local else list_store_files(uri, storage_options)
     if not files:
         if is_plain and is_local:
             raise place.error("LS457", f"{place} has no files at {shown}")
+        # Other sources may read anything, wherever their path leads.
         note = f"whether the {place.side} side has changed cannot be told from {shown}"
         return JoinInput(work, None, columns=side.select, notes=(note,))
     rows = dimension = None

@@ -15,7 +15,9 @@ from lancestat.state.values import InputRecord
 class JoinInput:
     """A side of a join as it is now.
 
-    Equal digests mean equal rows; `digest` is None where that cannot be proven. Of a Lance table
+    Equal digests mean equal rows; `digest` is None where that cannot be proven. The digest of a
+    query means that only if the run that recorded it proved so (`InputRecord.unproven`): its text
+    and the content of the tables that it may name are the same. Of a Lance table
     `fragments` are known too, None of other sides. `columns` are those that the output shows and
     `rows` how many there are, None where only a run can tell. `index` is the metric of a vector
     index. `notes` are for people.
@@ -55,6 +57,8 @@ def change(now: JoinInput, then: InputRecord) -> Change:
     Rows that came to a side which had none are anything: there is nothing to go on from.
     """
     if now.digest is None or not then.digest:
+        return Change.OTHER
+    if now.work.sql is not None and then.unproven != ():
         return Change.OTHER
     if now.digest == then.digest:
         return Change.NONE

@@ -17,7 +17,7 @@ from lancestat.lake.uri import store_of
 from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.join_columns import Place
 from lancestat.plan.join_input import JoinInput
-from lancestat.plan.join_planner import JoinAppraisal, decide_join
+from lancestat.plan.join_planner import JoinAppraisal, decide_join, remembered_result
 from lancestat.plan.join_reads import check_output
 from lancestat.plan.join_side import SideReader
 from lancestat.spec.digest import node_digest
@@ -47,22 +47,23 @@ class JoinObserver:
         reader = SideReader(self.spec, self.snapshots)
         left, right = (reader.look(Place(join, side)) for side in ("left", "right"))
         _check_together(join, left, right)
+        record, digest = self.records.get(join.name), node_digest(join)
         return JoinAppraisal(
             spec=join,
-            digest=node_digest(join),
+            digest=digest,
             left=left,
             right=right,
-            record=self.records.get(join.name),
-            output=self._output(join),
+            record=record,
+            output=self._output(join, remembered_result(record, digest)),
             cores=planned_cores(self.spec.target),
         )
 
-    def _output(self, join: KnnJoin) -> OutputState | None:
+    def _output(self, join: KnnJoin, remembered: str | None) -> OutputState | None:
         options, store = self.spec.target.storage_options, store_of(join.output_uri)
         format = OutputFormat(join.output_format)
         if store is not None and format is OutputFormat.LANCE:
             probe(store, options)
-        return current(format, join.output_uri, options)
+        return current(format, join.output_uri, options, remembered)
 
 
 def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:

@@ -23,7 +23,7 @@ from lancestat.plan.join_actions import Join, JoinFigures
 from lancestat.plan.join_input import Change, JoinInput, appended, change
 from lancestat.plan.reason import Reason
 from lancestat.spec.model import KnnJoin
-from lancestat.state.values import JoinRecord
+from lancestat.state.values import InputRecord, JoinRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,11 @@ class JoinAppraisal:
             return False
         made = self.record.result
         return (made.rows, made.digest) == (self.output.rows, self.output.digest)
+
+
+def remembered_result(record: JoinRecord | None, digest: str) -> str | None:
+    """The digest of the result that a join of this meaning, the output's place included, wrote."""
+    return record.result.digest if record is not None and record.digest == digest else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,7 @@ def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> Join:
         new_fragments=narrowing.new,
         previous=appraisal.output if goes_on else None,
         known=_counts(record) if goes_on and record is not None else None,
+        remembered=remembered_result(record, appraisal.digest),
     )
     decision = _strategy(appraisal, work.request, narrowing)
     usable = record is not None and appraisal.output is not None
@@ -207,12 +213,22 @@ def _scope_notes(appraisal: JoinAppraisal, narrowing: _Narrowing) -> tuple[str, 
         Change.APPENDED: "the {} side has new rows",
         Change.OTHER: "the {} side has changed",
     }
-    # What cannot be proven unchanged says so itself.
+    # Of other sides without a digest their own notes speak.
     return tuple(
-        said[what].format(name)
+        _unproven_note(name, *sides[name]) or said[what].format(name)
         for name, what in found.items()
         if what in said and sides[name][0].digest is not None
     )
+
+
+def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:
+    """What keeps a query from being proven unchanged, where nothing else has changed."""
+    if now.work.sql is None or now.digest != then.digest:
+        return None
+    if then.unproven is None:
+        return f"whether the {name} side has changed is not known: its query was not analyzed yet"
+    reasons = ", ".join(then.unproven)
+    return f"the {name} side may differ from run to run: its query {reasons}"
 
 
 def _stages(appraisal: JoinAppraisal, decision: Decision, scope: Scope) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
 from lancestat.knn.work import PinnedTable, SideWork
-from lancestat.lake.clean import clean
 from lancestat.lake.content import fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.lake.snapshot import Snapshot
@@ -23,16 +22,6 @@ from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
 
 if TYPE_CHECKING:
     import lance
-
-# What Spark computes anew in every run, whatever the rows are.
-_FLEETING = re.compile(
-    r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|now|current_date|curdate|current_time"
-    r"|current_timestamp|localtimestamp|unix_timestamp|monotonically_increasing_id"
-    r"|spark_partition_id|current_user|session_user|tablesample)\b",
-    re.IGNORECASE,
-)
-# Files that Spark reads without a declaration, as in parquet.`/rows`: nobody watches those.
-_UNDECLARED = re.compile(r"\w+\s*\.\s*`[^`]*/[^`]*`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +48,15 @@ def datasets_of(spec: ProjectSpec, side: KnnSide) -> tuple[Dataset, ...]:
         )
     is_lance = side.format == "lance" and side.uri is not None and not side.options
     return (Dataset(side.uri, side.uri),) if is_lance and side.uri is not None else ()
+
+
+def _sql_settings(conf: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What gives the text of a query its meaning, beside the tables; catalogs may hold secrets."""
+    return sorted(
+        (key, value)
+        for key, value in conf.items()
+        if key.startswith("spark.sql.") and not key.startswith("spark.sql.catalog.")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +115,16 @@ class SideReader:
             )
         views = []
         digest = hashlib.blake2b(sql.encode(), digest_size=16)
+        digest.update(json.dumps(_sql_settings(self.spec.target.spark_conf)).encode())
         for dataset in datasets:
             found = self._snapshot(dataset)
             with self._opened(found) as opened:
                 contents = fragment_contents(found, leaves(opened, opened.schema.names))
             views.append(PinnedTable.at(found, dataset.name))
             digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
-        work = SideWork(side.vector, side.select, sql=sql, views=tuple(views))
-        passing = _FLEETING.search(sql) or _UNDECLARED.search(sql)
-        if passing is None:
-            return JoinInput(work, digest.hexdigest(), columns=side.select)
-        words = clean(passing.group()).lower()
-        note = f"the {place.side} side may differ from run to run: its query names '{words}'"
-        return JoinInput(work, None, columns=side.select, notes=(note,))
+        location = side.sql_location or place.join.location
+        work = SideWork(side.vector, side.select, sql=sql, views=tuple(views), location=location)
+        return JoinInput(work, digest.hexdigest(), columns=side.select)
 
     def _snapshot(self, dataset: Dataset) -> Snapshot:
         found = self.snapshots[dataset.uri]

@@ -44,6 +44,7 @@ from lancestat.lake.clean import clean
 from lancestat.lake.snapshot import Snapshot
 from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.digest import action_digest, snapshot_digest, value_digest
+from lancestat.plan.join_planner import remembered_result
 from lancestat.plan.join_reads import lance_uris
 from lancestat.plan.observe import Survey
 from lancestat.plan.render_json import node_json
@@ -175,7 +176,7 @@ class Saver:
             meaning=node_digest(node),
             work=action_digest(action),
             record=_record(node, survey),
-            output=None if isinstance(action, Blocked) else _output(node, self.spec.target),
+            output=None if isinstance(action, Blocked) else _output(node, self.spec.target, survey),
             inputs=tuple(
                 self._seen(uri, survey.snapshots[uri])
                 for uri in dict.fromkeys(lance_uris(self.spec, node))
@@ -207,12 +208,13 @@ def _record(node: Node, survey: Survey) -> str | None:
     return None if made is None else value_digest(made)
 
 
-def _output(node: Node, target: Target) -> str | None:
+def _output(node: Node, target: Target, survey: Survey) -> str | None:
     if not isinstance(node, KnnJoin):
         return None
     format = OutputFormat(node.output_format)
+    remembered = remembered_result(survey.joins.get(node.name), node_digest(node))
     try:
-        found = output.current(format, node.output_uri, target.storage_options)
+        found = output.current(format, node.output_uri, target.storage_options, remembered)
     except LancestatError as error:
         return error.code
     return None if found is None else value_digest((found.rows, found.digest, found.generation))

@@ -96,8 +96,8 @@ class JoinRunner:
         return JoinRecord(
             node=action.node,
             digest=self.digests[action.node],
-            left=action.left,
-            right=action.right,
+            left=replace(action.left, unproven=outcome.unproven.get("left")),
+            right=replace(action.right, unproven=outcome.unproven.get("right")),
             result=ResultRecord(made.rows, made.digest, made.version, made.generation),
             left_rows=counts.left_rows,
             right_rows=counts.right_rows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.names import Namespace
 from lancestat.spec.policy import build_policy
+from lancestat.spec.query import option_objection, query_objection
 from lancestat.spec.uri import resolve_uri
 
 _FORMATS = ("lance", "parquet")
@@ -112,6 +113,8 @@ def _side(item: Item, name: str, root: Path, errors: list[LancestatError]) -> Kn
         form = value["format"]
         uri = _uri(item, root, errors, name, "path")
     refs = item.refs.get((*item.path, name, "sql"), ())
+    options = item.settings(name, "options")
+    errors.extend(_writing_errors(item, name, options))
     return KnnSide(
         vector=value["vector"],
         select=tuple(value["select"]) if "select" in value else None,
@@ -119,9 +122,24 @@ def _side(item: Item, name: str, root: Path, errors: list[LancestatError]) -> Kn
         table=value.get("table"),
         format=form,
         uri=uri,
-        options=item.settings(name, "options"),
+        options=options,
         sql=value.get("sql"),
+        sql_location=item.at(name, "sql") if "sql" in value else None,
     )
+
+
+def _writing_errors(item: Item, name: str, options: Mapping[str, str]) -> Iterator[LancestatError]:
+    """What a side holds that cannot be one plain query, or would do more than read rows."""
+    value: Mapping[str, Any] = item.value[name]
+    hint = "a side is one SELECT, which writes nothing and runs no program"
+    objection = query_objection(value["sql"]) if "sql" in value else None
+    if objection is not None:
+        yield item.error(codes.WRONG_VALUE, f"'sql' {objection}", name, "sql", hint=hint)
+    for key, text in options.items():
+        objection = option_objection(value.get("format", ""), key, text)
+        if objection is not None:
+            message, steps = f"option '{key}' {objection}", (name, "options", key)
+            yield item.error(codes.WRONG_VALUE, message, *steps, hint="a side only reads rows")
 
 
 def _columns(

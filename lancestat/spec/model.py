@@ -126,7 +126,7 @@ class KnnSide:
     """One side of a KNN join: exactly one of `table`, `uri` (with `format`) or `sql` is set.
 
     `refs` are the names of the nodes that the side reads, `select` is None for all columns.
-    `options` may hold secrets: `repr` omits them.
+    `options` may hold secrets: `repr` omits them. `sql_location` is where the query is written.
     """
 
     vector: str
@@ -137,6 +137,7 @@ class KnnSide:
     uri: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     sql: str | None = None
+    sql_location: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,17 @@ def _input(found: Mapping[str, object]) -> InputRecord:
         fragments=count(found["fragments"]),
         last_fragment=count(found["last_fragment"]),
         rows=_optional_count(found["rows"]),
+        unproven=_unproven(found.get("unproven")),
     )
+
+
+def _unproven(found: object) -> tuple[str, ...] | None:
+    # Records of earlier releases have nothing about it.
+    if found is None:
+        return None
+    if not isinstance(found, list):
+        raise ValueError(f"expected a list, found {type(found).__name__}")
+    return tuple(map(text, found))
 
 
 def _result(found: Mapping[str, object]) -> ResultRecord:

@@ -79,13 +79,15 @@ class InputRecord:
 
     `digest` is over its content in row order. A Lance table has `fragments` that hold rows, the
     highest of whose ids is `last_fragment`; other sides have none. `rows` is None where nobody
-    counted.
+    counted. Of a query, `unproven` says what kept the run from proving that equal digests mean
+    equal rows: nothing when that is proven, None when nobody has looked.
     """
 
     digest: str
     fragments: int = 0
     last_fragment: int = -1
     rows: int | None = None
+    unproven: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,9 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lancestat.errors import LakeError, RunError
@@ -85,10 +88,6 @@ def test_what_leaves_rows_alone_leaves_the_digest_alone(
     assert lance.dataset(uri).to_table(filter="id = 22").num_rows == 1
 
 
-def compact(dataset: lance.LanceDataset) -> None:
-    dataset.optimize.compact_files()
-
-
 def restore(dataset: lance.LanceDataset) -> None:
     dataset.delete("true")
     lance.dataset(dataset.uri, version=1).restore()
@@ -103,21 +102,205 @@ CHANGES: dict[str, Callable[[lance.LanceDataset], object]] = {
     "drop column": lambda dataset: dataset.drop_columns(["name"]),
     "rename column": lambda dataset: dataset.alter_columns({"path": "name", "name": "title"}),
     "add column": lambda dataset: dataset.add_columns({"twice": "id * 2"}),
-    "compact": compact,
     "restore": restore,
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changes_rows_changes_the_digest(uri: str, change: str) -> None:
+def test_a_result_that_was_changed_since_is_refused_and_untouched(uri: str, change: str) -> None:
     before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
+    running = output.begin(LANCE, uri, "run", {})
+    written = write(running, [rows(20, 25)])
     CHANGES[change](lance.dataset(uri))
+    theirs = lance.dataset(uri)
+    for action in (
+        lambda: output.current(LANCE, uri, {}),
+        lambda: output.begin(LANCE, uri, "run", {}),
+        lambda: output.replace(running, SCHEMA, written),
+        lambda: output.append(running, SCHEMA, before, written),
+    ):
+        with pytest.raises(RunError) as caught:
+            action()
+        assert caught.value.code == "LS570"
+        assert "something else has changed since" in caught.value.message
+    output.discard(running, written)
+    assert lance.dataset(uri).version == theirs.version
+    assert lance.dataset(uri).to_table() == theirs.to_table()
+
+
+def test_a_compacted_result_is_still_one(uri: str) -> None:
+    before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
+    lance.dataset(uri).optimize.compact_files()
     assert now(uri).digest != before.digest
     writer = output.begin(LANCE, uri, "run", {})
     with pytest.raises(StaleBase):
         output.append(writer, SCHEMA, before, write(writer, [rows(20, 25)]))
     put(LANCE, uri, [rows(0, 4)])
     assert seen(LANCE, uri) == table(rows(0, 4))
+
+
+def test_a_compacted_result_without_history_proves_nothing(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
+    lance.dataset(uri).optimize.compact_files()
+    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
+    assert refusal(uri).code == "LS570"
+    assert seen(LANCE, uri) == table(rows(0, 20))
+
+
+def test_a_result_is_known_without_its_history(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    state = add(LANCE, uri, [rows(3, 5)])
+    publish(lance.dataset(uri))
+    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
+    assert len(lance.dataset(uri).versions()) == 1
+    assert now(uri).digest == state.digest
+    put(LANCE, uri, [rows(0, 1)])
+
+
+def test_a_result_that_was_restored_is_still_one(uri: str) -> None:
+    state = put(LANCE, uri, [rows(0, 3)])
+    put(LANCE, uri, [rows(3, 5)])
+    lance.dataset(uri, version=1).restore()
+    assert now(uri).digest == state.digest
+    put(LANCE, uri, [rows(5, 6)])
+
+
+def refusal(uri: str) -> RunError:
+    """What a join is told that would write there; nothing has changed by that."""
+    version, data = lance.dataset(uri).version, lance.dataset(uri).to_table()
+    with pytest.raises(RunError) as caught:
+        output.current(LANCE, uri, {})
+    with pytest.raises(RunError):
+        put(LANCE, uri, [rows(0, 1)])
+    assert lance.dataset(uri).version == version
+    assert lance.dataset(uri).to_table() == data
+    return caught.value
+
+
+def read_again(source: str, target: str) -> None:
+    lance.write_dataset(lance.dataset(source).to_table(), target)
+
+
+def read_through_parquet(source: str, target: str) -> None:
+    pq.write_table(lance.dataset(source).to_table(), f"{source}.parquet")
+    lance.write_dataset(pq.read_table(f"{source}.parquet"), target)
+
+
+def copy(source: str, target: str) -> None:
+    shutil.copytree(source, target)
+
+
+def move(source: str, target: str) -> None:
+    Path(source).rename(target)
+
+
+def clone(source: str, target: str) -> None:
+    lance.dataset(source).shallow_clone(target, 1)
+
+
+@pytest.mark.parametrize("make", [read_again, read_through_parquet, copy, move, clone])
+def test_what_was_made_of_a_result_elsewhere_is_none(
+    uri: str, tmp_path: Path, make: Callable[[str, str], None]
+) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    target = str(tmp_path / "mine.lance")
+    make(uri, target)
+    error = refusal(target)
+    assert error.code == "LS570"
+    assert target in error.message
+    assert error.hint == "give the join another output, or remove what is there"
+
+
+@pytest.mark.parametrize("mode", ["create", "overwrite", "append"])
+def test_what_was_made_of_a_result_in_its_place_is_none(uri: str, mode: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    mine = lance.dataset(uri).to_table()
+    if mode == "create":
+        shutil.rmtree(uri)
+    lance.write_dataset(mine, uri, mode=mode)
+    assert refusal(uri).code == "LS570"
+
+
+def test_a_commit_that_comes_while_a_result_is_replaced_is_seen(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lance rebases an Overwrite over whatever has been committed in between."""
+    from lancestat.knn import lance_output
+
+    put(LANCE, uri, [rows(0, 3)])
+    writer = output.begin(LANCE, uri, "run", {})
+    written = write(writer, [rows(3, 5)])
+    look = lance_output._opened
+
+    def look_and_be_late(*arguments: Any) -> lance.LanceDataset | None:
+        found = look(*arguments)
+        lance.write_dataset(table(rows(7, 8)), uri, mode="append")
+        monkeypatch.undo()
+        return found
+
+    monkeypatch.setattr(lance_output, "_opened", look_and_be_late)
+    with pytest.raises(RunError) as caught:
+        output.replace(writer, SCHEMA, written)
+    assert caught.value.code == "LS570"
+    assert seen(LANCE, uri)["id"].to_pylist() == [0, 1, 2, 7]
+
+
+def test_a_place_has_one_mark_however_it_is_written(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    monkeypatch.chdir(Path(uri).parent)
+    for spelling in (f"file://{uri}", f"{uri}/", f"x/../{Path(uri).name}"):
+        assert output.current(LANCE, spelling, {}) is not None, spelling
+
+
+def earlier_result(uri: str, message: str = "lancestat 0.1.0: result of a KNN join") -> None:
+    """As releases wrote it whose mark named neither a place nor a content."""
+    schema = SCHEMA.with_metadata({b"lancestat.output": b"knn_join"})
+    fragments = lance.fragment.write_fragments(table(rows(0, 3)), uri, schema=schema)
+    properties = {"__lance_commit_message": message, "lancestat.version": "0.1.0"}
+    lance.LanceDataset.commit(
+        uri,
+        lance.Transaction(
+            read_version=0,
+            operation=lance.LanceOperation.Overwrite(schema, fragments),
+            transaction_properties=properties,
+        ),
+    )
+
+
+def digest_of(uri: str) -> str:
+    from lancestat.knn.lance_output import _state
+
+    return _state(lance.dataset(uri), uri, {}).digest
+
+
+def test_an_earlier_result_is_taken_over_if_history_and_state_say_whose_it_is(uri: str) -> None:
+    earlier_result(uri)
+    digest = digest_of(uri)
+    publish(lance.dataset(uri))
+    state = output.current(LANCE, uri, {}, digest)
+    assert state is not None
+    writer = output.begin(LANCE, uri, "run", {}, digest)
+    output.append(writer, SCHEMA, state, write(writer, [rows(3, 5)]))
+    assert seen(LANCE, uri) == table(rows(0, 5))
+    assert now(uri).rows == 5, "it has a mark of its own now"
+
+
+@pytest.mark.parametrize("missing", ["state", "history", "content"])
+def test_an_earlier_result_that_proves_nothing_is_refused(uri: str, missing: str) -> None:
+    earlier_result(uri, *(["rows of mine"] if missing == "history" else []))
+    digest = digest_of(uri)
+    if missing == "content":
+        lance.dataset(uri).delete("id = 1")
+    remembered = None if missing == "state" else digest
+    for action in (
+        lambda: output.current(LANCE, uri, {}, remembered),
+        lambda: output.begin(LANCE, uri, "run", {}, remembered),
+    ):
+        with pytest.raises(RunError, match="the result of an earlier lancestat") as caught:
+            action()
+        assert caught.value.code == "LS570"
 
 
 def test_the_order_of_fragments_counts(uri: str) -> None:
@@ -130,14 +313,6 @@ def test_the_order_of_fragments_counts(uri: str) -> None:
     assert digests[0] != digests[1]
 
 
-def test_rows_that_somebody_deleted_are_not_counted(uri: str) -> None:
-    put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
-    lance.dataset(uri).delete("id in (3, 12)")
-    expected = [number for number in range(20) if number not in (3, 12)]
-    found = table(*output.read_rows(now(uri), 2, 15, {}))
-    assert found["id"].to_pylist() == expected[2:15]
-
-
 def test_a_result_is_read_at_its_version(uri: str) -> None:
     state = put(LANCE, uri, [rows(0, 3)])
     put(LANCE, uri, [rows(3, 9)])
@@ -145,15 +320,6 @@ def test_a_result_is_read_at_its_version(uri: str) -> None:
     lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
     with pytest.raises(StaleBase):
         list(output.read_rows(state, 0, 3, {}))
-
-
-def test_a_copy_of_a_result_elsewhere_is_one_too(uri: str, tmp_path: Path) -> None:
-    state = put(LANCE, uri, [rows(0, 3)])
-    moved = str(tmp_path / "moved.lance")
-    Path(uri).rename(moved)
-    found = output.current(LANCE, moved, {})
-    assert found is not None
-    assert found.digest == state.digest
 
 
 def test_a_damaged_dataset_is_told_and_left(uri: str) -> None:

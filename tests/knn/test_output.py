@@ -279,6 +279,10 @@ def test_runs_at_once_leave_one_whole_result(form: OutputFormat, uri: str) -> No
     assert seen(form, uri) == table(rows(0, 5, "b"))
 
 
+def nobody(generation: str) -> bool:
+    return False
+
+
 def test_a_folder_that_another_run_marks_meanwhile_is_no_strangers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,13 +291,13 @@ def test_a_folder_that_another_run_marks_meanwhile_is_no_strangers(
 
     def read_late(path: Path, *arguments: str, **options: str) -> str:
         monkeypatch.setattr(Path, "read_text", read)
-        ours.prepare()
+        ours.prepare(nobody)
         ours.start()
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(Path, "read_text", read_late)
 
-    ours.check()
+    ours.check(nobody)
 
     assert sorted(entry.suffix for entry in ours.root.iterdir())[-1] == ".part"
 

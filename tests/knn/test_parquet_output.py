@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,6 +182,139 @@ def test_a_folder_of_that_name_that_is_not_ours_is_refused(path: Path, thing: st
         output.begin(PARQUET, str(path), "run", {})
     assert caught.value.code in ("LS570", "LS571")
     assert files_below(path.parent) == before
+
+
+def refusal(path: Path) -> RunError:
+    """What a join is told that would write there; nothing has changed by that."""
+    before = contents(path.parent)
+    with pytest.raises(RunError) as caught:
+        output.current(PARQUET, str(path), {})
+    for action in (put, add):
+        with pytest.raises(RunError) as again:
+            action(PARQUET, str(path), [rows(0, 1)])
+        assert str(again.value) == str(caught.value)
+    assert contents(path.parent) == before
+    assert caught.value.code == "LS570"
+    assert caught.value.hint == "give the join another output, or remove what is there"
+    return caught.value
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in files_below(folder)}
+
+
+def add_file(path: Path) -> None:
+    pq.write_table(table(rows(7, 8)), path / "part-00000-mine.snappy.parquet")
+
+
+def add_folder(path: Path) -> None:
+    (path / "day=1").mkdir()
+    pq.write_table(table(rows(7, 8)), path / "day=1" / "a.parquet")
+
+
+def write_over(path: Path) -> None:
+    [file] = path.iterdir()
+    pq.write_table(table(rows(7, 8)), file)
+
+
+def write_over_in_the_same_size(path: Path) -> None:
+    [file] = path.iterdir()
+    changed = file.read_bytes().replace(b"a1", b"z9")
+    assert changed != file.read_bytes()
+    file.write_bytes(changed)
+    os.utime(file, (1, 1))
+
+
+def make_delta(path: Path) -> None:
+    (path / "_delta_log").mkdir()
+
+
+@pytest.mark.parametrize(
+    "change", [add_file, add_folder, write_over, write_over_in_the_same_size, make_delta]
+)
+def test_a_result_that_was_changed_since_is_refused_and_untouched(
+    path: Path, change: Callable[[Path], None]
+) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    running = output.begin(PARQUET, str(path), "run", {})
+    written = write(running, [rows(3, 5)])
+    change(path)
+    with pytest.raises(RunError, match="something else has changed since"):
+        output.replace(running, SCHEMA, written)
+    output.discard(running, written)
+    assert "something else has changed since" in refusal(path).message
+
+
+def test_hidden_files_change_nothing(path: Path) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    (path / ".DS_Store").write_text("x")
+    put(PARQUET, str(path), [rows(3, 5)])
+    assert seen(PARQUET, str(path)) == table(rows(3, 5))
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+def test_a_folder_that_was_copied_with_a_result_holds_none(path: Path, how: str) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    put(PARQUET, str(path), [rows(3, 5)])
+    elsewhere = path.parent.with_name(f"{path.parent.name} elsewhere")
+    if how == "copy":
+        shutil.copytree(path.parent, elsewhere, symlinks=True)
+    else:
+        path.parent.rename(elsewhere)
+    error = refusal(elsewhere / path.name)
+    assert "a copy of a join's result" in error.message
+    assert seen(PARQUET, str(elsewhere / path.name)) == table(rows(3, 5))
+
+
+def test_a_folder_of_generations_that_was_copied_is_left(path: Path) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    other = path.with_name("other.parquet")
+    shutil.copytree(generations(path), generations(other))
+    error = refusal(other)
+    assert str(generations(other)) in error.message
+
+
+def test_rows_that_came_to_a_result_that_was_replaced_meanwhile_stay(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_place, "GRACE", timedelta(0))
+    put(PARQUET, str(path), [rows(0, 3)])
+    late = path.resolve()
+    put(PARQUET, str(path), [rows(3, 5)])
+    add_file(late)
+    for start in (5, 6, 7):
+        put(PARQUET, str(path), [rows(start, start + 1)])
+    assert pq.read_table(late / "part-00000-mine.snappy.parquet") == table(rows(7, 8))
+
+
+def earlier_result(path: Path) -> str:
+    """As releases wrote it whose mark named neither a place nor files; its digest."""
+    state = put(PARQUET, str(path), [rows(0, 3)])
+    mark = {"format_version": 1, "holds": "generations of a KNN join's result"}
+    (generations(path) / "lancestat.json").write_text(json.dumps(mark))
+    return state.digest
+
+
+def test_an_earlier_result_is_taken_over_if_the_state_remembers_it(path: Path) -> None:
+    digest = earlier_result(path)
+    assert output.current(PARQUET, str(path), {}, digest) is not None
+    writer = output.begin(PARQUET, str(path), "run", {}, digest)
+    output.replace(writer, SCHEMA, write(writer, [rows(3, 5)]))
+    add(PARQUET, str(path), [rows(5, 6)])
+    assert seen(PARQUET, str(path)) == table(rows(3, 6))
+
+
+@pytest.mark.parametrize("missing", ["state", "content", "link"])
+def test_an_earlier_result_that_proves_nothing_is_refused(path: Path, missing: str) -> None:
+    digest = earlier_result(path)
+    if missing == "content":
+        add_file(path)
+    if missing == "link":
+        path.unlink()
+    with pytest.raises(RunError, match="the result of an earlier lancestat") as caught:
+        output.begin(PARQUET, str(path), "run", {}, None if missing == "state" else digest)
+    assert caught.value.code == "LS570"
+    assert "the result of an earlier lancestat" in refusal(path).message
 
 
 def owned_by(path: Path, generation: str, **owner: object) -> Path:

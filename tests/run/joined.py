@@ -58,8 +58,11 @@ class JoinWorld:
     progress: Progress = field(default_factory=Silent)
     works: list[JoinWork] = field(default_factory=list)
     others: tuple[Node, ...] = ()
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
     # Called before the engine starts.
     before: Any = None
+    # What keeps queries from being proven unchanged, as the engine tells.
+    unproven: tuple[str, ...] = ()
     # The recall and the number of probes that the engine tells.
     measured: tuple[float | None, int | None] = (None, None)
 
@@ -84,7 +87,8 @@ class JoinWorld:
     def spec(self) -> ProjectSpec:
         tables = tuple(Table(name, self.uri(name), PLACE) for name in ("l", "r"))
         nodes = (*tables, self.join, *self.others)
-        target = Target("dev", state=str(self.folder / "state"), spark_master="local[2]")
+        state, master = str(self.folder / "state"), "local[2]"
+        target = Target("dev", state=state, spark_master=master, spark_conf=self.spark_conf)
         return ProjectSpec("shop", self.folder, target, nodes, {})
 
     @property
@@ -133,7 +137,9 @@ class JoinWorld:
         self.works.append(work)
         on_stage(StageProgress(Stage.PROBE, 1, 2, pairs_per_second=1e6))
         recall, nprobes = self.measured
-        return replace(joined(work), recall=recall, nprobes=nprobes)
+        sides = {"left": work.left, "right": work.right}
+        unproven = {name: self.unproven for name, side in sides.items() if side.sql is not None}
+        return replace(joined(work), recall=recall, nprobes=nprobes, unproven=unproven)
 
     @property
     def scopes(self) -> list[str]:
@@ -156,7 +162,7 @@ class JoinWorld:
 def joined(work: JoinWork) -> JoinOutcome:
     """Do what the work says, and commit it."""
     joining = _Joining(work)
-    writer = output.begin(work.output_format, work.output_uri, "test", {})
+    writer = output.begin(work.output_format, work.output_uri, "test", {}, work.remembered)
     match work.scope:
         case Scope.FULL:
             table, counts = joining.full(), joining.counts()

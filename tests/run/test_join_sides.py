@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from lancestat.plan.actions import Blocked, Skip
 from lancestat.plan.join_actions import Join
 from lancestat.plan.reason import Reason
 from lancestat.spec.model import KnnJoin, KnnSide, Target
+from lancestat.state.join_rows import decode_join, encode_join
+from lancestat.state.memory import MemoryState
 from tests.run.joined import JoinWorld, vectors
 from tests.run.world import PLACE
 
@@ -135,25 +138,50 @@ def test_a_query_is_known_by_its_text_and_its_tables(world: JoinWorld) -> None:
     assert planned(world).reasons == (Reason.SPEC_CHANGED,)
 
 
-@pytest.mark.parametrize(
-    ("sql", "named"),
-    [
-        ("select *, rand() as x from r", "rand"),
-        ("select * from r where day = current_date", "current_date"),
-        ("select *, NOW() as x from r", "now"),
-        ("select * from parquet.`/wh/Rows`", "parquet.`/wh/rows`"),
-    ],
-)
-def test_a_query_that_nobody_can_watch_is_always_run(
-    world: JoinWorld, sql: str, named: str
+def test_a_query_that_is_not_proven_unchanged_is_joined_again_and_the_plan_says_why(
+    world: JoinWorld,
 ) -> None:
-    world.declare(right=query(sql))
+    world.declare(right=query("select *, rand() as x from r where id > (select max(y) from u)"))
+    world.unproven = ("calls 'rand'", "reads what the project does not declare")
     world.run()
     action = planned(world)
     assert action.reasons == (Reason.INPUT_CHANGED,)
     assert action.notes == (
-        f"the right side may differ from run to run: its query names '{named}'",
+        "the right side may differ from run to run: its query calls 'rand', reads what the project "
+        "does not declare",
     )
+    world.unproven = ()
+    world.run()
+    assert isinstance(world.action(), Skip)
+
+
+def test_a_query_that_was_never_analyzed_is_joined_again(world: JoinWorld) -> None:
+    """As of a record of an earlier release."""
+    world.declare(right=query("select * from r"))
+    world.run()
+    [made] = world.state.joins().values()
+    stored = json.loads(encode_join(made))
+    del stored["right"]["unproven"]
+    record = decode_join(json.dumps(stored))
+    assert record == replace(made, right=replace(made.right, unproven=None))
+    [run] = world.state.runs(1)
+    [node] = run.nodes
+    world.state = MemoryState()
+    world.state.add_run(replace(run, nodes=(replace(node, record=record),)))
+    action = planned(world)
+    assert action.reasons == (Reason.INPUT_CHANGED,)
+    assert action.notes == (
+        "whether the right side has changed is not known: its query was not analyzed yet",
+    )
+
+
+def test_settings_of_sql_are_part_of_a_query(world: JoinWorld) -> None:
+    world.declare(right=query("select * from r"))
+    world.run()
+    world.spark_conf = {"spark.executor.memory": "2g", "spark.sql.catalog.other.password": "hush"}
+    assert isinstance(world.action(), Skip)
+    world.spark_conf = {"spark.sql.session.timeZone": "Asia/Kolkata"}
+    assert planned(world).reasons == (Reason.INPUT_CHANGED,)
 
 
 @pytest.mark.parametrize("place", ["gs://bucket/rows", "/no/such/table"])

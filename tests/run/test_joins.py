@@ -212,15 +212,55 @@ def test_a_lost_result_is_made_again(world: JoinWorld) -> None:
     check_converged(world)
 
 
-def test_a_result_that_somebody_changed_is_made_again(world: JoinWorld) -> None:
+def test_a_result_that_somebody_changed_is_not_replaced(world: JoinWorld) -> None:
     settle(world)
     lance.dataset(world.join.output_uri).delete("id = 0")
     append(world, "l", 100, 4)
-    action = planned(world)
-    assert action.verb == "refresh"
-    assert Reason.OUTPUT_MISSING in action.reasons
+    action = world.action()
+    assert isinstance(action, Blocked)
+    assert (action.error.code, action.error.location) == ("LS570", PLACE)
+    assert action.error.hint == "give the join another output, or remove what is there"
+    lance.LanceDataset.drop(world.join.output_uri, {})
     check_converged(world)
     assert world.scopes == ["full"]
+
+
+def test_a_result_that_was_compacted_is_made_again(world: JoinWorld) -> None:
+    settle(world)
+    append(world, "l", 100, 4)
+    check_converged(world)
+    lance.dataset(world.join.output_uri).optimize.compact_files()
+    action = planned(world)
+    assert (action.verb, action.reasons) == ("refresh", (Reason.OUTPUT_MISSING,))
+    check_converged(world)
+    assert world.scopes == ["new_left", "full"]
+
+
+def earlier_mark(world: JoinWorld) -> None:
+    """Mark the result as releases did whose mark named neither a place nor a content."""
+    dataset = lance.dataset(world.join.output_uri)
+    dataset.replace_schema_metadata({"lancestat.output": "knn_join"})
+
+
+def test_a_result_of_an_earlier_release_is_gone_on_from(world: JoinWorld) -> None:
+    settle(world)
+    earlier_mark(world)
+    assert isinstance(world.action(), Skip)
+    append(world, "l", 100, 4)
+    check_converged(world)
+    assert world.scopes == ["new_left"]
+    world.state = MemoryState()
+    check_converged(world)
+
+
+def test_a_result_of_an_earlier_release_that_no_state_remembers_is_left(world: JoinWorld) -> None:
+    settle(world)
+    earlier_mark(world)
+    world.state = MemoryState()
+    action = world.action()
+    assert isinstance(action, Blocked)
+    assert action.error.code == "LS570"
+    assert "the result of an earlier lancestat" in action.error.message
 
 
 def test_statistics_on_the_result_leave_it_intact(world: JoinWorld) -> None:
@@ -241,10 +281,13 @@ def test_a_lost_state_costs_time_only(world: JoinWorld) -> None:
 
 def test_a_result_that_moves_while_it_runs_is_joined_in_full(world: JoinWorld) -> None:
     settle(world)
+    append(world, "l", 90, 4)
+    check_converged(world)
+    world.works.clear()
     append(world, "l", 100, 4)
 
     def spoil(work: object) -> None:
-        lance.dataset(world.join.output_uri).delete("id = 0")
+        lance.dataset(world.join.output_uri).optimize.compact_files()
         world.before = None
 
     world.before = spoil

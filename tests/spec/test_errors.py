@@ -113,6 +113,28 @@ knn_joins:
     k: 1
     output: {lance: o}
 """,
+    "statements": """\
+knn_joins:
+  - name: j
+    left:
+      vector: v
+      sql: |
+        -- not a query
+        insert overwrite directory '/victim' using parquet select 1
+    right: {sql: "select * from {{ ref('t') }}; drop table t", vector: v}
+    k: 1
+    output: {lance: o}
+  - name: k
+    left: {table: t, vector: v}
+    right:
+      format: jdbc
+      path: p
+      options: {sessionInitStatement: drop table t, query: delete from t, dbtable: t}
+      vector: v
+    k: 1
+    output: {lance: p}
+tables: [{name: t, uri: t}]
+""",
     "duplicate_names": """\
 tables:
   - {name: orders, uri: a}

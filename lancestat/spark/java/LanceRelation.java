@@ -10,6 +10,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -74,6 +77,36 @@ public final class LanceRelation {
       }
     }
     return attached;
+  }
+
+  /** A text as the parser of a session reads it under the configuration of that session. */
+  public LogicalPlan parse(SparkSession session, String text) throws ParseException {
+    scala.Option active = SparkSession.getActiveSession();
+    SparkSession.setActiveSession(session);
+    try {
+      return session.sessionState().sqlParser().parsePlan(text);
+    } finally {
+      if (active.isDefined()) {
+        SparkSession.setActiveSession((SparkSession) active.get());
+      } else {
+        SparkSession.clearActiveSession();
+      }
+    }
+  }
+
+  /** The rows of a parsed query. */
+  public Dataset rows(SparkSession session, LogicalPlan parsed) {
+    return Dataset$.MODULE$.ofRows(session, parsed);
+  }
+
+  /** What a parsed query is made of: see QueryFacts. */
+  public List parsedFacts(LogicalPlan parsed) {
+    return QueryFacts.parsed(parsed);
+  }
+
+  /** What a query is made of once its names are resolved: see QueryFacts. */
+  public List analyzedFacts(Dataset rows) {
+    return QueryFacts.analyzed(rows.queryExecution().analyzed());
   }
 
   /** The data source of that name, or null where Spark's class path has none of its kind. */

@@ -25,6 +25,7 @@ from lancestat.spark.knn.opened_side import (
     source_rows,
 )
 from lancestat.spark.knn.parquet_scan import parquet_scan
+from lancestat.spark.knn.query_side import QuerySide
 from lancestat.spark.knn.written_side import Writing, numbered, write_side
 
 if TYPE_CHECKING:
@@ -67,7 +68,14 @@ class Engine:
                 raised after Spark's own retries; readers of the output see what they saw before.
         """
         work = _narrowed(work)
-        given = frames or {}
+        # Neither side's query runs anything before both are known to be plain ones.
+        queries = {
+            name: QuerySide.parse(self.spark, side, self.storage_options, name)
+            for name, side in (("left", work.left), ("right", work.right))
+            if side.sql is not None
+        }
+        read = {name: query.rows(self.storage_options) for name, query in queries.items()}
+        given = {**(frames or {}), **{name: rows for name, (rows, _) in read.items()}}
         left = self._source("left", work.left, given.get("left"))
         right = self._source("right", work.right, given.get("right"))
         if names is None:
@@ -81,7 +89,8 @@ class Engine:
             join = Join(
                 self.spark, work, opened_left, opened_right, names, folder.place, self.on_stage
             )
-            return join.run(self.run_id)
+            outcome = join.run(self.run_id)
+        return replace(outcome, unproven={name: reasons for name, (_, reasons) in read.items()})
 
     def _source(self, name: str, side: SideWork, frame: DataFrame | None) -> _Source:
         if side.table is None and frame is None:

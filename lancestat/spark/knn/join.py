@@ -62,8 +62,8 @@ class Join:
         """
         left, right = self._readers()
         decision = self._decide(left, right)
-        options = self.left.side.storage_options
-        writer = output.begin(self.work.output_format, self.work.output_uri, run_id, options)
+        work, options = self.work, self.left.side.storage_options
+        writer = output.begin(work.output_format, work.output_uri, run_id, options, work.remembered)
         try:
             materialize = self._materialize(writer)
             found = self._search(left, right, materialize, decision)

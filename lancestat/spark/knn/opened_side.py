@@ -12,13 +12,11 @@ from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.side import VectorSide
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import PinnedTable, SideWork
-from lancestat.lake.clean import secret_values
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.knn.grid import grid
 from lancestat.spark.knn.parquet_side import ParquetScan, ParquetSide
+from lancestat.spark.knn.query_side import unreadable
 from lancestat.spark.knn.reader import Side, read_columns
-from lancestat.spark.query_failure import Surroundings, explain_failure
-from lancestat.spark.query_text import QueryText
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,43 +102,16 @@ def read_in_place(
 def source_rows(
     spark: SparkSession, source: SideWork, storage_options: Mapping[str, str], name: str
 ) -> DataFrame:
-    """The DataFrame of a side that is not a Lance table; nothing is computed yet.
+    """The DataFrame of a side that is files of some format; nothing is computed yet.
 
     Raises:
-        RunError: LS555 Spark cannot make it: a wrong query, a format it does not know.
-        LakeError: a table that the query names cannot be opened.
+        RunError: LS555 Spark cannot make it, such as of a format that it does not know.
     """
+    assert source.format is not None
     try:
-        if source.sql is not None:
-            session = spark.newSession()
-            _attach(session, source.views, storage_options)
-            return session.sql(source.sql)
-        assert source.format is not None
         reader = spark.read.format(source.format).options(**source.options)
         return reader.load(source.uri) if source.uri is not None else reader.load()
     except LancestatError:
         raise
     except Exception as error:
-        raise _unreadable(error, source, storage_options, name) from None
-
-
-def _unreadable(
-    error: Exception, source: SideWork, storage_options: Mapping[str, str], name: str
-) -> LancestatError:
-    secrets = secret_values(storage_options) | secret_values(source.options)
-    around = Surroundings({view.name: None for view in source.views}, secrets)
-    found = explain_failure(error, QueryText(source.sql or "", f"the {name} side's query"), around)
-    hint = found.hint
-    if source.sql is not None and "no table" in found.message:
-        hint = "a query names declared tables as {{ ref('name') }}"
-    return RunError("LS555", f"the {name} side cannot be read: {found.message}", hint=hint)
-
-
-def _attach(
-    session: SparkSession, views: Sequence[PinnedTable], storage_options: Mapping[str, str]
-) -> None:
-    from lancestat.read.opening import open_pinned_table
-    from lancestat.spark.relation import Relation, relate
-
-    opened = [(each.name, open_pinned_table(each.pin, storage_options)) for each in views]
-    relate(session, [Relation(table, view=name) for name, table in opened])
+        raise unreadable(error, source, storage_options, name) from None
