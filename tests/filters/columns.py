@@ -95,9 +95,8 @@ def _awkward(column: awkward.Column) -> Extremes:
     stored = [value for value in column.stored if column.seen(value) != _UNSPELLED]
     others = tuple(value for value in column.literals if value != _UNSPELLED)
     shape = _sorted(column.type, stored, column.seen, others=others)
-    return Extremes(
-        name=column.name, spell=_speller(kind), family=kind.split("(")[0], build=column.build, **shape
-    )  # fmt: skip
+    family = kind.split("(")[0]
+    return Extremes(column.name, spell=_speller(kind), family=family, build=column.build, **shape)
 
 
 def _counted(values: Sequence[Any], type: pa.DataType) -> pa.Array:
@@ -171,9 +170,8 @@ def write_parquet(path: Path, rows: int) -> None:
     for column in COLUMNS:
         values = [count(value) for value in _spread(column.seen, rows)]
         type = _PARQUET.get(column.family, column.type)
-        arrays[column.name] = _counted(values, type) if pa.types.is_temporal(type) else pa.array(
-            values, type
-        )  # fmt: skip
+        build = _counted if pa.types.is_temporal(type) else pa.array
+        arrays[column.name] = build(values, type)
     pq.write_table(pa.table(arrays), path)
 
 

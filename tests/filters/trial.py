@@ -1,4 +1,4 @@
-"""Filters over Lance, by every way that pushes them, against Spark over Parquet of the same rows."""
+"""Filters over Lance, by every way that pushes them, against Spark over Parquet of its rows."""
 
 from __future__ import annotations
 
