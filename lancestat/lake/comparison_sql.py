@@ -11,13 +11,12 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lancestat.lake.filter import Literal
+from lancestat.lake.filter import Day, Instant, Literal, LocalTime
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,12 +27,7 @@ NEVER = "false"
 OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 _LARGEST_LONG = 2**63 - 1
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_EPOCH = datetime(1970, 1, 1)
-_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-# What Java puts where a string is not Unicode: the literal may stand for other bytes.
-_REPLACEMENT = "\ufffd"
 
 
 class Domain:
@@ -91,8 +85,8 @@ def _simple() -> tuple[tuple[Callable[[pa.DataType], bool], Domain], ...]:
 
 
 def quoted(text: str) -> str | None:
-    """A string literal; None for text that is not surely what Spark's value is."""
-    if _REPLACEMENT in text or any("\ud800" <= character <= "\udfff" for character in text):
+    """A string literal; None for text that has no UTF-8."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
         return None
     return "'" + text.replace("'", "''") + "'"
 
@@ -184,9 +178,7 @@ def _long(value: int) -> str:
 
 
 def _days(literal: Literal) -> Fraction | None:
-    if isinstance(literal, datetime) or not isinstance(literal, date):
-        return None
-    return Fraction(literal.toordinal() - _EPOCH_DAY)
+    return Fraction(literal.days) if isinstance(literal, Day) else None
 
 
 def _decimals(precision: int, scale: int) -> _Discrete:
@@ -206,18 +198,18 @@ def _decimals(precision: int, scale: int) -> _Discrete:
 
 def _timestamps(unit: str, zone: str | None) -> Domain:
     def units(literal: Literal) -> Fraction | None:
-        if not isinstance(literal, datetime) or (literal.tzinfo is None) != (zone is None):
+        if not isinstance(literal, LocalTime if zone is None else Instant):
             return None
-        since = literal - (_EPOCH if zone is None else _EPOCH_UTC)
-        micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-        return Fraction(micros, _MICROS.get(unit, 1))
+        return Fraction(literal.micros, _MICROS.get(unit, 1))
 
     # A cast from text would take the column's zone for the literal's; an instant has no zone.
     name = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}[unit]
     shown = "None" if zone is None else 'Some("UTC")'
-    low, high = -_LARGEST_LONG, _LARGEST_LONG
     discrete = _Discrete(
-        low, high, units, lambda n: f"arrow_cast({n}, 'Timestamp({name}, {shown})')"
+        -_LARGEST_LONG - 1,
+        _LARGEST_LONG,
+        units,
+        lambda n: f"arrow_cast({_long(n)}, 'Timestamp({name}, {shown})')",
     )
     return _Nanoseconds(discrete) if unit == "ns" else discrete
 

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 
-# A timestamp with zone is an aware datetime, one without is naive. Microseconds are exact.
-Literal = bool | int | float | Decimal | str | bytes | date | datetime
+
+# Numbers, since Python's dates end with the years 1 and 9999 and Spark's do not.
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A date in days since 1970-01-01, in the proleptic Gregorian calendar."""
+
+    days: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A timestamp with zone, in microseconds since 1970-01-01 UTC."""
+
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTime:
+    """A timestamp without zone, in microseconds since 1970-01-01 of its own zone."""
+
+    micros: int
+
+
+Literal = bool | int | float | Decimal | str | bytes | Day | Instant | LocalTime
 
 
 class Operator(str, Enum):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Day,
     Filter,
     In,
+    Instant,
     IsNull,
     Literal,
+    LocalTime,
     Not,
     Operator,
     Or,
@@ -23,7 +24,6 @@ from lancestat.lake.filter import (
 )
 from lancestat.lake.snapshot import Field
 
-_EPOCH = datetime(1970, 1, 1)
 _OPERATORS = {operator.value: operator for operator in Operator}
 _TEXT_OPERATORS = {operator.value.replace("_", ""): operator for operator in TextOperator}
 
@@ -42,8 +42,9 @@ def read_filters(objects: Iterable[Mapping[str, Any]], fields: Fields) -> list[F
             `<`, `<=`, `>`, `>=`; `in` with `values`; `isnull`, `isnotnull`; `startswith`,
             `endswith` and `contains` with `value`; `and`, `or` with `left` and `right`; `not` with
             `child`. `type` is the Spark catalog string of the column. A value is null or a string:
-            numbers as Java prints them, binary in hex, dates in days and timestamps in microseconds
-            since 1970-01-01, those without zone as if they were UTC.
+            numbers as Java prints them, a float as the double that equals it, binary in hex, dates
+            in days and timestamps in microseconds since 1970-01-01, those without zone as if they
+            were UTC.
         fields: The columns of the table by name.
     """
     known = []
@@ -108,36 +109,18 @@ def _boolean(text: str) -> bool:
     return text == "true"
 
 
-def _single(text: str) -> float:
-    # The few digits that Java prints tell floats apart, but as a double they are another number.
-    (value,) = struct.unpack("<f", struct.pack("<f", float(text)))
-    return float(value)
-
-
-def _day(text: str) -> date:
-    return (_EPOCH + timedelta(days=int(text))).date()
-
-
-def _local_time(text: str) -> datetime:
-    return _EPOCH + timedelta(microseconds=int(text))
-
-
-def _instant(text: str) -> datetime:
-    return _local_time(text).replace(tzinfo=timezone.utc)
-
-
 _READERS: Mapping[str, Callable[[str], Literal]] = {
     "boolean": _boolean,
     "tinyint": int,
     "smallint": int,
     "int": int,
     "bigint": int,
-    "float": _single,
+    "float": float,
     "double": float,
     "decimal": Decimal,
     "string": str,
     "binary": bytes.fromhex,
-    "date": _day,
-    "timestamp": _instant,
-    "timestamp_ntz": _local_time,
+    "date": lambda text: Day(int(text)),
+    "timestamp": lambda text: Instant(int(text)),
+    "timestamp_ntz": lambda text: LocalTime(int(text)),
 }

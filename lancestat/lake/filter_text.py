@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from lancestat.lake.filter import And, Comparison, Filter, In, IsNull, Literal, Not, Or, TextMatch
+from lancestat.lake.filter import (
+    And,
+    Comparison,
+    Day,
+    Filter,
+    In,
+    Instant,
+    IsNull,
+    Literal,
+    LocalTime,
+    Not,
+    Or,
+    TextMatch,
+)
 
 _LITERALS_SHOWN = 5
 _LONGEST_TEXT = 40
@@ -45,4 +58,22 @@ def _literal(literal: Literal | None) -> str:
             return "'" + text.replace("'", "''") + "'"
         case bytes():
             return f"0x{literal[:_LONGEST_TEXT].hex()}"
+        case Day(days):
+            return _calendar_text(days, "D")
+        case Instant(micros):
+            return f"{_time_text(micros)}+00:00"
+        case LocalTime(micros):
+            return _time_text(micros)
     return str(literal)
+
+
+def _time_text(micros: int) -> str:
+    seconds, rest = divmod(micros, 1_000_000)
+    return _calendar_text(seconds, "s") + (f".{rest:06}" if rest else "")
+
+
+def _calendar_text(count: int, unit: str) -> str:
+    # Of any year; Python's own dates end with the years 1 and 9999.
+    import numpy as np
+
+    return str(np.array(count).astype(f"datetime64[{unit}]")).replace("T", " ")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 
-from lancestat.lake.filter import Literal
+from lancestat.lake.filter import Day, Instant, Literal
 from lancestat.stats.bounds import Bound
 from lancestat.stats.column_type import ColumnType, Kind
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None:
@@ -31,10 +27,10 @@ def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None
             return _single(literal) if type.spark_type == "float" else literal
         case Kind.DECIMAL, (Decimal() | int()):
             return _unscaled(Decimal(literal), type.scale)
-        case Kind.TIMESTAMP, datetime() if literal.tzinfo is not None:
-            return (literal - _EPOCH) // timedelta(microseconds=1)
-        case Kind.DATE, date() if not isinstance(literal, datetime):
-            return literal.toordinal() - _EPOCH_DAY
+        case Kind.TIMESTAMP, Instant(micros):
+            return micros
+        case Kind.DATE, Day(days):
+            return days
         case Kind.STRING, str():
             return _utf8(literal)
         case Kind.BINARY, bytes():

@@ -43,6 +43,7 @@ _FILE = "zonemap.lance"
 _INDEX_TYPE = "ZoneMap"
 _COLUMNS = ["min", "max", "null_count", "nan_count", "fragment_id", "zone_length"]
 _MICROSECONDS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+_DAY_MILLISECONDS = 86_400_000
 
 
 def load_zone_maps(
@@ -244,6 +245,11 @@ def _bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | Non
         factor, divisor = _MICROSECONDS[column.type.unit]
         stored = column.cast(pa.int64()).to_pylist()
         return [None if each is None else each * factor // divisor for each in stored]
+    if type.kind is Kind.DATE:
+        is_days = pa.types.is_date32(column.type)
+        stored = column.cast(pa.int32() if is_days else pa.int64()).to_pylist()
+        divisor = 1 if is_days else _DAY_MILLISECONDS
+        return [None if each is None else each // divisor for each in stored]
     found: list[Bound | None] = []
     for each in column.to_pylist():
         bound: Any = None if each is None else literal_bound(each, type)

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 _LARGEST_NARROW = 18
 # Of a microsecond. Flooring is what an instant before 1970 needs.
 _NANOSECONDS = 1_000
+# Of a day. A date in milliseconds need not be midnight, and before 1970 a cast would round it up.
+_DAY_MILLISECONDS = 86_400_000
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -98,7 +100,7 @@ def _scalar_conversion(type: pa.DataType) -> Convert | None:
     if type == pa.uint64():
         return _signed
     if pa.types.is_date64(type):
-        return _cast(pa.date32())
+        return _days
     if pa.types.is_fixed_size_binary(type):
         return _cast(pa.binary())
     target = _SCALARS.get(type)
@@ -107,6 +109,19 @@ def _scalar_conversion(type: pa.DataType) -> Convert | None:
 
 def _cast(target: pa.DataType) -> Convert:
     return lambda column: column.cast(target, safe=False)
+
+
+def _days(column: pa.Array) -> pa.Array:
+    validity, values = column.buffers()
+    end = column.offset + len(column)
+    whole = np.frombuffer(values, np.int64, end) // _DAY_MILLISECONDS
+    days = pa.Array.from_buffers(
+        pa.int64(), len(column), [validity, pa.py_buffer(whole)], offset=column.offset
+    )
+    try:
+        return days.cast(pa.int32()).view(pa.date32())
+    except pa.ArrowInvalid:
+        raise OverflowError(f"a value of {column.type} does not fit Spark's days") from None
 
 
 def _then(first: Convert, type: pa.DataType) -> Convert:

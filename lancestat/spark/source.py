@@ -21,7 +21,7 @@ from lancestat.read.scan import Scan
 from lancestat.spark.arrow_types import spark_schema
 from lancestat.spark.read_task import read_part
 from lancestat.spark.scan_task import prepare_worker
-from lancestat.spark.source_filters import exact_filters
+from lancestat.spark.source_filters import pushed_filters
 from lancestat.stats.size import decoded_size
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
 
     With `pushdown` true, and `spark.sql.python.filterPushdown.enabled`, filters reach Lance. That
     is for a DataFrame that is read once: Spark, at least up to 4.3, keeps one plan for all scans of
-    a loaded Python source, and with it the filters of one query for those after it.
+    a loaded Python source, and with it the filters of one query for those after it. A query that
+    compares with a date before the year 1 or after 9999 then fails, since PySpark hands literals
+    over as Python's dates.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -198,12 +200,12 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(LanceReader):
-    """Leaves to Spark only the filters that Lance cannot say exactly."""
+    """Leaves to Spark only the filters that Lance does not apply exactly."""
 
     def pushFilters(  # noqa: N802 - Spark's name
         self, filters: list[SparkFilter]
     ) -> Iterable[SparkFilter]:
         """Take filters; those that stay with Spark are returned."""
         fields = {each.name: each for each in self._table().fields}
-        self._filter, left = exact_filters(filters, fields)
+        self._filter, left = pushed_filters(filters, fields)
         return left

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
 from decimal import Decimal
 
+import numpy as np
 from typing_extensions import assert_never
 
-from lancestat.lake.filter import And, Comparison, Filter, In, IsNull, Literal, Not, Or, TextMatch
-
-_EPOCH = datetime(1970, 1, 1)
+from lancestat.lake.filter import (
+    And,
+    Comparison,
+    Day,
+    Filter,
+    In,
+    Instant,
+    IsNull,
+    Literal,
+    LocalTime,
+    Not,
+    Or,
+    TextMatch,
+)
 
 
 def spark_predicate(filter: Filter, types: Mapping[str, str]) -> str:
@@ -27,17 +38,18 @@ def spark_predicate(filter: Filter, types: Mapping[str, str]) -> str:
             return f"`{column}` IS NULL"
         case TextMatch(column, operator, text):
             function = operator.value.replace("_", "")
-            return f"{function}(`{column}`, {_literal(text, 'string')})"
+            return f"{function}(`{column}`, {spark_literal(text, 'string')})"
         case In(column, literals):
-            among = ", ".join(_literal(each, types[column]) for each in literals)
+            among = ", ".join(spark_literal(each, types[column]) for each in literals)
             return f"`{column}` IN ({among})"
         case Comparison(column, operator, literal):
-            return f"`{column}` {operator.value} {_literal(literal, types[column])}"
+            return f"`{column}` {operator.value} {spark_literal(literal, types[column])}"
         case _:
             assert_never(filter)
 
 
-def _literal(value: Literal | None, type: str) -> str:
+def spark_literal(value: Literal | None, type: str) -> str:
+    """The literal as a foldable expression of a type."""
     match value:
         case None:
             return f"CAST(NULL AS {type})"
@@ -47,11 +59,16 @@ def _literal(value: Literal | None, type: str) -> str:
             return "'" + "".join(f"\\U{ord(character):08x}" for character in value) + "'"
         case bytes():
             return f"X'{value.hex()}'"
-        case datetime() if type == "timestamp":
-            micros = (value.replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
-            return f"timestamp_micros({micros})"
-        case datetime() | date():
-            return f"CAST('{value.isoformat()}' AS {type})"
+        case Day(days):
+            return f"date_from_unix_date({days})"
+        case Instant(micros):
+            return f"timestamp_micros(CAST('{micros}' AS BIGINT))"
+        case LocalTime(micros) if micros == -(2**63):
+            # What Spark cannot parse; in a session whose zone is UTC.
+            return f"CAST(timestamp_micros(CAST('{micros}' AS BIGINT)) AS TIMESTAMP_NTZ)"
+        case LocalTime(micros):
+            seconds, rest = divmod(micros, 1_000_000)
+            return f"TIMESTAMP_NTZ'{np.datetime64(seconds, 's')}.{rest:06}'"
         case Decimal():
             return f"CAST('{value:f}' AS {type})"
         case _:

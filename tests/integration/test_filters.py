@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.lake.filter import And, Filter, Not, Or
+from lancestat.lake.filter import And, Day, Filter, Instant, Literal, LocalTime, Not, Or
 from lancestat.lake.spark_type import spark_type
 from lancestat.spark.source import register
 from tests.integration.spark_predicates import spark_predicate
@@ -53,9 +53,18 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     arrays = {"id": pa.array(range(ROWS), pa.int64())}
     for column in COLUMNS:
         type = _SEEN_TYPES.get(TYPES[column.name], column.type)
-        arrays[column.name] = pa.array([row[column.name] for row in seen], type)
+        arrays[column.name] = array_of([row[column.name] for row in seen], type)
     pq.write_table(pa.table(arrays), folder / "rows.parquet")
     return folder / "rows.lance", folder / "rows.parquet"
+
+
+def array_of(values: Sequence[Literal | None], type: pa.DataType) -> pa.Array:
+    """An array of what filters have as literals."""
+    counts = [value.days if isinstance(value, Day) else value for value in values]
+    counts = [each.micros if isinstance(each, (Instant, LocalTime)) else each for each in counts]
+    if pa.types.is_temporal(type):
+        return pa.array(counts, pa.int32() if type == pa.date32() else pa.int64()).view(type)
+    return pa.array(counts, type)
 
 
 @pytest.fixture(scope="module")

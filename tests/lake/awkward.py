@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from random import Random
 from typing import Any
@@ -15,10 +15,13 @@ import pyarrow as pa
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Day,
     Filter,
     In,
+    Instant,
     IsNull,
     Literal,
+    LocalTime,
     Not,
     Operator,
     Or,
@@ -79,21 +82,41 @@ def _decimals(name: str, precision: int, scale: int) -> Column:
     return Column(name, pa.decimal128(precision, scale), tuple(values), literals=others)
 
 
+def micros(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def day(moment: date) -> Day:
+    return Day(moment.toordinal() - EPOCH.toordinal())
+
+
+_MOMENTS = (
+    *(datetime(1, 1, 1), datetime(1, 1, 2), datetime(1582, 10, 4, 23, 59, 59), EPOCH),
+    *(datetime(1582, 10, 5), datetime(1582, 10, 10, 12), datetime(1582, 10, 14, 12)),
+    *(datetime(1582, 10, 15), datetime(1677, 9, 21), datetime(1899, 12, 31, 23, 59, 59, 1)),
+    *(datetime(2011, 12, 30, 12), datetime(2262, 4, 12), datetime(9999, 12, 31, 23, 59, 59)),
+)
+
+
 def _times(name: str, unit: str, zone: str | None) -> Column:
     second = 1_000_000_000 if unit == "ns" else 1_000_000 // MICROS[unit]
     days = (0, 1, -1, 19_813, -25_567, 47_482)
     stored = [day * 86_400 * second + 5_400 * second for day in days]
     stored += [0, 1, -1, second - 1, -second, -second + 1, 7_999, -7_999, -8_000]
+    kind = Instant if zone else LocalTime
 
-    def seen(value: int) -> datetime:
-        micros = value // 1_000 if unit == "ns" else value * MICROS[unit]
-        moment = EPOCH + timedelta(microseconds=micros)
-        return moment.replace(tzinfo=timezone.utc) if zone else moment
+    def seen(value: int) -> Literal:
+        return kind(value // 1_000 if unit == "ns" else value * MICROS[unit])
 
-    moments = [EPOCH + timedelta(microseconds=each) for each in (1, -1, 500_000, -999_999, 8, -8)]
-    moments += [datetime(1, 1, 2), datetime(1582, 10, 14, 12), datetime(2262, 4, 12), EPOCH]
-    moments += [datetime(1677, 9, 21), datetime(9999, 12, 30, 23, 59, 59, 999_999)]
-    literals = [each.replace(tzinfo=timezone.utc) if zone else each for each in moments]
+    if unit == "ns":
+        stored += [-(2**63) + 1, 2**63 - 1]
+    else:
+        stored += [round(micros(each) / MICROS[unit]) for each in _MOMENTS]
+    if unit == "us":
+        # What comes before cannot be floored to days or zones without leaving 64 bits.
+        stored += [-(2**63), 2**63 - 1]
+    literals = [kind(micros(each)) for each in _MOMENTS]
+    literals += [kind(each) for each in (1, -1, 500_000, -999_999, 8, -8, 2**63 - 1, -(2**63))]
     return Column(name, pa.timestamp(unit, zone), tuple(stored), seen, tuple(literals), _counted)
 
 
@@ -109,7 +132,10 @@ _FLOATS = (NAN, -NAN, INFINITY, -INFINITY, 0.0, -0.0, 1.5, -1.5, 2.0, 1e-7, -1e-
 _DAYS = (
     *(date(1, 1, 1), date(1582, 10, 4), date(1582, 10, 15), date(1969, 12, 31), date(1970, 1, 1)),
     *(date(1900, 2, 28), date(2024, 2, 29), date(9999, 12, 31)),
+    *(date(1582, 10, number) for number in (5, 9, 10, 11, 14)),
 )
+# Beyond what Python's dates can hold.
+_DAY_COUNTS = (-(2**31), -719_163, -719_528, 2_932_897, 2**31 - 1)
 
 
 def _single(value: float) -> float:
@@ -144,8 +170,22 @@ COLUMNS: tuple[Column, ...] = (
     Column("bytes", pa.binary(), _BYTES, literals=(b"b", b"\x80\0")),
     Column("large bytes", pa.large_binary(), _BYTES, literals=(b"b", b"\x80\0")),
     Column("é", pa.binary(2), (b"ab", b"\0\0", b"\xff\xff", b"a'"), literals=(b"a", b"", b"abc")),
-    Column("day", pa.date32(), _DAYS, literals=(date(1970, 1, 2), date(1, 1, 2))),
-    Column("day64", pa.date64(), _DAYS[3:7], literals=(date(1970, 1, 2),)),
+    Column(
+        "day",
+        pa.date32(),
+        (*(day(each).days for each in _DAYS), *_DAY_COUNTS),
+        Day,
+        (day(date(1970, 1, 2)), day(date(1, 1, 2)), day(date(1582, 10, 7))),
+        lambda values, type: pa.array(values, pa.int32()).view(type),
+    ),
+    Column(
+        "day64",
+        pa.date64(),
+        (-1, -86_400_000, -86_400_001, 0, 1, 86_399_999, 86_400_000),
+        lambda value: Day(value // 86_400_000),
+        (Day(2), day(date(1582, 10, 7))),
+        _counted,
+    ),
     _times("at_s", "s", "UTC"),
     _times("at_ms", "ms", "Europe/Paris"),
     _times("at_us", "us", "UTC"),

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -16,10 +15,13 @@ from hypothesis import strategies as st
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Day,
     Filter,
     In,
+    Instant,
     IsNull,
     Literal,
+    LocalTime,
     Not,
     Operator,
     Or,
@@ -83,7 +85,9 @@ def kept(rows: pa.Table) -> list[Row]:
     seen: list[Row] = [{"id": number} for number in rows["id"].to_pylist()]
     for column in COLUMNS:
         array = rows[column.name].combine_chunks()
-        stored = array.view(pa.int64()) if pa.types.is_timestamp(array.type) else array
+        stored = array
+        if pa.types.is_temporal(array.type):
+            stored = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
         for row, value in zip(seen, stored.to_pylist(), strict=True):
             row[column.name] = None if value is None else column.seen(value)
     return seen
@@ -128,16 +132,15 @@ def compare(type: pa.DataType, literal: Literal, operator: Operator = Operator.L
         (pa.decimal128(5, -2), Decimal("100")),
         (pa.decimal256(50, 2), Decimal("1.00")),
         (pa.string(), b"a"),
-        (pa.string(), "not \ufffd surely what it was"),
         (pa.string(), "\ud800"),
         (pa.string_view(), "a"),
         (pa.binary(), "a"),
         (pa.binary(2), b"a"),
-        (pa.date32(), datetime(1970, 1, 1)),
-        (pa.date64(), date(1970, 1, 1)),
-        (pa.timestamp("us"), datetime(1970, 1, 1, tzinfo=timezone.utc)),
-        (pa.timestamp("us", "UTC"), datetime(1970, 1, 1)),
-        (pa.timestamp("us", "UTC"), date(1970, 1, 1)),
+        (pa.date32(), LocalTime(0)),
+        (pa.date64(), Day(0)),
+        (pa.timestamp("us"), Instant(0)),
+        (pa.timestamp("us", "UTC"), LocalTime(0)),
+        (pa.timestamp("us", "UTC"), Day(0)),
         (pa.null(), 1),
         (pa.list_(pa.int32()), 1),
         (pa.dictionary(pa.int8(), pa.int32()), 1),
@@ -172,7 +175,7 @@ def test_types_whose_nulls_are_not_sure(type: pa.DataType) -> None:
 
 def test_a_prefix_of_what_is_no_string() -> None:
     assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "a"), field(pa.binary())) is None
-    assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "\ufffd"), field(pa.string())) is None
+    assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "\ud800"), field(pa.string())) is None
 
 
 @pytest.mark.parametrize("name", ["", "a`b", "_rowid", "_rowaddr", "_ROW", "_distance", "_score"])
@@ -252,7 +255,7 @@ def test_literals_cannot_break_out(tmp_path: Path) -> None:
 
 
 def test_between_two_values_of_the_column() -> None:
-    late = datetime(1969, 12, 31, 23, 59, 59, 1, timezone.utc)
+    late = Instant(-999_999)
     seconds = pa.timestamp("s", "Europe/Paris")
     assert compare(seconds, late) == "`x` < arrow_cast(0, 'Timestamp(Second, Some(\"UTC\"))')"
     assert compare(seconds, late, Operator.EQUAL) == "false"
@@ -273,7 +276,7 @@ def test_a_list_of_nothing_stays_with_spark() -> None:
 
 def test_under_or_and_not_all_or_nothing_is_said() -> None:
     fields = {**field(pa.int32()), **field(pa.date64(), "y")}
-    said, unsaid = IsNull("x"), Comparison("y", Operator.EQUAL, date(1970, 1, 1))
+    said, unsaid = IsNull("x"), Comparison("y", Operator.EQUAL, Day(0))
     assert to_lance(Or(said, unsaid), fields) is None
     assert to_lance(Not(And(said, unsaid)), fields) is None
     assert to_lance(And(said, unsaid), fields) is None
@@ -282,7 +285,7 @@ def test_under_or_and_not_all_or_nothing_is_said() -> None:
 def test_of_a_conjunction_the_exact_part_is_said() -> None:
     fields = {**field(pa.int32()), **field(pa.date64(), "y")}
     one, two = IsNull("x"), Comparison("x", Operator.EQUAL, 2)
-    unsaid = Comparison("y", Operator.EQUAL, date(1970, 1, 1))
+    unsaid = Comparison("y", Operator.EQUAL, Day(0))
     expected = "(`x` IS NULL AND `x` = 2)"
     assert exact_conjuncts([one, unsaid, two], fields) == (expected, [unsaid])
     assert exact_conjuncts([And(one, And(unsaid, two))], fields) == (expected, [unsaid])

@@ -11,10 +11,13 @@ from typing_extensions import assert_never
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Day,
     Filter,
     In,
+    Instant,
     IsNull,
     Literal,
+    LocalTime,
     Not,
     Operator,
     Or,
@@ -102,4 +105,9 @@ def _comparison(value: Literal | None, operator: Operator, literal: Literal | No
 def _rank(value: Literal) -> Any:
     if isinstance(value, float):
         return (True, 0.0) if math.isnan(value) else (False, value)
-    return value.encode() if isinstance(value, str) else value
+    match value:
+        case str():
+            return value.encode()
+        case Day(count) | Instant(count) | LocalTime(count):
+            return count
+    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 
 import pyarrow as pa
@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Day,
     Filter,
     In,
+    Instant,
     IsNull,
+    LocalTime,
     Not,
     Operator,
     Or,
@@ -96,7 +99,14 @@ RULED_OUT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
     (Not(TextMatch("c", TextOperator.STARTS_WITH, "a")), ["ab", "ac"], S),
     (Comparison("c", EQUAL, Decimal("0.015")), [Decimal("0.01")], D),
     (Comparison("c", GREATER, Decimal("0.015")), [Decimal("0.01")], D),
-    (Comparison("c", LESS, date(1969, 12, 31)), [date(1969, 12, 31)], pa.date32()),
+    (Comparison("c", LESS, Day(-1)), [date(1969, 12, 31)], pa.date32()),
+    (Comparison("c", EQUAL, Day(-141_427)), [date(1582, 10, 14)], pa.date32()),
+    (Comparison("c", GREATER, Day(2_932_897)), [date(9999, 12, 31)], pa.date32()),
+    (
+        Comparison("c", LESS, Instant(-(2**63))),
+        [datetime(1, 1, 1, tzinfo=timezone.utc)],
+        pa.timestamp("us", "UTC"),
+    ),
     (Comparison("c", LESS, False), [False], pa.bool_()),
     (And(Comparison("c", LESS, 9), Comparison("c", LESS, 1)), [1], N),
     (Or(Comparison("c", LESS, 1), Comparison("c", GREATER, 1)), [1], N),
@@ -122,7 +132,8 @@ KEPT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
     # A literal of another type is a doubt.
     (Comparison("c", EQUAL, "7"), [1], N),
     (Comparison("c", EQUAL, True), [2], N),
-    (Comparison("c", LESS, datetime(1960, 1, 1)), [date(1970, 1, 1)], pa.date32()),
+    (Comparison("c", LESS, LocalTime(-1)), [date(1970, 1, 1)], pa.date32()),
+    (Comparison("c", EQUAL, Day(-141_432)), [date(1582, 10, 10)], pa.date32()),
     (Comparison("c", LESS, Decimal("-Infinity")), [Decimal("0.01")], D),
     (Comparison("c", LESS, "\ud800"), ["z"], S),
     (In("c", (1, "x")), [2], N),

@@ -9,7 +9,6 @@ import tempfile
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import lance
@@ -22,7 +21,9 @@ from lance.file import LanceFileWriter
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Day,
     Filter,
+    Instant,
     IsNull,
     Not,
     Operator,
@@ -35,12 +36,11 @@ from lancestat.lake.snapshot import DataFile, Overlay
 from lancestat.read.survivors import ColumnRange, FragmentStatistics, NothingKnown
 from lancestat.read.zone_maps import load_zone_maps
 from tests.integration.object_store import ObjectStore, object_store
-from tests.read.values import EPOCH, FILTERS, tables
+from tests.read.values import FILTERS, tables
 from tests.run.grouped import check_filter
 
 __all__ = ["object_store"]
 
-DAY = date(1970, 1, 1)
 BELOW_12: list[Filter] = [Comparison("a", Operator.LESS, 12)]
 
 
@@ -197,12 +197,17 @@ def test_filters_too_deep_to_judge_rule_nothing_out(path: str) -> None:
         ),
         (
             pa.array([1_999, 2_001, -1, None], pa.timestamp("ns", "UTC")),
-            Comparison("c", Operator.LESS, EPOCH),
+            Comparison("c", Operator.LESS, Instant(0)),
             [1],
         ),
         (
             pa.array([0, 86_400_000, -1, None], pa.date64()),
-            Comparison("c", Operator.LESS, DAY),
+            Comparison("c", Operator.LESS, Day(0)),
+            [1],
+        ),
+        (
+            pa.array([-(2**31), 0, 2_932_897, None], pa.int32()).view(pa.date32()),
+            Comparison("c", Operator.GREATER, Day(2_932_896)),
             [1],
         ),
         (
@@ -211,7 +216,15 @@ def test_filters_too_deep_to_judge_rule_nothing_out(path: str) -> None:
             [0],
         ),
     ],
-    ids=["unsigned", "fixed size", "NaN", "nanoseconds", "milliseconds", "long strings"],
+    ids=[
+        "unsigned",
+        "fixed size",
+        "NaN",
+        "nanoseconds",
+        "milliseconds",
+        "far years",
+        "long strings",
+    ],
 )
 def test_awkward_types(
     tmp_path: Path, values: pa.Array, filter: Filter, left: list[int] | None

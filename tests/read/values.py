@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 from lancestat.lake.filter import (
     And,
     Comparison,
+    Day,
     Filter,
     In,
+    Instant,
     IsNull,
+    LocalTime,
     Not,
     Operator,
     Or,
@@ -40,6 +43,21 @@ class Column:
     values: st.SearchStrategy[Any]
 
 
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=timezone.utc)
+
+
+def literal_of(value: Any) -> Any:
+    """A value of a row as filters have it."""
+    if isinstance(value, datetime):
+        since = value.replace(tzinfo=None) - EPOCH.replace(tzinfo=None)
+        micros = since // timedelta(microseconds=1)
+        return Instant(micros) if value.tzinfo else LocalTime(micros)
+    if isinstance(value, date):
+        return Day(value.toordinal() - EPOCH.toordinal())
+    return value
+
+
 COLUMNS = {
     "whole": Column(pa.int64(), st.sampled_from([-(2**63), -5, -1, 0, 1, 7, 2**63 - 1])),
     "tiny": Column(pa.int8(), st.integers(-3, 3)),
@@ -52,10 +70,16 @@ COLUMNS = {
         pa.binary(), st.sampled_from([b"", b"\0", b"a", b"\xff" * 300, b"\xff", b"a" * 300])
     ),
     "flag": Column(pa.bool_(), st.booleans()),
-    "day": Column(pa.date32(), st.dates(date(1969, 12, 28), date(1970, 1, 3))),
+    "day": Column(
+        pa.date32(),
+        st.dates(date(1969, 12, 28), date(1970, 1, 3))
+        | st.dates(date(1582, 10, 3), date(1582, 10, 16))
+        | st.sampled_from([date(1, 1, 1), date(9999, 12, 31)]),
+    ),
     "at": Column(
         pa.timestamp("us", "UTC"),
-        st.integers(-3, 3).map(lambda n: EPOCH + timedelta(microseconds=n * 10**6 + 1)),
+        st.integers(-3, 3).map(lambda n: EPOCH + timedelta(microseconds=n * 10**6 + 1))
+        | st.datetimes(datetime(1582, 10, 3), datetime(1582, 10, 16)).map(_in_utc),
     ),
 }
 SCHEMA = pa.schema([(name, column.type) for name, column in COLUMNS.items()])
@@ -77,7 +101,11 @@ def tables(draw: st.DrawFn, max_rows: int = 5) -> pa.Table:
 
 def _leaves() -> st.SearchStrategy[Filter]:
     def of(name: str) -> st.SearchStrategy[Filter]:
-        literals = COLUMNS[name].values
+        literals = COLUMNS[name].values.map(literal_of)
+        if name == "day":
+            literals = literals | st.sampled_from([Day(-(2**31)), Day(2_932_897)])
+        if name == "at":
+            literals = literals | st.sampled_from([Instant(-(2**63)), Instant(2**63 - 1)])
         if name in ("price", "wide"):
             literals = literals | st.sampled_from([Decimal("0.015"), Decimal(10) ** 40])
         if name == "whole":
@@ -164,6 +192,11 @@ def _is_in(value: Any, literals: tuple[Any, ...]) -> bool | None:
 
 def _key(value: Any) -> Any:
     """In Spark NaN is equal to itself and above all other floats; strings compare as UTF-8."""
+    value = literal_of(value)
+    if isinstance(value, Day):
+        return value.days
+    if isinstance(value, Instant):
+        return value.micros
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value)
     return value.encode() if isinstance(value, str) else value

@@ -22,7 +22,16 @@ from hypothesis.stateful import (
 )
 
 import lancestat.run.summarize as summarizing
-from lancestat.lake.filter import Comparison, Filter, IsNull, Not, Operator, TextMatch, TextOperator
+from lancestat.lake.filter import (
+    Comparison,
+    Filter,
+    Instant,
+    IsNull,
+    Not,
+    Operator,
+    TextMatch,
+    TextOperator,
+)
 from lancestat.lake.observe import snapshot
 from lancestat.read.groups import load_groups
 from lancestat.read.pruning import columns_of
@@ -46,7 +55,7 @@ FILTERS: list[Filter] = [
     TextMatch("text", TextOperator.STARTS_WITH, "aaaa"),
     IsNull("price"),
     Comparison("price", Operator.GREATER, Decimal("1000000.005")),
-    Comparison("at", Operator.LESS, EPOCH),
+    Comparison("at", Operator.LESS, Instant(0)),
 ]
 # (fragment's files that hold the field, its deletion file): what decides the values of a column.
 Content = tuple[int, str]

@@ -36,7 +36,7 @@ import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.execution.datasources.DataSource$;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
-import org.apache.spark.sql.internal.connector.PredicateUtils;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy$;
 import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructField;
@@ -163,6 +163,13 @@ public final class ConnectorRelation {
                   SupportsPushDownLimit.class,
                   SupportsPushDownTopN.class
                 }));
+    // Ways to take filters. Spark is shown the one whose literals are exact.
+    static final Object[] FILTERED =
+        new Object[] {
+          SupportsPushDownFilters.class,
+          SupportsPushDownV2Filters.class,
+          SupportsPushDownCatalystFilters.class
+        };
     final ScanBuilder inner;
     final LanceScanBuilder told;
 
@@ -179,11 +186,9 @@ public final class ConnectorRelation {
           shown.add(each);
         }
       }
-      if (!(inner instanceof SupportsPushDownV2Filters)
-          && !(inner instanceof SupportsPushDownCatalystFilters)) {
-        // Filters sharpen the estimate even where the source knows of none.
-        shown.add(SupportsPushDownFilters.class);
-      }
+      shown.removeAll(Arrays.asList(FILTERED));
+      // Filters sharpen the estimate even where the source knows of none.
+      shown.add(SupportsPushDownCatalystFilters.class);
       return (ScanBuilder) proxy(inner, shown, new BuilderProxy(inner, told));
     }
 
@@ -205,24 +210,17 @@ public final class ConnectorRelation {
       if (name.equals("build") && count == 0) {
         return build();
       }
-      if ((name.equals("pushFilters") || name.equals("pushPredicates")) && count == 1) {
-        told.pushFilters(filters(args[0]));
-        if (method.getDeclaringClass().isInstance(inner)) {
-          call(inner, method, args);
-        }
+      if (name.equals("pushFilters") && count == 1) {
+        push((scala.collection.immutable.Seq) args[0]);
         // Spark gets all of them back: it estimates what they leave, and applies them once more.
         return args[0];
       }
-      if (name.equals("pushedFilters") && !method.getDeclaringClass().isInstance(inner)) {
-        return new Filter[0];
+      if (name.equals("pushedFilters") && count == 0) {
+        return new Predicate[0];
       }
       // What is left of a limit stays in the plan, and so in the estimate.
       if (name.equals("isPartiallyPushed")) {
         return Boolean.TRUE;
-      }
-      // A second round would be about filters that the source did not return; here it returns all.
-      if (name.equals("supportsIterativePushdown")) {
-        return Boolean.FALSE;
       }
       if (name.equals("equals") && count == 1) {
         return Boolean.valueOf(proxy == args[0]);
@@ -244,23 +242,47 @@ public final class ConnectorRelation {
       return ScanProxy.of(scan, (LanceScan) told.build());
     }
 
-    static Filter[] filters(Object given) {
-      if (given instanceof Filter[]) {
-        return (Filter[]) given;
+    /** Filters for the estimate, and for the source in the form that it takes. */
+    void push(scala.collection.immutable.Seq filters) {
+      told.pushFilters(filters);
+      if (inner instanceof SupportsPushDownCatalystFilters) {
+        ((SupportsPushDownCatalystFilters) inner).pushFilters(filters);
+      } else if (inner instanceof SupportsPushDownV2Filters) {
+        List passed = translated(filters, false);
+        ((SupportsPushDownV2Filters) inner)
+            .pushPredicates((Predicate[]) passed.toArray(new Predicate[0]));
+      } else if (inner instanceof SupportsPushDownFilters) {
+        List passed = translated(filters, true);
+        ((SupportsPushDownFilters) inner).pushFilters((Filter[]) passed.toArray(new Filter[0]));
       }
-      if (given instanceof Predicate[]) {
-        return PredicateUtils.toV1((Predicate[]) given);
-      }
-      List translated = new ArrayList();
-      scala.collection.Iterator expressions = ((scala.collection.Iterable) given).iterator();
+    }
+
+    static List translated(scala.collection.immutable.Seq filters, boolean areJavas) {
+      List passed = new ArrayList();
+      scala.collection.Iterator expressions = filters.iterator();
       while (expressions.hasNext()) {
-        scala.Option filter =
-            DataSourceStrategy$.MODULE$.translateFilter((Expression) expressions.next(), true);
-        if (filter.isDefined()) {
-          translated.add(filter.get());
+        Expression filter = (Expression) expressions.next();
+        scala.Option found = areJavas ? asJavas(filter) : asPredicate(filter);
+        if (found.isDefined()) {
+          passed.add(found.get());
         }
       }
-      return (Filter[]) translated.toArray(new Filter[0]);
+      return passed;
+    }
+
+    static scala.Option asJavas(Expression filter) {
+      return Filters.isLosslessInJava(filter)
+          ? DataSourceStrategy$.MODULE$.translateFilter(filter, true)
+          : scala.Option.empty();
+    }
+
+    static scala.Option asPredicate(Expression filter) {
+      try {
+        return DataSourceV2Strategy$.MODULE$.translateFilterV2(filter);
+      } catch (AssertionError unknown) {
+        // Spark 4.3 meets a condition inside an expression with it, as in coalesce(not (...), f).
+        return scala.Option.empty();
+      }
     }
   }
 

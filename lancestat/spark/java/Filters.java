@@ -3,35 +3,47 @@ package lancestat.relation;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Arrays;
+import java.util.Objects;
 import org.apache.spark.sql.catalyst.CatalystTypeConverters$;
-import org.apache.spark.sql.connector.expressions.Expressions;
-import org.apache.spark.sql.sources.And;
-import org.apache.spark.sql.sources.EqualNullSafe;
-import org.apache.spark.sql.sources.EqualTo;
-import org.apache.spark.sql.sources.Filter;
-import org.apache.spark.sql.sources.GreaterThan;
-import org.apache.spark.sql.sources.GreaterThanOrEqual;
-import org.apache.spark.sql.sources.In;
-import org.apache.spark.sql.sources.IsNotNull;
-import org.apache.spark.sql.sources.IsNull;
-import org.apache.spark.sql.sources.LessThan;
-import org.apache.spark.sql.sources.LessThanOrEqual;
-import org.apache.spark.sql.sources.Not;
-import org.apache.spark.sql.sources.Or;
-import org.apache.spark.sql.sources.StringContains;
-import org.apache.spark.sql.sources.StringEndsWith;
-import org.apache.spark.sql.sources.StringStartsWith;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
+import org.apache.spark.sql.catalyst.expressions.Contains;
+import org.apache.spark.sql.catalyst.expressions.EndsWith;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.In;
+import org.apache.spark.sql.catalyst.expressions.InSet;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.IsNull;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.Or;
+import org.apache.spark.sql.catalyst.expressions.StartsWith;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
 
-/** Filters in the planner's JSON. */
+/**
+ * Filters in the planner's JSON.
+ *
+ * <p>They are read from Spark's own expressions, whose literals are exact: days, microseconds and
+ * bytes. The filters of Spark's public interface hold Java objects instead, and no `java.sql.Date`
+ * is a day that the calendar of its time zone leaves out.
+ */
+@SuppressWarnings({"cast", "rawtypes"})
 final class Filters {
+  // By the operator; the second of each is the operator with its sides exchanged.
+  static final String[][] COMPARISONS =
+      new String[][] {
+        {"=", "="}, {"<=>", "<=>"}, {"<", ">"}, {"<=", ">="}, {">", "<"}, {">=", "<="}
+      };
+
   /** Null for what the planner does not know; such a filter stays with Spark alone. */
-  static ObjectNode translate(Filter filter, StructType schema) {
+  static ObjectNode translate(Expression filter, StructType schema) {
     if (filter instanceof And) {
       And and = (And) filter;
       return pair("and", translate(and.left(), schema), translate(and.right(), schema));
@@ -49,15 +61,40 @@ final class Filters {
       node.set("child", child);
       return node;
     }
-    String[] references = filter.references();
-    if (references.length != 1) {
-      return null;
+    if (filter instanceof BinaryComparison) {
+      return comparison((BinaryComparison) filter, schema);
     }
-    String[] path = Expressions.column(references[0]).fieldNames();
-    if (path.length != 1 || schema.getFieldIndex(path[0]).isEmpty()) {
-      return null;
+    if (filter instanceof In) {
+      In in = (In) filter;
+      return in(in.value(), in.list().iterator(), schema);
     }
-    return leaf(filter, schema.apply(path[0]));
+    if (filter instanceof InSet) {
+      InSet in = (InSet) filter;
+      return in(in.child(), in.hset().iterator(), schema);
+    }
+    if (filter instanceof IsNull) {
+      return about("isnull", ((IsNull) filter).child(), schema);
+    }
+    if (filter instanceof IsNotNull) {
+      return about("isnotnull", ((IsNotNull) filter).child(), schema);
+    }
+    if (filter instanceof StartsWith) {
+      StartsWith match = (StartsWith) filter;
+      return textMatch("startswith", match.left(), match.right(), schema);
+    }
+    if (filter instanceof EndsWith) {
+      EndsWith match = (EndsWith) filter;
+      return textMatch("endswith", match.left(), match.right(), schema);
+    }
+    if (filter instanceof Contains) {
+      Contains match = (Contains) filter;
+      return textMatch("contains", match.left(), match.right(), schema);
+    }
+    if (filter instanceof AttributeReference && filter.dataType().equals(DataTypes.BooleanType)) {
+      ObjectNode node = typed("=", filter, schema);
+      return node == null ? null : node.put("value", "true");
+    }
+    return null;
   }
 
   static ObjectNode pair(String op, ObjectNode left, ObjectNode right) {
@@ -70,61 +107,84 @@ final class Filters {
     return node;
   }
 
-  static ObjectNode leaf(Filter filter, StructField field) {
-    if (filter instanceof EqualTo) {
-      return comparison("=", ((EqualTo) filter).value(), field);
-    }
-    if (filter instanceof EqualNullSafe) {
-      return comparison("<=>", ((EqualNullSafe) filter).value(), field);
-    }
-    if (filter instanceof LessThan) {
-      return comparison("<", ((LessThan) filter).value(), field);
-    }
-    if (filter instanceof LessThanOrEqual) {
-      return comparison("<=", ((LessThanOrEqual) filter).value(), field);
-    }
-    if (filter instanceof GreaterThan) {
-      return comparison(">", ((GreaterThan) filter).value(), field);
-    }
-    if (filter instanceof GreaterThanOrEqual) {
-      return comparison(">=", ((GreaterThanOrEqual) filter).value(), field);
-    }
-    if (filter instanceof IsNull) {
-      return about("isnull", field);
-    }
-    if (filter instanceof IsNotNull) {
-      return about("isnotnull", field);
-    }
-    if (filter instanceof StringStartsWith) {
-      return about("startswith", field).put("value", ((StringStartsWith) filter).value());
-    }
-    if (filter instanceof StringEndsWith) {
-      return about("endswith", field).put("value", ((StringEndsWith) filter).value());
-    }
-    if (filter instanceof StringContains) {
-      return about("contains", field).put("value", ((StringContains) filter).value());
-    }
-    if (filter instanceof In && isKnown(field.dataType())) {
-      ObjectNode node = about("in", field).put("type", field.dataType().catalogString());
-      ArrayNode values = node.putArray("values");
-      for (Object value : ((In) filter).values()) {
-        values.add(text(value, field.dataType()));
+  static ObjectNode comparison(BinaryComparison filter, StructType schema) {
+    // Janino needs the casts.
+    Expression left = (Expression) filter.left();
+    Expression right = (Expression) filter.right();
+    boolean isFlipped = left instanceof Literal;
+    for (int i = 0; i < COMPARISONS.length; i++) {
+      if (filter.symbol().equals(COMPARISONS[i][0])) {
+        String op = COMPARISONS[i][isFlipped ? 1 : 0];
+        return against(op, isFlipped ? right : left, isFlipped ? left : right, schema);
       }
-      return node;
     }
     return null;
   }
 
-  static ObjectNode about(String op, StructField field) {
-    return LanceRelation.JSON.createObjectNode().put("op", op).put("column", field.name());
-  }
-
-  static ObjectNode comparison(String op, Object value, StructField field) {
-    if (!isKnown(field.dataType())) {
+  static ObjectNode against(String op, Expression column, Expression given, StructType schema) {
+    ObjectNode node = typed(op, column, schema);
+    if (node == null || !(given instanceof Literal)) {
       return null;
     }
-    ObjectNode node = about(op, field).put("type", field.dataType().catalogString());
-    return node.put("value", text(value, field.dataType()));
+    Literal literal = (Literal) given;
+    if (!isExact(literal.value(), literal.dataType(), column.dataType())) {
+      return null;
+    }
+    return node.put("value", text(literal.value()));
+  }
+
+  /** Members are literals, or values of the column's type. */
+  static ObjectNode in(Expression column, scala.collection.Iterator members, StructType schema) {
+    ObjectNode node = typed("in", column, schema);
+    if (node == null) {
+      return null;
+    }
+    ArrayNode values = node.putArray("values");
+    while (members.hasNext()) {
+      Object member = members.next();
+      DataType type = column.dataType();
+      if (member instanceof Literal) {
+        type = ((Literal) member).dataType();
+        member = ((Literal) member).value();
+      }
+      if (member instanceof Expression || !isExact(member, type, column.dataType())) {
+        return null;
+      }
+      values.add(text(member));
+    }
+    return node;
+  }
+
+  static ObjectNode textMatch(String op, Expression column, Expression text, StructType schema) {
+    if (!column.dataType().equals(DataTypes.StringType)) {
+      return null;
+    }
+    ObjectNode node = against(op, column, text, schema);
+    // A null is no text to look for.
+    if (node == null || node.get("value").isNull()) {
+      return null;
+    }
+    node.remove("type");
+    return node;
+  }
+
+  static ObjectNode about(String op, Expression column, StructType schema) {
+    if (!(column instanceof AttributeReference)) {
+      return null;
+    }
+    String name = ((AttributeReference) column).name();
+    if (schema.getFieldIndex(name).isEmpty()) {
+      return null;
+    }
+    return LanceRelation.JSON.createObjectNode().put("op", op).put("column", name);
+  }
+
+  static ObjectNode typed(String op, Expression column, StructType schema) {
+    ObjectNode node = about(op, column, schema);
+    if (node == null || !isKnown(column.dataType())) {
+      return null;
+    }
+    return node.put("type", column.dataType().catalogString());
   }
 
   static boolean isKnown(DataType type) {
@@ -139,23 +199,70 @@ final class Filters {
             .contains(type);
   }
 
-  // Through Spark's internal form, which is the same whichever Java classes it hands out.
-  static String text(Object value, DataType type) {
+  /** Whether a value is of the column's type and has a text that is it exactly. */
+  static boolean isExact(Object value, DataType type, DataType column) {
+    if (value == null) {
+      return true;
+    }
+    return type.equals(column) && (!(value instanceof UTF8String) || ((UTF8String) value).isValid());
+  }
+
+  /** As Spark shows the filters of its own sources, where that is what the filter says. */
+  static String shown(Expression filter) {
+    scala.Option found =
+        isLosslessInJava(filter)
+            ? DataSourceStrategy$.MODULE$.translateFilter(filter, true)
+            : scala.Option.empty();
+    return found.isDefined() ? found.get().toString() : filter.sql();
+  }
+
+  /** Whether every literal survives the Java objects of Spark's public filters. */
+  static boolean isLosslessInJava(Expression filter) {
+    if (filter instanceof Literal) {
+      Literal literal = (Literal) filter;
+      return isLosslessInJava(literal.value(), literal.dataType());
+    }
+    if (filter instanceof InSet) {
+      scala.collection.Iterator members = ((InSet) filter).hset().iterator();
+      while (members.hasNext()) {
+        if (!isLosslessInJava(members.next(), ((InSet) filter).child().dataType())) {
+          return false;
+        }
+      }
+    }
+    scala.collection.Iterator children = filter.children().iterator();
+    while (children.hasNext()) {
+      if (!isLosslessInJava((Expression) children.next())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static boolean isLosslessInJava(Object value, DataType type) {
+    CatalystTypeConverters$ converters = CatalystTypeConverters$.MODULE$;
+    Object java = converters.convertToScala(value, type);
+    return Objects.deepEquals(value, converters.createToCatalystConverter(type).apply(java));
+  }
+
+  /** A value of Spark's internal form; null for null. */
+  static String text(Object value) {
     if (value == null) {
       return null;
     }
-    Object internal =
-        CatalystTypeConverters$.MODULE$.createToCatalystConverter(type).apply(value);
-    if (internal instanceof byte[]) {
+    if (value instanceof byte[]) {
       StringBuilder hex = new StringBuilder();
-      for (byte each : (byte[]) internal) {
+      for (byte each : (byte[]) value) {
         hex.append(String.format("%02x", new Object[] {Byte.valueOf(each)}));
       }
       return hex.toString();
     }
-    if (internal instanceof Decimal) {
-      return ((Decimal) internal).toJavaBigDecimal().toPlainString();
+    if (value instanceof Decimal) {
+      return ((Decimal) value).toJavaBigDecimal().toPlainString();
     }
-    return internal.toString();
+    if (value instanceof Float) {
+      return Double.toString(((Float) value).doubleValue());
+    }
+    return value.toString();
   }
 }

@@ -17,7 +17,6 @@ import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 
 /** What the planner is asked about, once for each question. */
@@ -27,7 +26,7 @@ final class LanceScan implements SupportsReportStatistics, Batch {
   static final String CONF_PREFIX = "spark.lance.cbo.column.stats.";
   final LanceTable table;
   final StructType columns;
-  final Filter[] pushed;
+  final List pushed;
   final ArrayNode filters;
   final Integer limit;
   final Map options;
@@ -58,11 +57,7 @@ final class LanceScan implements SupportsReportStatistics, Batch {
 
   public String description() {
     StringBuilder text = new StringBuilder("lance ").append(table.name);
-    text.append(", PushedFilters: [");
-    for (int i = 0; i < pushed.length; i++) {
-      text.append(i == 0 ? "" : ", ").append(pushed[i]);
-    }
-    text.append("]");
+    text.append(", PushedFilters: [").append(String.join(", ", (List<String>) pushed)).append("]");
     if (limit != null) {
       text.append(", PushedLimit: ").append(limit);
     }

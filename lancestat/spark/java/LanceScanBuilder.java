@@ -4,22 +4,25 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
-import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 @SuppressWarnings({"rawtypes", "unchecked"})
 final class LanceScanBuilder
-    implements SupportsPushDownRequiredColumns, SupportsPushDownFilters, SupportsPushDownLimit {
+    implements SupportsPushDownRequiredColumns,
+        SupportsPushDownCatalystFilters,
+        SupportsPushDownLimit {
   final LanceTable table;
   final CaseInsensitiveStringMap options;
   StructType columns;
-  Filter[] pushed = new Filter[0];
+  final List pushed = new ArrayList();
   ArrayNode filters = LanceRelation.JSON.createArrayNode();
   Integer limit;
 
@@ -39,21 +42,22 @@ final class LanceScanBuilder
   }
 
   // Spark gets all of them back: it estimates what they leave, and applies them once more.
-  public Filter[] pushFilters(Filter[] given) {
-    List translated = new ArrayList();
-    for (Filter filter : given) {
+  public scala.collection.immutable.Seq pushFilters(scala.collection.immutable.Seq given) {
+    scala.collection.Iterator expressions = given.iterator();
+    while (expressions.hasNext()) {
+      Expression filter = (Expression) expressions.next();
       ObjectNode node = Filters.translate(filter, table.schema);
       if (node != null) {
         filters.add(node);
-        translated.add(filter);
+        pushed.add(Filters.shown(filter));
       }
     }
-    pushed = (Filter[]) translated.toArray(new Filter[0]);
     return given;
   }
 
-  public Filter[] pushedFilters() {
-    return pushed;
+  // None that Spark could leave out.
+  public Predicate[] pushedFilters() {
+    return new Predicate[0];
   }
 
   public boolean pushLimit(int rows) {

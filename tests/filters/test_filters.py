@@ -1,0 +1,64 @@
+"""A few hundred conditions over every type's extremes; `python -m tests.filters` tries more."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.filters.trial import (
+    FORMAT,
+    FORMAT_FAMILIES,
+    WAYS,
+    ZONES,
+    Rows,
+    drawn,
+    java_zone,
+    trial,
+)
+from tests.integration.conftest import spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["spark"]
+
+pytestmark = pytest.mark.spark
+
+CALENDAR = ("date", "timestamp", "timestamp_ntz", "mid date", "mid timestamp", "mid timestamp_ntz")
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    return Rows(spark, tmp_path_factory.mktemp("filters"))
+
+
+def check(spark: SparkSession, rows: Rows, zone: str, conditions: list[str], *ways: str) -> None:
+    found = trial(spark, rows, zone, conditions, ways)
+    assert not found, "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_type_at_its_extremes(spark: SparkSession, rows: Rows, way: str) -> None:
+    check(spark, rows, "UTC", list(islice(drawn(WAYS.index(way)), 120)), way)
+
+
+@pytest.mark.parametrize("zone", ZONES[1:])
+def test_dates_and_instants_in_odd_zones(spark: SparkSession, rows: Rows, zone: str) -> None:
+    seed = ZONES.index(zone)
+    check(spark, rows, zone, list(islice(drawn(seed, CALENDAR), 30)), WAYS[seed % len(WAYS)])
+
+
+def test_the_format_with_filters_pushed(spark: SparkSession, rows: Rows) -> None:
+    conditions = list(islice(drawn(7, FORMAT_FAMILIES), 60))
+    check(spark, rows, "America/St_Johns", conditions, FORMAT)
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Apia", "Africa/Monrovia"])
+def test_the_zone_of_the_jvm_does_not_matter(spark: SparkSession, rows: Rows, zone: str) -> None:
+    """Apia skipped 2011-12-30, which is no day to its calendar."""
+    skipped = "`day_mid` = DATE'2011-12-30'"
+    conditions = [skipped, *islice(drawn(8, ("mid date", "mid timestamp")), 8)]
+    with java_zone(spark, zone):
+        check(spark, rows, "UTC", conditions, WAYS[0], FORMAT)

@@ -1,0 +1,85 @@
+"""Random histories of a table, through every way to read it.
+
+    python -m tests.histories --histories 1000 --seed 1
+
+Prints what was tried and exits with 1 if anything was found. One history again: --only SEED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+
+from lancestat.spark.session import optimizer_settings, start_session
+from lancestat.spec.model import Target
+from tests.histories.history import ALL_KINDS, Counts, draw_history, run_history, shrink
+
+JOIN_EVERY = 10
+
+
+def main() -> int:
+    """Run the histories that the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
+    parser.add_argument("--histories", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next one")
+    parser.add_argument("--only", type=int, metavar="SEED", help="a single history")
+    parser.add_argument("--without", default="", metavar="KIND,...", help=", ".join(ALL_KINDS))
+    parser.add_argument("--findings", type=int, default=20, help="stop after so many")
+    arguments = parser.parse_args()
+    without = frozenset(filter(None, arguments.without.split(",")))
+    if without - set(ALL_KINDS):
+        parser.error(f"unknown kinds: {', '.join(sorted(without - set(ALL_KINDS)))}")
+    seeds = range(arguments.seed, arguments.seed + arguments.histories)
+    if arguments.only is not None:
+        seeds = range(arguments.only, arguments.only + 1)
+    with tempfile.TemporaryDirectory() as folder:
+        return _tried(seeds, without, arguments.findings, folder)
+
+
+def _tried(seeds: range, without: frozenset[str], most: int, folder: str) -> int:
+    target = Target(
+        name="histories",
+        state=f"{folder}/state",
+        spark_master="local[2]",
+        spark_conf={
+            "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.session.timeZone": "UTC",
+        },
+    )
+    spark = start_session(target, "lancestat histories", is_short_lived=True)
+    for key, value in optimizer_settings({}).items():
+        spark.conf.set(key, value)
+    counts, found, started = Counts(), 0, time.monotonic()
+    for seed in seeds:
+        with_join = seed % JOIN_EVERY == 0
+        steps = draw_history(seed, without)
+        outcome = run_history(spark, steps, counts, without=without, with_join=with_join)
+        if outcome.findings:
+            found += 1
+            again = shrink(spark, outcome.steps, without=without, with_join=with_join)
+            shown = again if again.findings else outcome
+            print(f"seed {seed}: {', '.join(name for name, _ in shown.steps)}")  # noqa: T201
+            for finding in shown.findings[:3]:
+                print(f"  {finding}", flush=True)  # noqa: T201
+            if not again.findings:
+                print("  it did not go wrong again")  # noqa: T201
+            if found >= most:
+                break
+    minutes = (time.monotonic() - started) / 60
+    print(  # noqa: T201
+        f"{counts.histories} histories in {minutes:.1f} minutes: {counts.steps.total()} steps "
+        f"({counts.refused.total()} refused by Lance), {counts.reads} reads "
+        f"({counts.refusals} refused), {counts.checks} checks of statistics, {counts.joins} joins, "
+        f"{found} findings"
+    )
+    for what, times in counts.refused.most_common(12):
+        print(f"  refused {times} times: {what}")  # noqa: T201
+    spark.stop()
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""One history: steps that are drawn from a seed, and after each of them what every reader says."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import lance
+import pytest
+
+from lancestat.knn.stages import OnStage
+from lancestat.knn.work import JoinOutcome, JoinWork
+from tests.histories.readers import Finding, Readers
+from tests.histories.rows import lance_rows
+from tests.histories.statistics import check_agreement, check_statistics
+from tests.histories.world import KINDS, STEPS, HistoryWorld, draw_step
+from tests.run.local import scan_locally
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AGREEMENT = "agreement"
+# All that can be left out, and what it is.
+ALL_KINDS = {**KINDS, AGREEMENT: "all who judge statistics come to the same verdict"}
+LONGEST = 14
+# Errors by which Lance refuses a step, such as an index over no rows.
+_REFUSED = (OSError, ValueError, RuntimeError, KeyError)
+
+# A step and the seed of what it draws.
+Drawn = tuple[str, int]
+
+
+@dataclass
+class Counts:
+    """What was tried."""
+
+    histories: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    reads: int = 0
+    refusals: int = 0
+    checks: int = 0
+    joins: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The steps of a history up to the first finding, if there is one."""
+
+    steps: tuple[Drawn, ...]
+    findings: tuple[Finding, ...]
+
+
+def draw_history(seed: int, without: frozenset[str] = frozenset()) -> tuple[Drawn, ...]:
+    """The steps of a history; the same seed draws the same ones."""
+    random = Random(seed)
+    count = random.randrange(4, LONGEST + 1)
+    drawn = [(draw_step(random, without), random.randrange(2**32)) for _ in range(count)]
+    return (("create", random.randrange(2**32)), *drawn)
+
+
+def run_history(
+    spark: SparkSession,
+    steps: Sequence[Drawn],
+    counts: Counts,
+    *,
+    without: frozenset[str] = frozenset(),
+    with_join: bool = False,
+) -> Outcome:
+    """Go through steps in a folder of their own, and stop at the first finding."""
+    folder = Path(tempfile.mkdtemp(prefix="lancestat-history-"))
+    world = HistoryWorld(folder, without)
+    readers = Readers(spark, world)
+    counts.histories += 1
+    try:
+        with _engine(spark, folder):
+            for place, (name, seed) in enumerate(steps):
+                is_last = place == len(steps) - 1
+                findings = _step(world, readers, counts, name, seed, is_last)
+                if is_last and with_join and not findings:
+                    counts.joins += 1
+                    findings = _joined(world)
+                if findings:
+                    return Outcome(tuple(steps[: place + 1]), tuple(findings))
+        return Outcome(tuple(steps), ())
+    finally:
+        counts.reads += readers.reads
+        counts.refusals += readers.refusals
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _step(
+    world: HistoryWorld, readers: Readers, counts: Counts, name: str, seed: int, is_last: bool
+) -> list[Finding]:
+    random = Random(seed)
+    counts.steps[name] += 1
+    if name == "create":
+        world.create(random)
+    else:
+        try:
+            STEPS[name].step(world, random)
+        except _REFUSED as error:
+            counts.refused[f"{name}: {str(error).splitlines()[0][:160]}"] += 1
+    failed = [result for result in world.results if result.status != "success"]
+    if failed:
+        return [Finding(f"a run of '{failed[0].node}'", f"{failed[0].status}: {failed[0].message}")]
+    counts.checks += 1
+    findings = check_statistics(world)
+    if AGREEMENT not in world.without:
+        findings += check_agreement(world)
+    findings += readers.make(random)
+    if findings or not (is_last or random.random() < 0.35):
+        return findings
+    findings = readers.ask(random, 8 if is_last else 3)
+    return findings + readers.ask_sql(random) if is_last else findings
+
+
+def _joined(world: HistoryWorld) -> list[Finding]:
+    """A join of the table with itself finds every row itself, at no distance."""
+    world.run("near")
+    result = world.results[-1]
+    if result.status != "success":
+        return [Finding("a join of the table with itself", f"{result.status}: {result.message}")]
+    rows = lance_rows(world.uri, world.dataset.version)
+    pairs = lance.dataset(str(world.folder / "near.lance")).to_table().to_pydict()
+    expected = sorted(rows["id"].to_pylist())
+    found = (sorted(pairs["id"]), sorted(pairs["id_right"]), set(pairs["_distance"]) <= {0.0})
+    if found == (expected, expected, True):
+        return []
+    return [Finding("a join of the table with itself", f"it gives {found}, for rows {expected}")]
+
+
+@contextmanager
+def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
+    """Runs read fragments in this process, and join on the Spark that there is."""
+
+    def join(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+        from lancestat.spark.knn.engine import Engine
+
+        return Engine(spark, str(folder / "scratch"), "history", {}, on_stage).run(work)
+
+    with pytest.MonkeyPatch.context() as patch:
+        scan_locally(patch, lambda node: None, join)
+        yield
+
+
+def shrink(
+    spark: SparkSession, steps: Sequence[Drawn], *, without: frozenset[str], with_join: bool
+) -> Outcome:
+    """A shorter history that goes wrong too: steps are left out, one after the other."""
+
+    def tried(some: Sequence[Drawn]) -> Outcome:
+        return run_history(spark, some, Counts(), without=without, with_join=with_join)
+
+    best = tried(steps)
+    place = len(best.steps) - 2
+    while best.findings and place > 0:
+        shorter = tried([*best.steps[:place], *best.steps[place + 1 :]])
+        if shorter.findings:
+            best = shorter
+        place = min(place, len(best.steps) - 1) - 1
+    return best

@@ -1,0 +1,243 @@
+"""Every way to read a table: each reader is pinned when it is made, and asked again later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from click.testing import CliRunner
+
+import lancestat
+from lancestat.cli.main import cli
+from lancestat.errors import LancestatError
+from lancestat.knn.work import PinnedTable
+from lancestat.lake.observe import snapshot
+from lancestat.spark.knn.opened_side import opened_table
+from lancestat.spark.knn.reader import read_columns
+from lancestat.spark.source import register
+from tests.histories.rows import (
+    ALL,
+    PREDICATES,
+    Predicate,
+    aggregates,
+    answer,
+    lance_rows,
+    parsed,
+)
+from tests.histories.world import HistoryWorld
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_CODE = re.compile(r"\bLS\d{3}\b")
+# What a reader says whose table is another one now.
+_ATTACH = re.compile(r"attach|read_table|load|again", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What went wrong, in one line of what was looked at and one of what was seen."""
+
+    what: str
+    seen: str
+
+    def __str__(self) -> str:
+        return f"{self.what}\n    {self.seen}"
+
+
+@dataclass
+class Pin:
+    """A reader of one version, and what Lance said of that version when the reader was made.
+
+    `rows` is a DataFrame, or reads a table's rows in this process.
+    """
+
+    way: str
+    version: int
+    rows: DataFrame | Callable[[], pa.Table]
+    schema: pa.Schema
+    truths: Mapping[Predicate, list[Any]]
+    epoch: int
+    cleaned: int
+    asked: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def is_orphan(self, world: HistoryWorld) -> bool:
+        """Whether its table is another one now."""
+        return self.epoch != world.epoch
+
+    def may_refuse(self, world: HistoryWorld) -> bool:
+        """Whether its version may be gone."""
+        return self.is_orphan(world) or self.cleaned != world.cleaned
+
+
+class Readers:
+    """Makes readers and asks them; counts what was read and compared."""
+
+    def __init__(self, spark: SparkSession, world: HistoryWorld) -> None:
+        self._spark = spark
+        self._world = world
+        self.pins: list[Pin] = []
+        self.reads = 0
+        self.refusals = 0
+
+    def make(self, random: Random) -> list[Finding]:
+        """One more reader, of the newest version or an older one."""
+        made = random.choice((self._view, self._view, self._table, self._table, self._side))
+        if random.random() < 0.1:
+            made = self._format
+        try:
+            self.pins.append(made(random))
+        except LancestatError as error:
+            return [Finding(f"{made.__name__} of the newest version", f"it is refused: {error}")]
+        return []
+
+    def _view(self, random: Random) -> Pin:
+        attachment = self._world.project.attach(self._spark, "t")
+        for error in attachment.failed.values():
+            raise error
+        return self._pin("view", self._spark.table("t"))
+
+    def _table(self, random: Random) -> Pin:
+        dataset = self._world.dataset
+        tags = dataset.tags.list()
+        kind = random.random()
+        if tags and kind < 0.3:
+            name = random.choice(sorted(tags))
+            rows = lancestat.read_table(self._spark, self._world.uri, tag=name)
+            return self._pin("read_table of a tag", rows, tags[name]["version"])
+        if kind < 0.5:
+            version = random.choice([each["version"] for each in dataset.versions()])
+            rows = lancestat.read_table(self._spark, self._world.uri, version=version)
+            return self._pin("read_table of a version", rows, version)
+        return self._pin("read_table", lancestat.read_table(self._spark, self._world.uri))
+
+    def _format(self, random: Random) -> Pin:
+        register(self._spark)
+        loader = self._spark.read.format("lancestat")
+        return self._pin("format", loader.load(self._world.uri))
+
+    def _side(self, random: Random) -> Pin:
+        found = snapshot(self._world.dataset, self._world.uri)
+        pinned = PinnedTable.at(found)
+        names = tuple(field.name for field in found.fields)
+        schema = self._world.dataset.schema
+
+        def rows() -> pa.Table:
+            others = tuple(name for name in names if name != "v")
+            opened = opened_table(pinned, "v", others, {}, "left").side
+            batches = list(read_columns(opened, opened.all_rows, names))
+            return pa.Table.from_batches(batches, schema)
+
+        return self._pin("KNN side", rows)
+
+    def _pin(
+        self, way: str, rows: DataFrame | Callable[[], pa.Table], version: int | None = None
+    ) -> Pin:
+        world = self._world
+        version = version or world.dataset.version
+        schema = lance_rows(world.uri, version).schema
+        names = set(schema.names)
+        truths = {
+            each: answer(lance_rows(world.uri, version, each))
+            for each in PREDICATES
+            if each.column is None or each.column in names
+        }
+        return Pin(way, version, rows, schema, truths, world.epoch, world.cleaned)
+
+    def ask(self, random: Random, count: int) -> list[Finding]:
+        """Ask some readers, of which the newest is one, under a condition each."""
+        some = random.sample(self.pins, min(count, len(self.pins)))
+        chosen = list({id(pin): pin for pin in [*self.pins[-1:], *some]}.values())
+        in_process = [pin for pin in chosen if callable(pin.rows)]
+        on_spark = [
+            (pin, random.choice(list(pin.truths))) for pin in chosen if not callable(pin.rows)
+        ]
+        found = [finding for pin in in_process for finding in self._compared(pin, ALL)]
+        return found + self._asked_on_spark(on_spark)
+
+    def _asked_on_spark(self, asked: Sequence[tuple[Pin, Predicate]]) -> list[Finding]:
+        if not asked:
+            return []
+        try:
+            answers = self._answers(asked)
+        except Exception:
+            # One of them fails the query: which one, is asked one by one.
+            return [finding for one in asked for finding in self._compared(*one)]
+        found: list[Finding] = []
+        for (pin, predicate), seen in zip(asked, answers, strict=True):
+            found += self._judged(pin, predicate, seen)
+        return found
+
+    def _answers(self, asked: Sequence[tuple[Pin, Predicate]]) -> list[list[str | None]]:
+        """The answers of all, from one job."""
+        parts = []
+        for place, (pin, predicate) in enumerate(asked):
+            texts = [f"cast({each} as string)" for each in aggregates(pin.schema)]
+            rows: Any = pin.rows
+            selected = rows.where(predicate.spark)
+            parts.append(selected.selectExpr(f"{place} as place", f"array({','.join(texts)}) as a"))
+        frame = reduce(lambda left, right: left.unionAll(right), parts)
+        return [list(row.a) for row in sorted(frame.collect(), key=lambda row: row.place)]
+
+    def _compared(self, pin: Pin, predicate: Predicate) -> list[Finding]:
+        try:
+            if callable(pin.rows):
+                return self._judged(pin, predicate, answer(pin.rows()))
+            [seen] = self._answers([(pin, predicate)])
+        except Exception as error:
+            return self._refused(pin, str(error))
+        return self._judged(pin, predicate, seen)
+
+    def _judged(self, pin: Pin, predicate: Predicate, seen: list[Any]) -> list[Finding]:
+        self.reads += 1
+        pin.asked += 1
+        expected = pin.truths[predicate]
+        found = seen if callable(pin.rows) else parsed(seen, expected)
+        if found == expected:
+            return []
+        return [
+            Finding(
+                f"{pin.way} of version {pin.version}, where {predicate.spark}",
+                f"it gives {found}, Lance {expected}",
+            )
+        ]
+
+    def _refused(self, pin: Pin, error: str) -> list[Finding]:
+        self.reads += 1
+        self.refusals += 1
+        what = f"{pin.way} of version {pin.version}"
+        line = error.strip().splitlines()[0] if error.strip() else "nothing"
+        if not pin.may_refuse(self._world):
+            return [Finding(what, f"it fails: {line}")]
+        if not _CODE.search(error):
+            return [Finding(what, f"it fails without a code of lancestat's: {line}")]
+        if pin.is_orphan(self._world) and not _ATTACH.search(error):
+            return [Finding(what, f"it does not say to attach again: {line}")]
+        return []
+
+    def ask_sql(self, random: Random) -> list[Finding]:
+        """`lancestat sql` over the newest version."""
+        world = self._world
+        version, schema = world.dataset.version, world.dataset.schema
+        fitting = [each for each in PREDICATES if (each.column or "id") in schema.names]
+        predicate = random.choice(fitting)
+        texts = ", ".join(
+            f"cast({each} as string) as c{place}" for place, each in enumerate(aggregates(schema))
+        )
+        query = f"select {texts} from t where {predicate.spark}"
+        arguments = ["sql", "--output", "csv", "--project-dir", str(world.folder), query]
+        result = CliRunner().invoke(cli, arguments)
+        self.reads += 1
+        what = f"lancestat sql at version {version}, where {predicate.spark}"
+        if result.exit_code != 0:
+            return [Finding(what, f"exit {result.exit_code}: {result.output}")]
+        values = [each or None for each in result.stdout.splitlines()[1].split(",")]
+        expected = answer(lance_rows(world.uri, version, predicate))
+        found = parsed(values, expected)
+        return [] if found == expected else [Finding(what, f"it gives {found}, Lance {expected}")]

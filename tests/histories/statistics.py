@@ -1,0 +1,185 @@
+"""Statistics that are believed, held against statistics that are made of the rows themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timezone
+
+import lance
+import pyarrow as pa
+
+from lancestat.errors import LancestatError
+from lancestat.lake.filter import Comparison, Day, Filter, Instant, IsNull, Operator
+from lancestat.lake.observe import snapshot
+from lancestat.lake.schema_hash import schema_hash
+from lancestat.plan.shown import Shown
+from lancestat.read.opening import DeclaredTables, open_table
+from lancestat.read.settings import read_settings
+from lancestat.read.table import ReadTable
+from lancestat.spec.model import Publish, StaleBounds, Table
+from lancestat.stats.column_type import column_type
+from lancestat.stats.guard import GuardReason, Verdict
+from lancestat.stats.kernel import analyze
+from lancestat.stats.partial import summarize
+from lancestat.stats.wire import (
+    PublishedColumn,
+    PublishedStatistics,
+    decode_statistics,
+    encode_statistics,
+)
+from tests.histories.readers import Finding
+from tests.histories.world import HistoryWorld
+from tests.run.grouped import check_filter, one_pass
+
+_FILTERS: tuple[Filter, ...] = (
+    Comparison("id", Operator.LESS, 120),
+    Comparison("id", Operator.GREATER_OR_EQUAL, 300),
+    Comparison("s", Operator.EQUAL, "s3"),
+    IsNull("s"),
+    Comparison("x", Operator.GREATER, 50.0),
+    Comparison("d", Operator.LESS_OR_EQUAL, Day(-141_432)),
+    Comparison("t", Operator.GREATER_OR_EQUAL, Instant(300_000_000)),
+)
+
+
+def check_statistics(world: HistoryWorld) -> list[Finding]:
+    """What `show`, an attached view and `read_table` would believe of the table as it is now."""
+    try:
+        project = world.project
+        [table] = project.spec.tables
+        opened = DeclaredTables(project.spec, project.state, _now).open([table])["t"]
+        if isinstance(opened, LancestatError):
+            raise opened
+        plain = open_table(world.uri)
+        shown = project.show("t")
+    except LancestatError as error:
+        return [Finding("a table that is there", f"it is refused: {error}")]
+    settings = read_settings({}, {})
+    found = _judged(world, "a view", opened, opened.judge(settings, _now()), table)
+    found += _judged(world, "read_table", plain, plain.judge(settings, _now()), table)
+    found += _shown(world, shown, opened)
+    return found + _pruned(world, opened) + _pruned(world, plain)
+
+
+def check_agreement(world: HistoryWorld) -> list[Finding]:
+    """`show` and an attached view come to the same verdict."""
+    project = world.project
+    [table] = project.spec.tables
+    opened = DeclaredTables(project.spec, project.state, _now).open([table])["t"]
+    assert isinstance(opened, ReadTable), opened
+    verdict = opened.judge(read_settings({}, {}), _now())
+    shown = project.show("t")
+    if (shown.use, shown.reason) == (verdict.use, verdict.reason.value):
+        return []
+    seen = f"a view says {verdict.reason.value} ({verdict.detail}), show {shown.reason}"
+    return [Finding("verdicts on the same statistics", f"{seen} ({shown.detail})")]
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _judged(
+    world: HistoryWorld, who: str, opened: ReadTable, verdict: Verdict, table: Table
+) -> list[Finding]:
+    if not verdict.use or verdict.statistics is None:
+        return []
+    if verdict.reason is GuardReason.CURRENT:
+        dataset = lance.dataset(world.uri, version=opened.snapshot.version)
+        if verdict.statistics.rows != dataset.count_rows():
+            seen = f"{verdict.statistics.rows} rows, and there are {dataset.count_rows()}"
+            return [Finding(f"current statistics, as {who} has them", seen)]
+        return _differing(who, verdict.statistics.columns, fresh(dataset))
+    return _stale(world, who, verdict, table)
+
+
+def _shown(world: HistoryWorld, shown: Shown, opened: ReadTable) -> list[Finding]:
+    if not shown.use or shown.reason != GuardReason.CURRENT.value:
+        return []
+    return _differing("show", shown.columns, fresh(lance.dataset(world.uri, version=shown.version)))
+
+
+def _differing(
+    who: str, told: Mapping[str, PublishedColumn], truth: Mapping[str, PublishedColumn]
+) -> list[Finding]:
+    return [
+        Finding(
+            f"current statistics of column '{name}', as {who} has them",
+            f"they are {column}, made anew {truth.get(name)}",
+        )
+        for name, column in told.items()
+        if truth.get(name) != column
+    ]
+
+
+def _stale(world: HistoryWorld, who: str, verdict: Verdict, table: Table) -> list[Finding]:
+    """Whether the policy accepts what was accepted, by the rows themselves."""
+    bounds = table.policy.allow_stale
+    if bounds is True:
+        return []
+    if bounds is False:
+        return [Finding(f"stale statistics, as {who} has them", "the policy accepts none")]
+    assert isinstance(bounds, StaleBounds)
+    assert verdict.statistics is not None
+    tag, version = verdict.statistics.version_tag, world.dataset.version
+    if bounds.max_versions is not None and version - tag > bounds.max_versions:
+        seen = f"{version - tag} versions behind, {bounds.max_versions} are accepted"
+        return [Finding(f"stale statistics, as {who} has them", seen)]
+    if bounds.max_changed_rows is None:
+        return []
+    described = tag - 1 if table.publish is Publish.MANIFEST else tag
+    try:
+        before = lance.dataset(world.uri, version=described)
+    except ValueError:
+        seen = f"version {described} is gone, and the share of changed rows was accepted"
+        return [Finding(f"stale statistics, as {who} has them", seen)]
+    changed = changed_share(before.to_table(), world.dataset.to_table())
+    if changed <= bounds.max_changed_rows:
+        return []
+    seen = f"{changed:.2%} of the rows changed, {bounds.max_changed_rows:.2%} are accepted"
+    return [Finding(f"stale statistics of version {described}, as {who} has them", seen)]
+
+
+def changed_share(before: pa.Table, now: pa.Table) -> float:
+    """Rows that came plus rows that went, of the rows there are now, by columns of both."""
+    names = [name for name in now.schema.names if name in before.schema.names]
+    old, new = (Counter(map(str, each.select(names).to_pylist())) for each in (before, now))
+    changed = sum((new - old).values()) + sum((old - new).values())
+    return min(1.0, changed / len(now)) if len(now) else float(bool(changed))
+
+
+def fresh(dataset: lance.LanceDataset) -> Mapping[str, PublishedColumn]:
+    """Statistics from one pass over the rows."""
+    types = {field.name: column_type(field.type) for field in dataset.schema}
+    known = {name: type for name, type in types.items() if type is not None}
+    schema = pa.schema([field for field in dataset.schema if field.name in known])
+    partials = analyze(dataset.to_batches(columns=schema.names), schema)
+    values = encode_statistics(
+        {name: (type, summarize(partials[name], type)) for name, type in known.items()},
+        rows=dataset.count_rows(),
+        schema_hash=schema_hash(snapshot(dataset).fields),
+        computed_at_version=1,
+        computed_at=_now(),
+    )
+    decoded = decode_statistics(values, known)
+    assert isinstance(decoded, PublishedStatistics), decoded
+    return decoded.columns
+
+
+def _pruned(world: HistoryWorld, opened: ReadTable) -> list[Finding]:
+    """Fragments that are ruled out hold no row that a filter wants."""
+    dataset = lance.dataset(world.uri, version=opened.snapshot.version)
+    found = [
+        Finding(f"the partial of column '{name}' over all groups", "it is not that of the rows")
+        for name, expected in (one_pass(dataset, None) if opened.snapshot.fragments else {}).items()
+        if opened.fragments.partial(name) not in (None, expected)
+    ]
+    for filter in _FILTERS:
+        if getattr(filter, "column", "") not in opened.fields:
+            continue
+        try:
+            check_filter(opened.fragments, dataset, [filter])
+        except AssertionError as error:
+            found.append(Finding(f"fragments that {filter} leaves", str(error)[:500]))
+    return found

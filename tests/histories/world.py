@@ -1,0 +1,338 @@
+"""One table of a project, its folder, and what can happen to them: the steps of a history."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import lance
+import pyarrow as pa
+
+from lancestat import Project
+from lancestat.run.result import NodeResult
+from tests.histories.rows import SCHEMA, conformed, make_rows
+
+# Kinds of step that a trial can leave out, since what they break is known and mended elsewhere.
+REPLACED, READDED = "replaced", "readded"
+KINDS = {
+    REPLACED: "the dataset is made anew, or a backup takes its place",
+    READDED: "a column's name comes to mean another column",
+}
+_POLICIES = (
+    "false",
+    "true",
+    "{max_versions: 2}",
+    "{max_changed_rows: 10%}",
+    "{max_changed_rows: 40%, max_versions: 9}",
+    "{max_age: 1h}",
+)
+_ROWS_PER_FILE = 20
+
+
+@dataclass
+class HistoryWorld:
+    """A project over the table `t`, declared anew by some steps, and one more table `r` to join.
+
+    `epoch` counts how often another dataset took the table's place; `cleaned` how often versions
+    were removed.
+    """
+
+    folder: Path
+    without: frozenset[str] = frozenset()
+    epoch: int = 0
+    cleaned: int = 0
+    columns_made: int = 0
+    results: list[NodeResult] = field(default_factory=list)
+
+    @property
+    def uri(self) -> str:
+        """The table."""
+        return str(self.folder / "t.lance")
+
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        """The table as it is now."""
+        return lance.dataset(self.uri)
+
+    def create(self, random: Random) -> None:
+        """The project and its first rows."""
+        (self.folder / "specs").mkdir(parents=True)
+        (self.folder / "lancestat_project.yml").write_text(
+            "name: history\n"
+            "default-target: dev\n"
+            'targets: {dev: {state: state, scratch: scratch, spark: {master: "local[2]"}}}\n'
+        )
+        self.declare("true", "manifest", "always", histogram=False)
+        write(self.uri, make_rows(random, random.randrange(1, 90)))
+
+    def declare(self, stale: str, publish: str, refresh: str, *, histogram: bool) -> None:
+        """Write the project's YAML."""
+        (self.folder / "specs" / "t.yml").write_text(
+            "tables:\n"
+            "  - name: t\n"
+            "    uri: t.lance\n"
+            f"    publish: {publish}\n"
+            f"    histogram: {str(histogram).lower()}\n"
+            f"    policy: {{allow.stale: {stale}, refresh: {refresh}}}\n"
+            "knn_joins:\n"
+            "  - name: near\n"
+            "    left: {table: t, vector: v, select: [id]}\n"
+            "    right: {table: t, vector: v, select: [id]}\n"
+            "    k: 1\n"
+            "    min_right_rows: 0\n"
+            "    output: {lance: near.lance}\n"
+        )
+
+    @property
+    def project(self) -> Project:
+        """As it is declared now."""
+        return Project.load(self.folder)
+
+    def run(self, *nodes: str, full_refresh: bool = False) -> None:
+        """Run nodes of the project; how they ended is kept."""
+        project = self.project
+        plan = project.plan(list(nodes), full_refresh=full_refresh)
+        self.results += project.run(plan).nodes
+
+
+def write(uri: str, rows: pa.Table, mode: str = "create") -> None:
+    """Write rows in several fragments."""
+    lance.write_dataset(rows, uri, mode=mode, max_rows_per_file=_ROWS_PER_FILE)
+
+
+Step = Callable[[HistoryWorld, Random], None]
+
+
+def _append(world: HistoryWorld, random: Random) -> None:
+    rows = make_rows(random, random.randrange(1, 30))
+    write(world.uri, conformed(rows, world.dataset.schema, random), "append")
+
+
+def _append_few(world: HistoryWorld, random: Random) -> None:
+    rows = make_rows(random, 1)
+    write(world.uri, conformed(rows, world.dataset.schema, random), "append")
+
+
+def _overwrite(world: HistoryWorld, random: Random) -> None:
+    # Lance gives all fields new ids: to readers of statistics, every column is another.
+    write(world.uri, make_rows(random, random.randrange(1, 60)), "overwrite")
+
+
+def _delete(world: HistoryWorld, random: Random) -> None:
+    low = random.randrange(400)
+    world.dataset.delete(f"id >= {low} and id < {low + random.choice((1, 5, 40))}")
+
+
+def _update(world: HistoryWorld, random: Random) -> None:
+    low = random.randrange(400)
+    column, value = random.choice((("s", "'changed'"), ("x", "1000.5"), ("k", "99")))
+    if column in world.dataset.schema.names:
+        world.dataset.update({column: value}, where=f"id >= {low} and id < {low + 9}")
+
+
+def _merge_insert(world: HistoryWorld, random: Random) -> None:
+    rows = conformed(make_rows(random, random.randrange(1, 20)), world.dataset.schema, random)
+    merge = world.dataset.merge_insert("id")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute(rows)
+
+
+def _compact(world: HistoryWorld, random: Random) -> None:
+    world.dataset.optimize.compact_files(target_rows_per_fragment=random.choice((30, 1000)))
+
+
+def _index(world: HistoryWorld, random: Random) -> None:
+    names = [name for name in world.dataset.schema.names if name in SCHEMA.names and name != "v"]
+    kind = random.choice(("ZONEMAP", "ZONEMAP", "BTREE", "BITMAP"))
+    world.dataset.create_scalar_index(random.choice(names), kind, replace=True)
+
+
+def _optimize_indices(world: HistoryWorld, random: Random) -> None:
+    world.dataset.optimize.optimize_indices()
+
+
+def _drop_index(world: HistoryWorld, random: Random) -> None:
+    names = [each.name for each in world.dataset.describe_indices()]
+    if names:
+        world.dataset.drop_index(random.choice(names))
+
+
+def _add_column(world: HistoryWorld, random: Random) -> None:
+    world.columns_made += 1
+    value = random.choice(("id * 2", "7", "cast(null as int)"))
+    world.dataset.add_columns({f"extra{world.columns_made}": value})
+
+
+def _movable(world: HistoryWorld) -> list[str]:
+    return [name for name in world.dataset.schema.names if name not in ("id", "v")]
+
+
+def _drop_column(world: HistoryWorld, random: Random) -> None:
+    names = _movable(world)
+    if names:
+        world.dataset.drop_columns([random.choice(names)])
+
+
+def _rename(world: HistoryWorld, random: Random) -> None:
+    names = _movable(world)
+    if names:
+        world.columns_made += 1
+        new = f"renamed{world.columns_made}"
+        world.dataset.alter_columns({"path": random.choice(names), "name": new})
+
+
+def _alter_type(world: HistoryWorld, random: Random) -> None:
+    fields = [
+        each for each in world.dataset.schema if pa.types.is_int32(each.type) and each.name != "v"
+    ]
+    if fields:
+        chosen = random.choice(fields).name
+        for index in world.dataset.describe_indices():
+            if chosen in index.field_names:
+                world.dataset.drop_index(index.name)
+        world.dataset.alter_columns({"path": chosen, "data_type": pa.int64()})
+
+
+def _readd_column(world: HistoryWorld, random: Random) -> None:
+    names = [name for name in _movable(world) if name in ("k", "x")]
+    if names:
+        name = random.choice(names)
+        type = {"k": "int", "x": "double"}[name]
+        world.dataset.drop_columns([name])
+        world.dataset.add_columns({name: f"cast(id + {random.randrange(10**6)} as {type})"})
+
+
+def _swap_columns(world: HistoryWorld, random: Random) -> None:
+    names = world.dataset.schema.names
+    if {"k", "x"} <= set(names):
+        # drop x, rename k to x, add k.
+        world.dataset.drop_columns(["x"])
+        world.dataset.alter_columns({"path": "k", "name": "x"})
+        world.dataset.add_columns({"k": f"cast(id + {random.randrange(1000)} as int)"})
+
+
+def _tag(world: HistoryWorld, random: Random) -> None:
+    name, version = random.choice("ab"), random.randrange(1, world.dataset.version + 1)
+    tags = world.dataset.tags
+    known = {each["version"] for each in world.dataset.versions()}
+    if version in known:
+        (tags.update if name in tags.list() else tags.create)(name, version)
+
+
+def _branch(world: HistoryWorld, random: Random) -> None:
+    world.columns_made += 1
+    branch = world.dataset.create_branch(f"branch{world.columns_made}")
+    rows = conformed(make_rows(random, 5), branch.schema, random)
+    lance.write_dataset(rows, branch, mode="append")
+
+
+def _clone(world: HistoryWorld, random: Random) -> None:
+    """A shallow clone that goes its own way, and must not change what readers of `t` see."""
+    world.columns_made += 1
+    place = str(world.folder / f"clone{world.columns_made}.lance")
+    world.dataset.shallow_clone(place, world.dataset.version)
+    write(place, conformed(make_rows(random, 4), world.dataset.schema, random), "append")
+
+
+def _restore(world: HistoryWorld, random: Random) -> None:
+    versions = [each["version"] for each in world.dataset.versions()]
+    lance.dataset(world.uri, version=random.choice(versions)).restore()
+
+
+def _clean_up(world: HistoryWorld, random: Random) -> None:
+    world.dataset.cleanup_old_versions(older_than=timedelta(0), error_if_tagged_old_versions=False)
+    world.cleaned += 1
+
+
+def _configure(world: HistoryWorld, random: Random) -> None:
+    world.dataset.update_config({"owner": str(random.randrange(9))})
+
+
+def _run(world: HistoryWorld, random: Random) -> None:
+    world.run("t", full_refresh=random.random() < 0.1)
+
+
+def _declare(world: HistoryWorld, random: Random) -> None:
+    world.declare(
+        random.choice(_POLICIES),
+        random.choice(("manifest", "manifest", "none")),
+        random.choice(("always", "when_stale")),
+        histogram=random.random() < 0.3,
+    )
+
+
+def _lose_state(world: HistoryWorld, random: Random) -> None:
+    shutil.rmtree(world.folder / "state", ignore_errors=True)
+
+
+def _back_up(world: HistoryWorld, random: Random) -> None:
+    place = world.folder / "backup.lance"
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(world.uri, place)
+
+
+def _restore_backup(world: HistoryWorld, random: Random) -> None:
+    place = world.folder / "backup.lance"
+    if place.exists():
+        shutil.rmtree(world.uri)
+        shutil.copytree(place, world.uri)
+        world.epoch += 1
+
+
+def _recreate(world: HistoryWorld, random: Random) -> None:
+    """Made anew, as often as not up to the version that it had."""
+    version = world.dataset.version
+    shutil.rmtree(world.uri)
+    write(world.uri, make_rows(random, random.randrange(1, 90)))
+    world.epoch += 1
+    if random.random() < 0.5:
+        while world.dataset.version < version:
+            write(world.uri, make_rows(random, 3), "append")
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighted:
+    step: Step
+    weight: int
+    kind: str | None = None
+
+
+STEPS: dict[str, _Weighted] = {
+    "append": _Weighted(_append, 8),
+    "append a row": _Weighted(_append_few, 5),
+    "overwrite": _Weighted(_overwrite, 1),
+    "delete": _Weighted(_delete, 6),
+    "update": _Weighted(_update, 5),
+    "merge-insert": _Weighted(_merge_insert, 4),
+    "compact": _Weighted(_compact, 5),
+    "index": _Weighted(_index, 6),
+    "optimize indices": _Weighted(_optimize_indices, 2),
+    "drop index": _Weighted(_drop_index, 1),
+    "add column": _Weighted(_add_column, 2),
+    "drop column": _Weighted(_drop_column, 2),
+    "rename column": _Weighted(_rename, 2),
+    "alter type": _Weighted(_alter_type, 2),
+    "re-add column": _Weighted(_readd_column, 3, READDED),
+    "swap columns": _Weighted(_swap_columns, 2, READDED),
+    "tag": _Weighted(_tag, 2),
+    "branch": _Weighted(_branch, 2),
+    "clone": _Weighted(_clone, 2),
+    "restore": _Weighted(_restore, 4),
+    "clean up": _Weighted(_clean_up, 1),
+    "configure": _Weighted(_configure, 1),
+    "run": _Weighted(_run, 14),
+    "declare": _Weighted(_declare, 5),
+    "lose state": _Weighted(_lose_state, 2),
+    "back up": _Weighted(_back_up, 3),
+    "restore backup": _Weighted(_restore_backup, 4, REPLACED),
+    "recreate": _Weighted(_recreate, 4, REPLACED),
+}
+
+
+def draw_step(random: Random, without: frozenset[str]) -> str:
+    """The name of a step of the kinds that are tried."""
+    names = [name for name, each in STEPS.items() if each.kind not in without]
+    return random.choices(names, [STEPS[name].weight for name in names])[0]
