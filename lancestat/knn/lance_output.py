@@ -16,7 +16,7 @@ from lancestat.errors import LakeError, RunError
 from lancestat.knn.batch_source import BatchSource
 from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.output_failure import refused, stale, writing
-from lancestat.knn.process import this_process
+from lancestat.lake.process import this_process
 from lancestat.knn.receipts import (
     FOLDER,
     Receipts,

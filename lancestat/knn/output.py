@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from lancestat.knn.process import Process
+from lancestat.lake.process import Process
 from lancestat.knn.work import OutputFormat, OutputState
 
 if TYPE_CHECKING:

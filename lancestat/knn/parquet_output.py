@@ -18,7 +18,7 @@ from lancestat.knn.batch_source import BatchSource
 from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.output_failure import reading, stale, writing
 from lancestat.knn.parquet_place import ParquetPlace, place_of
-from lancestat.knn.process import this_process
+from lancestat.lake.process import this_process
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
 
 if TYPE_CHECKING:

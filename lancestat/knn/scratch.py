@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.knn.output_failure import is_full
-from lancestat.knn.process import this_process
+from lancestat.lake.process import this_process
 from lancestat.knn.scratch_marker import BEAT_EVERY, MARKER, Heartbeat, encode
 from lancestat.knn.storage import Storage, storage_at
 from lancestat.lake.clean import clean, secret_values

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
 
-from lancestat.knn.process import Process
+from lancestat.lake.process import Process
 from lancestat.knn.storage import Storage
 from lancestat.lake.clean import clean
 

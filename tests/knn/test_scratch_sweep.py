@@ -16,7 +16,7 @@ import pytest
 
 from lancestat.errors import RunError
 from lancestat.knn import storage
-from lancestat.knn.process import Process, this_process
+from lancestat.lake.process import Process, this_process
 from lancestat.knn.scratch import scratch
 from lancestat.knn.scratch_marker import HEARTBEAT, MARKER, encode
 from lancestat.knn.scratch_sweep import sweep_scratch

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.knn.process import Process
+from lancestat.lake.process import Process
 from lancestat.knn.scratch_marker import MARKER, encode
 from lancestat.project import Project
 from lancestat.spark.knn.scratch_root import default_root
