@@ -18,8 +18,8 @@ from lancestat.knn.batch_source import BatchSource
 from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.output_failure import reading, stale, writing
 from lancestat.knn.parquet_place import ParquetPlace, place_of
-from lancestat.lake.process import this_process
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
+from lancestat.lake.process import this_process
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +40,15 @@ def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
             place.sweep()
             folder = place.start()
     return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, this_process(), options)
+
+
+def sweep(uri: str, options: Mapping[str, str]) -> None:
+    """See `output.sweep`."""
+    place = place_of(uri)
+    place.check()
+    if place.root.is_dir():
+        with writing(uri, options), place.locked():
+            place.sweep()
 
 
 def write(

@@ -30,8 +30,8 @@ from pathlib import Path
 
 from lancestat.errors import RunError
 from lancestat.knn.output_failure import refused
-from lancestat.lake.process import Process, this_process
 from lancestat.lake.clean import clean
+from lancestat.lake.process import Process, this_process
 from lancestat.lake.uri import local_path
 
 _log = logging.getLogger("lancestat.knn")

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 
 from lancestat.lake.process import Process
-from lancestat.knn.storage import Storage, storage_at
+from lancestat.lake.storage import Storage, storage_at
 
 FOLDER = "_lancestat"
 _LAST = "last.json"

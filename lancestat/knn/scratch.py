@@ -13,11 +13,11 @@ from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.knn.output_failure import is_full
-from lancestat.lake.process import this_process
 from lancestat.knn.scratch_marker import BEAT_EVERY, MARKER, Heartbeat, encode
-from lancestat.knn.storage import Storage, storage_at
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure
+from lancestat.lake.process import this_process
+from lancestat.lake.storage import Storage, storage_at
 
 _log = logging.getLogger("lancestat.knn")
 

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.knn.scratch_marker import DEAD_AFTER, MARKER, Marker, read_marker
-from lancestat.knn.storage import Storage, storage_at
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure, probe
+from lancestat.lake.storage import Storage, storage_at
 from lancestat.lake.uri import store_of
 
 _log = logging.getLogger("lancestat.knn")

@@ -1,4 +1,4 @@
-"""What `lancestat gc` removes: state that nothing needs, and scratch of killed joins."""
+"""What `lancestat gc` removes: state that nothing needs, and what killed joins have left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 from dataclasses import replace
 from datetime import datetime
 
-from lancestat.spec.model import ProjectSpec, Table
+from lancestat.errors import LancestatError
+from lancestat.spec.model import KnnJoin, ProjectSpec, Table
 from lancestat.state.store import LanceState
 from lancestat.state.sweep import SweepReport
 
@@ -14,7 +15,7 @@ _log = logging.getLogger("lancestat.run")
 
 
 def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool) -> SweepReport:
-    """Sweep the state, then the target's scratch and that of this user's sessions.
+    """Sweep the state, the outputs of joins, and scratch: the target's and this user's sessions'.
 
     Raises:
         StateError: The state cannot be reached.
@@ -28,7 +29,23 @@ def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: b
         for node in spec.nodes
     }
     report = sweep(state, frozenset(declared), dry_run)
+    if not dry_run:
+        _sweep_outputs(spec)
     return _with_scratch(report, spec, now, dry_run)
+
+
+def _sweep_outputs(spec: ProjectSpec) -> None:
+    from lancestat.knn.output import sweep as sweep_output
+    from lancestat.knn.work import OutputFormat
+
+    for join in spec.nodes:
+        if isinstance(join, KnnJoin):
+            try:
+                format = OutputFormat(join.output_format)
+                sweep_output(format, join.output_uri, spec.target.storage_options)
+            except LancestatError as error:
+                # The join itself says so when it runs.
+                _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
 
 
 def _with_scratch(

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.knn import storage
-from lancestat.lake.process import Process, this_process
 from lancestat.knn.scratch import scratch
 from lancestat.knn.scratch_marker import HEARTBEAT, MARKER, encode
 from lancestat.knn.scratch_sweep import sweep_scratch
+from lancestat.lake import storage
+from lancestat.lake.process import Process, this_process
 from tests.integration.object_store import ObjectStore, object_store
 from tests.knn.results import files_below
 
