@@ -184,6 +184,8 @@ class LanceState:
 
     def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more and runs long past, compact, clean up."""
+        if not any(stored.place() for stored in self.tables):
+            return
         with self.writers.writing():
             tidy_partials(self.partial_table, live)
             tidy_runs(self.run_table)

@@ -66,12 +66,13 @@ def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepRe
     )
     if dry_run:
         return report
-    with state.writers.writing():
-        for stored, undeclared in zip(state.tables, (partials, runs, summaries), strict=True):
-            if undeclared.ids:
-                drop_rows(stored, undeclared.ids)
-                compact(stored, every_fragment=True)
-            stored.clean(state.retention)
+    if any(stored.place() for stored in state.tables):
+        with state.writers.writing():
+            for stored, undeclared in zip(state.tables, (partials, runs, summaries), strict=True):
+                if undeclared.ids:
+                    drop_rows(stored, undeclared.ids)
+                    compact(stored, every_fragment=True)
+                stored.clean(state.retention)
     for place in outlived:
         state.folder.remove(place)
     for stored in state.tables:

@@ -23,6 +23,9 @@ class Bench:
     folder: Path
     server: Server
     shop: Shop = field(init=False)
+    known: Shop = field(init=False)
+    # What children need in a trial, beside what all do.
+    more: dict[str, str] = field(default_factory=dict)
     # Seconds and steps of commands that nothing disturbed.
     usual: dict[str, tuple[float, int]] = field(default_factory=dict)
 
@@ -38,16 +41,26 @@ class Bench:
         self.shop.remember()
         assert check_converged(self.shop) == []
         copied(self.shop.folder, self.template)
+        self.known = self.shop
 
     def renew(self) -> Shop:
         """A shop as new, at the place where the state knows its tables."""
         copied(self.template, self.shop.folder)
-        self.shop = Shop(self.folder / "shop", aside={name: [] for name in self.shop.aside})
+        known = self.known
+        self.more = {}
+        self.shop = Shop(
+            self.folder / "shop",
+            aside=dict(known.aside),
+            before=dict(known.before),
+            after=dict(known.after),
+            first=dict(known.first),
+        )
         return self.shop
 
     def run(self, *commands: Sequence[str]) -> Ended:
         """Run commands without a fault."""
-        return self.server.start(commands, self.shop.folder, self.shop.environment()).wait()
+        environment = {**self.shop.environment(), **self.more}
+        return self.server.start(commands, self.shop.folder, environment).wait()
 
     def settle(self, *, with_fresh: bool = False) -> list[str]:
         """What is wrong after a fault, then after a run, and after a sweep."""
@@ -84,8 +97,8 @@ def defects(ended: Ended) -> list[str]:
 
 
 @contextmanager
-def bench(folder: Path) -> Iterator[Bench]:
-    """A bench, whose server is up while the block runs."""
+def bench(folder: Path, disk: Path | None = None) -> Iterator[Bench]:
+    """A bench on a disk, whose server is up while the block runs and logs to `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     with Server(folder / "server") as server:
-        yield Bench(folder, server)
+        yield Bench(disk or folder, server)

@@ -15,7 +15,7 @@ from lancestat.lake.observe import snapshot
 from lancestat.lake.schema_hash import schema_hash
 from lancestat.stats.guard import judge
 from lancestat.stats.wire import PublishedStatistics, decode_statistics
-from tests.faults.shop import RESULT, TABLES, Shop, rows_of
+from tests.faults.shop import RESULT, Shop, rows_of
 from tests.run.test_faults import unstamped
 
 # Files of a project, its tables and its results; what else there is has been left by a process.
@@ -35,7 +35,7 @@ def check_readers(shop: Shop) -> list[str]:
 def check_converged(shop: Shop) -> list[str]:
     """Statistics are published for what the tables are now, and results are those of joining."""
     problems = check_readers(shop)
-    for name in (*TABLES, RESULT):
+    for name in (*shop.tables, RESULT):
         shown = shop.project.show(name)
         if not shown.use or shown.versions_behind or shown.missing:
             problems.append(f"statistics of {name} are not current: {shown.reason}, {shown.detail}")
@@ -48,7 +48,7 @@ def check_converged(shop: Shop) -> list[str]:
 def check_same(shop: Shop, fresh: Shop) -> list[str]:
     """What is published is what a fresh project over a copy of the tables publishes."""
     problems = []
-    for name in (*TABLES, RESULT):
+    for name in (*shop.tables, RESULT):
         here, there = shop.project.show(name), fresh.project.show(name)
         if (here.columns, here.rows, here.use) != (there.columns, there.rows, there.use):
             problems.append(f"statistics of {name} differ from those of a fresh project")
@@ -59,7 +59,7 @@ def check_same(shop: Shop, fresh: Shop) -> list[str]:
 
 
 def _rows_lost(shop: Shop) -> Iterator[str]:
-    for name in TABLES:
+    for name in shop.tables:
         try:
             rows = rows_of(shop.dataset(name).to_table())
         except (OSError, ValueError) as error:
@@ -70,7 +70,7 @@ def _rows_lost(shop: Shop) -> Iterator[str]:
 
 
 def _false_manifests(shop: Shop) -> Iterator[str]:
-    for name in (*TABLES, "near"):
+    for name in (*shop.tables, "near"):
         if name == "near" and not shop.result("near"):
             continue
         for version in range(shop.first.get(name, 1), shop.dataset(name).version + 1):
@@ -85,7 +85,7 @@ def _false_manifests(shop: Shop) -> Iterator[str]:
 
 
 def _false_shows(shop: Shop) -> Iterator[str]:
-    for name in (*TABLES, RESULT):
+    for name in (*shop.tables, RESULT):
         try:
             shown = shop.project.show(name)
         except LancestatError as error:

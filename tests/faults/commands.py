@@ -213,15 +213,3 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in folder.rglob("*")
         if path.is_file()
     }
-
-
-COMMANDS: dict[str, type[Command]] = {
-    "run": Run,
-    "run of joins": JoinCommit,
-    "retry": Retry,
-    "gc": Sweep,
-    "docs": Docs,
-    "plan --out": PlanOut,
-    "init": Init,
-    "schema --out": SchemaOut,
-}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import subprocess
+import sys
 import time
-from pathlib import Path
 
 from tests.faults.bench import Bench
-from tests.faults.commands import COMMANDS
+from tests.faults.children import REPOSITORY
+from tests.faults.registry import COMMANDS
 from tests.faults.tally import Result, Trial
 
 KIND = "kills"
@@ -23,34 +28,57 @@ SHARES = {
     "comment": 4,
     "run on Spark": 5,
 }
+ON_SPARK = "run on Spark"
+# From the start of Python until after the end of most runs, on two cores that others use, too.
+_SPARK_SECONDS = (1.0, 22.0)
 
 
 def kill(bench: Bench, trial: Trial) -> Result:
     """Kill one command; what the project is then, and what becomes of it."""
     began = time.monotonic()
     rng = trial.rng
-    measure(bench, trial.command)
+    on_spark = trial.command == ON_SPARK
+    name = "run" if on_spark else trial.command
+    measure(bench, name)
     bench.renew()
-    command = COMMANDS[trial.command](bench, rng)
+    command = COMMANDS[name](bench, rng)
     arguments = command.prepare()
-    seconds, steps = bench.usual[trial.command]
-    folder, environment = bench.shop.folder, bench.shop.environment()
-    if rng.random() < 0.5:
-        child = bench.server.start([arguments], folder, environment, rng.randint(1, steps))
-    else:
-        child = bench.server.start([arguments], folder, environment)
+    killed = (_kill_spark if on_spark else _kill)(bench, arguments, bench.usual[name], rng)
+    problems = command.problems()
+    seconds = time.monotonic() - began
+    return Result(KIND, trial.command, killed, tuple(problems), trial.repeat, seconds)
+
+
+def _kill(bench: Bench, arguments: list[str], usual: tuple[float, int], rng: random.Random) -> bool:
+    seconds, steps = usual
+    environment = {**bench.shop.environment(), **bench.more}
+    kill_at = rng.randint(1, steps) if steps and rng.random() < 0.5 else None
+    child = bench.server.start([arguments], bench.shop.folder, environment, kill_at)
+    if kill_at is None:
         time.sleep(rng.uniform(0, seconds))
         child.kill()
-    ended = child.wait()
-    problems = command.problems()
-    return Result(
-        KIND,
-        trial.command,
-        ended.killed,
-        tuple(problems),
-        trial.repeat,
-        time.monotonic() - began,
-    )
+    return child.wait().killed
+
+
+def _kill_spark(
+    bench: Bench, arguments: list[str], usual: tuple[float, int], rng: random.Random
+) -> bool:
+    """Kill a process as users start it, and Spark with it."""
+    environment = {**os.environ, **bench.shop.environment(), "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "lancestat", *arguments],
+        cwd=bench.shop.folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as run:
+        try:
+            run.wait(rng.uniform(*_SPARK_SECONDS))
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            return True
+    return False
 
 
 def measure(bench: Bench, command: str) -> None:
@@ -58,13 +86,9 @@ def measure(bench: Bench, command: str) -> None:
     if command in bench.usual:
         return
     bench.renew()
-    arguments = COMMANDS[command](bench, Trial(KIND, command, 0, 0).rng).prepare()
-    ended = bench.run(arguments)
+    made = COMMANDS[command](bench, Trial(KIND, command, 0, 0).rng)
+    ended = bench.run(made.prepare())
     assert ended.code == 0, ended.output
-    assert ended.steps
+    assert ended.steps is not None
     bench.usual[command] = ended.seconds, ended.steps
-
-
-def place(folder: Path) -> Path:
-    """Memory rather than a disk, which the fsyncs of thousands of commits would wait for."""
-    return folder
+    assert made.problems() == []

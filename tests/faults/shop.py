@@ -41,6 +41,7 @@ class Shop:
     folder: Path
     base: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    tables: tuple[str, ...] = TABLES
     aside: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     before: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=dict)
     after: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=dict)
@@ -86,16 +87,16 @@ class Shop:
         (self.folder / "specs" / "shop.yml").write_text(yaml.safe_dump(self._specs()))
 
     def _specs(self) -> dict[str, Any]:
-        lake = {name: self.uri(f"{name}.lance") for name in (*TABLES, "near")}
+        lake = {name: self.uri(f"{name}.lance") for name in (*self.tables, "near")}
         stale = {"max_versions": 2, "max_age": "1h", "max_changed_rows": "50%"}
+        more = {
+            "returns": {"publish": "none", "histogram": True},
+            "items": {"policy": "loose"},
+        }
         tables: list[dict[str, Any]] = [
-            {"name": "orders", "uri": lake["orders"]},
-            {"name": "returns", "uri": lake["returns"], "publish": "none", "histogram": True},
-            {"name": "items", "uri": lake["items"], "policy": "loose"},
-            {"name": "l", "uri": lake["l"]},
-            {"name": "r", "uri": lake["r"]},
-            {"name": RESULT, "uri": lake["near"]},
+            {"name": name, "uri": lake[name], **more.get(name, {})} for name in self.tables
         ]
+        tables.append({"name": RESULT, "uri": lake["near"]})
         outputs = {"near": {"lance": lake["near"]}, "far": {"parquet": self.uri("far.parquet")}}
         return {
             "policies": [{"name": "loose", "allow.stale": stale, "refresh": "always"}],
@@ -115,7 +116,7 @@ class Shop:
 
     def stock(self) -> None:
         """Write the first rows."""
-        for name in TABLES[:3]:
+        for name in self.tables[:-2]:
             self._write(name, orders(0, ROWS), rows_per_file=10)
         self._write("l", vectors(0, 12, name="v"), rows_per_file=5)
         self._write("r", vectors(0, 15, name="w"), rows_per_file=6)
@@ -134,7 +135,7 @@ class Shop:
 
     def change(self, rng: random.Random) -> None:
         """Change some tables, and remember what their rows are now and what results are to be."""
-        for name in rng.sample(TABLES, rng.randint(2, len(TABLES))):
+        for name in rng.sample(self.tables, rng.randint(2, len(self.tables))):
             self.change_one(name, rng)
         self.remember()
 
@@ -160,7 +161,7 @@ class Shop:
 
     def remember(self) -> None:
         """Keep the rows aside, and what readers of results may see from now on."""
-        for name in TABLES:
+        for name in self.tables:
             dataset = self.dataset(name)
             self.aside[name] = rows_of(dataset.to_table())
             self.first[name] = dataset.version
