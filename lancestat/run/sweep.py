@@ -15,12 +15,15 @@ _log = logging.getLogger("lancestat.run")
 
 
 def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool) -> SweepReport:
-    """Sweep the state, the outputs of joins, and scratch: the target's and this user's sessions'.
+    """Sweep the state, the outputs of joins, and this user's temporary folders; then scratch.
+
+    Scratch is the target's and that of this user's sessions.
 
     Raises:
         StateError: The state cannot be reached.
         RunError: LS583 a scratch root cannot be looked at.
     """
+    from lancestat.lake.temporary import sweep_temporary_folders
     from lancestat.state.identity import join_identity, table_identity
     from lancestat.state.sweep import sweep
 
@@ -31,6 +34,7 @@ def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: b
     report = sweep(state, frozenset(declared), dry_run)
     if not dry_run:
         _sweep_outputs(spec)
+        sweep_temporary_folders()
     return _with_scratch(report, spec, now, dry_run)
 
 

@@ -21,7 +21,8 @@ from lancestat.state.failure import is_lance_failure, unreachable
 from lancestat.state.layout import StateFolder
 
 _FOLDER = "writers"
-_NAME = re.compile(r"([0-9a-f]{12}-\d+-\d+)-(\d+)-[0-9a-f]{12}")
+# Or the draft of such a file, whose owner stands at its end.
+_NAME = re.compile(r"(?:\..*\.draft-)?([0-9a-f]{12}-\d+-\d+)(?:-(\d+))?-[0-9a-f]{12}")
 # After that time nobody on another host still writes.
 _ABANDONED_AFTER_SECONDS = 7 * 24 * 3600
 _ATTEMPTS = 10
@@ -93,10 +94,10 @@ def _remove(storage: Storage, path: str) -> None:
 
 
 def _has_ended(name: str) -> bool:
-    named = _NAME.match(name)
+    named = _NAME.fullmatch(name)
     if named is None:
         return False
     alive = is_mark_alive(named[1])
     if alive is not None:
         return not alive
-    return time.time() - int(named[2]) > _ABANDONED_AFTER_SECONDS
+    return named[2] is not None and time.time() - int(named[2]) > _ABANDONED_AFTER_SECONDS
