@@ -375,14 +375,17 @@ class Project:
         )
 
     def sweep(self, *, dry_run: bool = False) -> SweepReport:
-        """Drop state of tables that are declared no more, and what killed joins left in scratch.
+        """Drop state of tables that are declared no more, and what killed processes have left.
 
         Raises:
             StateError: The state cannot be reached.
             RunError: A scratch root cannot be looked at.
         """
+        from lancestat.report.site.place import DEFAULT, clear_drafts
         from lancestat.run.sweep import sweep_all
 
+        if not dry_run:
+            clear_drafts(self.spec.root.resolve() / DEFAULT)
         return sweep_all(self.spec, self.state, now=self._clock(), dry_run=dry_run)
 
     @property

@@ -17,7 +17,6 @@ from lancestat.knn.batch_source import BatchSource
 from lancestat.knn.lance_mark import MESSAGE, marked, marked_again, objection
 from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.output_failure import refused, stale, writing
-from lancestat.knn.process import this_process
 from lancestat.knn.receipts import (
     FOLDER,
     Receipts,
@@ -29,12 +28,13 @@ from lancestat.knn.receipts import (
     throw_away,
     withdraw,
 )
-from lancestat.knn.storage import storage_at
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import observe_dataset, readable, store_options
+from lancestat.lake.process import this_process
 from lancestat.lake.refusal import Refusal
+from lancestat.lake.storage import storage_at
 from lancestat.lake.uri import local_path
 from lancestat.stats.publish import MESSAGE_PROPERTY, RUN_PROPERTY, VERSION_PROPERTY
 
@@ -59,14 +59,19 @@ def begin(
     uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
 ) -> OutputWriter:
     """See `output.begin`; nothing is made yet."""
+    sweep(uri, options, remembered)
+    owner = this_process()
+    return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options, remembered)
+
+
+def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
+    """See `output.sweep`: receipts name what there is."""
     if _opened(uri, options, remembered) is None:
         _require_nothing(uri, options)
     with _logged(uri, options):
         for left in all_receipts(uri, options):
             if left.is_abandoned(datetime.now(timezone.utc)):
                 _clean_up(uri, left, options)
-    owner = this_process()
-    return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options, remembered)
 
 
 def write(

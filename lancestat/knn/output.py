@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from lancestat.knn.process import Process
 from lancestat.knn.work import OutputFormat, OutputState
+from lancestat.lake.process import Process
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,6 +103,27 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
     _of(writer.format).discard(writer, written)
 
 
+def sweep(
+    format: OutputFormat,
+    uri: str,
+    storage_options: Mapping[str, str],
+    remembered: str | None = None,
+) -> None:
+    """Remove what killed runs left of results that were never committed, and nothing else.
+
+    Args:
+        format: What the result is written as.
+        uri: Where it is.
+        storage_options: For an object store.
+        remembered: As for `begin`.
+
+    Raises:
+        RunError: LS570 something else is at that place; LS572 as for `begin`.
+        LakeError: The place cannot be looked at.
+    """
+    _of(format).sweep(uri, storage_options, remembered)
+
+
 def current(
     format: OutputFormat,
     uri: str,
@@ -166,6 +187,8 @@ class _Format(Protocol):
     ) -> OutputState: ...
 
     def discard(self, writer: OutputWriter, written: Sequence[Written], /) -> None: ...
+
+    def sweep(self, uri: str, options: Mapping[str, str], remembered: str | None, /) -> None: ...
 
     def current(
         self, uri: str, options: Mapping[str, str], remembered: str | None, /

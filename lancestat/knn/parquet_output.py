@@ -18,8 +18,8 @@ from lancestat.knn.batch_source import BatchSource
 from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.output_failure import reading, stale, writing
 from lancestat.knn.parquet_place import ParquetPlace, place_of
-from lancestat.knn.process import this_process
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
+from lancestat.lake.process import this_process
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +43,15 @@ def begin(
             folder = place.start()
     owner = this_process()
     return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, owner, options, remembered)
+
+
+def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
+    """See `output.sweep`."""
+    place = place_of(uri)
+    place.check(_remembers(place, remembered))
+    if place.root.is_dir():
+        with writing(uri, options), place.locked():
+            place.sweep()
 
 
 def write(

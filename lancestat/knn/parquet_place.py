@@ -33,8 +33,8 @@ from lancestat.knn.output_failure import refused
 from lancestat.knn.parquet_mark import NAME as MARKER
 from lancestat.knn.parquet_mark import ParquetMark, is_unchanged, read_mark
 from lancestat.knn.place import place_digest
-from lancestat.knn.process import Process, this_process
 from lancestat.lake.clean import clean
+from lancestat.lake.process import Process, this_process
 from lancestat.lake.uri import local_path
 
 _log = logging.getLogger("lancestat.knn")

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 
-from lancestat.knn.process import Process
-from lancestat.knn.storage import Storage, storage_at
+from lancestat.lake.process import Process
+from lancestat.lake.storage import Storage, storage_at
 
 FOLDER = "_lancestat"
 _LAST = "last.json"

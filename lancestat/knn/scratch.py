@@ -13,11 +13,11 @@ from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.knn.output_failure import is_full
-from lancestat.knn.process import this_process
 from lancestat.knn.scratch_marker import BEAT_EVERY, MARKER, Heartbeat, encode
-from lancestat.knn.storage import Storage, storage_at
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure
+from lancestat.lake.process import process_mark, this_process
+from lancestat.lake.storage import Storage, storage_at
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -59,7 +59,8 @@ def scratch(
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)
-    folder = f"{_name(application)}/{secrets.token_hex(8)}"
+    # The name tells of the process until the marker does.
+    folder = f"{_name(application)}/{process_mark()}-{secrets.token_hex(8)}"
     failed = True
     try:
         with _told(root, options, is_making=True):

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
 
-from lancestat.knn.process import Process
-from lancestat.knn.storage import Storage
 from lancestat.lake.clean import clean
+from lancestat.lake.process import Process
+from lancestat.lake.storage import Storage
 
 _log = logging.getLogger("lancestat.knn")
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.knn.scratch_marker import DEAD_AFTER, MARKER, Marker, read_marker
-from lancestat.knn.storage import Storage, storage_at
 from lancestat.lake.clean import clean, secret_values
 from lancestat.lake.open import is_failure, probe
+from lancestat.lake.process import is_mark_alive
+from lancestat.lake.storage import Storage, storage_at
 from lancestat.lake.uri import store_of
+
+# As `scratch` names them.
+_NAME = re.compile(r"([0-9a-f]{12}-\d+-\d+)-[0-9a-f]{16}")
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -48,8 +53,9 @@ def sweep_scratch(
 ) -> ScratchSweep:
     """Remove what killed processes left under a scratch root, and nothing else.
 
-    Only folders two levels below the root that carry scratch's marker are looked at, links are not
-    followed, and a folder stays whose process runs on this host, or whose heart beat lately.
+    Only folders two levels below the root that carry scratch's marker are looked at, and those that
+    a killed process of this host has made and not marked yet. Links are not followed, and a folder
+    stays whose process runs on this host, or whose heart beat lately.
 
     Args:
         root: A path or an object-store URI. One that does not exist holds nothing.
@@ -71,9 +77,12 @@ def sweep_scratch(
             probe(place, options)
         for folder in _folders(store, left):
             marker = _marker(store, folder, left)
-            if marker is None or marker.is_live(now, dead_after):
+            if marker is None and not _was_never_used(store, folder):
                 continue
-            found = Swept(store.uri(folder), store.size_bytes(folder), marker.beat_at)
+            if marker is not None and marker.is_live(now, dead_after):
+                continue
+            beat_at = now if marker is None else marker.beat_at
+            found = Swept(store.uri(folder), store.size_bytes(folder), beat_at)
             if dry_run or _removed(store, folder, options, left):
                 swept.append(found)
     except BaseException as error:
@@ -107,6 +116,19 @@ def _marker(storage: Storage, folder: str, left: list[tuple[str, str]]) -> Marke
     except PermissionError as error:
         left.append((storage.uri(folder), str(error.strerror)))
     return None
+
+
+def _was_never_used(store: Storage, folder: str) -> bool:
+    """Whether a process that has ended was killed before it marked a folder, or while removing it.
+
+    The folder's name says so, and there is nothing in it but what the marker was to be.
+    """
+    named = _NAME.fullmatch(folder.rpartition("/")[2])
+    if named is None or is_mark_alive(named[1]) is not False:
+        return False
+    if store.children(folder):
+        return False
+    return all(name.startswith(f"{MARKER}.draft-") for name in store.files(folder))
 
 
 def _removed(

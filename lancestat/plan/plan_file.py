@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 from lancestat.errors import LancestatError
+from lancestat.lake.drafts import write_whole
 from lancestat.plan.saved import SavedPlan
 from lancestat.plan.saved_json import FORMAT_VERSION, KIND, decode_plan, encode_plan
 from lancestat.redact import visible
@@ -60,13 +60,8 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
     check_writable(path)
     try:
         # A link stays one: what it points to is replaced.
-        place = Path(os.path.realpath(path))
-        made = place.with_name(f".{place.name[:100]}.{uuid.uuid4().hex}")
-        try:
-            made.write_bytes(encode_plan(plan).encode("utf-8", "surrogatepass"))
-            made.replace(place)
-        finally:
-            made.unlink(missing_ok=True)
+        content = encode_plan(plan).encode("utf-8", "surrogatepass")
+        write_whole(Path(os.path.realpath(path)), content)
     except (OSError, ValueError) as error:
         raise _unwritable(path, _why(error), "name a place that can be written to") from None
 

@@ -1,25 +1,31 @@
-"""What `lancestat gc` removes: state that nothing needs, and scratch of killed joins."""
+"""What `lancestat gc` removes: state that nothing needs, and what killed joins have left."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from lancestat.spec.model import ProjectSpec, Table
+from lancestat.errors import LancestatError
+from lancestat.spec.model import KnnJoin, ProjectSpec, Table
 from lancestat.state.store import LanceState
 from lancestat.state.sweep import SweepReport
+from lancestat.state.values import JoinRecord
 
 _log = logging.getLogger("lancestat.run")
 
 
 def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool) -> SweepReport:
-    """Sweep the state, then the target's scratch and that of this user's sessions.
+    """Sweep the state, the outputs of joins, and this user's temporary folders; then scratch.
+
+    Scratch is the target's and that of this user's sessions.
 
     Raises:
         StateError: The state cannot be reached.
         RunError: LS583 a scratch root cannot be looked at.
     """
+    from lancestat.lake.temporary import sweep_temporary_folders
     from lancestat.state.identity import join_identity, table_identity
     from lancestat.state.sweep import sweep
 
@@ -28,7 +34,27 @@ def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: b
         for node in spec.nodes
     }
     report = sweep(state, frozenset(declared), dry_run)
+    if not dry_run:
+        _sweep_outputs(spec, state.joins())
+        sweep_temporary_folders()
     return _with_scratch(report, spec, now, dry_run)
+
+
+def _sweep_outputs(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
+    from lancestat.knn.output import sweep as sweep_output
+    from lancestat.knn.work import OutputFormat
+    from lancestat.plan.join_planner import remembered_result
+    from lancestat.spec.digest import node_digest
+
+    for join in spec.nodes:
+        if isinstance(join, KnnJoin):
+            try:
+                format = OutputFormat(join.output_format)
+                remembered = remembered_result(records.get(join.name), node_digest(join))
+                sweep_output(format, join.output_uri, spec.target.storage_options, remembered)
+            except LancestatError as error:
+                # The join itself says so when it runs.
+                _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
 
 
 def _with_scratch(

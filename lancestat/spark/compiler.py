@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import shutil
-import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import RunError
+from lancestat.lake.temporary import make_temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +116,7 @@ def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
 
 
 def _jar(files: Mapping[str, bytes]) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="lancestat-"))
+    folder = make_temporary_folder()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     # Spark takes one jar of a name.
     path = folder / f"{folder.name}.jar"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lancestat.errors import RunError
 from lancestat.lake.clean import clean
+from lancestat.lake.temporary import temporary_folder
 from lancestat.spark.java import find_java
 
 _LAST_LINES = 3
@@ -88,8 +89,8 @@ def not_started(output: str, conf: Mapping[str, str]) -> RunError:
 
 @contextmanager
 def _properties_file(properties: Mapping[str, str]) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="lancestat-") as folder:
-        path = Path(folder) / "spark.properties"
+    with temporary_folder() as folder:
+        path = folder / "spark.properties"
         path.touch(mode=0o600)
         lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
         path.write_text("".join(lines), encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
 from lancestat.lake.open import probe, store_options
+from lancestat.lake.storage import storage_at
 from lancestat.lake.uri import local_path, store_of
 from lancestat.state.failure import Failure, failure_of, is_lance_failure, unreachable
 from lancestat.state.identity import canonical_uri
@@ -97,6 +98,31 @@ class StateFolder:
         try:
             for path in self._session.list(place.path):
                 self._session.delete_file(path)
+        except BaseException as error:
+            raise self._error(error) from None
+
+    def files(self, place: Place) -> frozenset[str]:
+        """Paths of all files of a dataset, below it: those of writers that go on, too."""
+        root = self._local_root
+        if root:
+            # Lance leaves out the files that it has not finished.
+            paths = (root / place.path).rglob("*")
+            folder = root / place.path
+            return frozenset(
+                path.relative_to(folder).as_posix() for path in paths if path.is_file()
+            )
+        try:
+            listed = self._session.list(place.path)
+        except BaseException as error:
+            raise self._error(error) from None
+        return frozenset(path.partition(f"{place.path}/")[2] for path in listed)
+
+    def remove_files(self, place: Place, paths: Iterable[str]) -> None:
+        """Delete files of a dataset, which may be gone already."""
+        try:
+            storage = storage_at(self.uri, self.options)
+            for path in sorted(paths):
+                storage.remove_file(f"{place.path}/{path}")
         except BaseException as error:
             raise self._error(error) from None
 

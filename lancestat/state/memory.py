@@ -149,10 +149,7 @@ class MemoryState:
             ]
 
     def _newest(self) -> list[RunRecord]:
-        numbered = sorted(
-            enumerate(self._runs), key=lambda item: (item[1].finished_at, item[0]), reverse=True
-        )
-        return [run for _, run in numbered]
+        return self._runs[::-1]
 
 
 class _FieldsOf:

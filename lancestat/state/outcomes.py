@@ -23,7 +23,7 @@ def read_outcomes(
     dataset: LanceDataset, target: str, limit: int
 ) -> dict[str, tuple[NodeOutcome, ...]]:
     """By node, its `limit` newest outcomes under a target; only those are read and decoded."""
-    rows = dataset.to_table(columns=["node", "finished_at", "target"])
+    rows = dataset.to_table(columns=["node", "target"])
     positions = _newest(rows, target, limit)
     if not positions:
         return {}
@@ -48,9 +48,8 @@ def _newest(rows: pa.Table, target: str, limit: int) -> list[int]:
 
     encoded = rows.column("node").combine_chunks().dictionary_encode()
     nodes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    finished = rows.column("finished_at").cast("int64").to_numpy()
-    # Of rows of one time, those that were stored later are newer.
-    order = np.lexsort((-np.arange(len(nodes)), -finished, nodes))
+    # What was committed later is newer, whatever the clocks of those who wrote it say.
+    order = np.lexsort((-np.arange(len(nodes)), nodes))
     is_wanted = pc.equal(rows.column("target"), target).fill_null(False).to_numpy()
     order = order[(nodes[order] >= 0) & is_wanted[order]]
     if not len(order):

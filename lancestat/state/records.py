@@ -1,4 +1,7 @@
-"""Run records read back: the newest of every table, the newest runs."""
+"""Run records read back: the newest of every table, the newest runs.
+
+The newest is what was committed last, which its place tells: clocks of those who write may differ.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def read_joins(dataset: LanceDataset) -> dict[str, JoinRecord]:
 def _decoded(
     dataset: LanceDataset, decode: Callable[[str], Record], *, is_join: bool
 ) -> Iterator[Record]:
-    rows = dataset.to_table(columns=["table", "record", "finished_at", "kind"])
+    rows = dataset.to_table(columns=["table", "record", "kind"])
     kinds = rows.column("kind").to_pylist()
     positions = [p for p in _newest_records(rows).tolist() if (kinds[p] == JOIN_KIND) is is_join]
     if not positions:
@@ -59,23 +62,21 @@ def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
     if not len(positions):
         return []
     rows = dataset.take(positions.tolist()).to_pylist()
-    runs = list(enumerate(runs_of(rows)))
-    runs.sort(key=lambda item: (item[1].finished_at, item[0]), reverse=True)
-    return [run for _, run in runs]
+    return runs_of(rows)[::-1]
 
 
 def read_digests(dataset: LanceDataset) -> dict[str, str]:
     """The digest of every node's meaning in its newest row."""
     import pyarrow.compute as pc
 
-    rows = dataset.to_table(columns=["node", "digest", "finished_at"])
+    rows = dataset.to_table(columns=["node", "digest"])
     found = rows.take(_newest(rows, "node", pc.is_valid(rows.column("digest"))))
     return dict(zip(found["node"].to_pylist(), found["digest"].to_pylist(), strict=True))
 
 
 def newest_record_positions(dataset: LanceDataset) -> NDArray[np.int64]:
     """Positions of the rows that hold the newest record of a table or a join, ascending."""
-    return _newest_records(dataset.to_table(columns=["table", "record", "finished_at"]))
+    return _newest_records(dataset.to_table(columns=["table", "record"]))
 
 
 def _newest_records(rows: pa.Table) -> NDArray[np.int64]:
@@ -89,11 +90,9 @@ def _newest(rows: pa.Table, key: str, eligible: pa.ChunkedArray) -> NDArray[np.i
     positions = np.flatnonzero(eligible.to_numpy() == True)  # noqa: E712
     encoded = rows.column(key).take(positions).combine_chunks().dictionary_encode()
     keys = encoded.indices.to_numpy(zero_copy_only=False)
-    finished = rows.column("finished_at").take(positions).cast("int64").to_numpy()
     newest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
-    # Of equal indices the last assignment stays: the latest in time, then in place.
-    order = np.lexsort((positions, finished))
-    newest[keys[order]] = positions[order]
+    # Of equal indices the last assignment stays.
+    newest[keys] = positions
     return np.sort(newest)
 
 
@@ -101,12 +100,11 @@ def newest_run_rows(dataset: LanceDataset, limit: int) -> NDArray[np.bool_]:
     """Which rows belong to the `limit` newest runs."""
     import numpy as np
 
-    rows = dataset.to_table(columns=["run_id", "finished_at"])
-    encoded = rows.column("run_id").combine_chunks().dictionary_encode()
+    encoded = dataset.to_table(columns=["run_id"]).column("run_id").combine_chunks()
+    encoded = encoded.dictionary_encode()
     runs = encoded.indices.to_numpy(zero_copy_only=False)
-    finished = rows.column("finished_at").cast("int64").to_numpy()
-    latest = np.full(len(encoded.dictionary), np.iinfo(np.int64).min, dtype=np.int64)
-    np.maximum.at(latest, runs, finished)
+    latest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
+    latest[runs] = np.arange(len(runs))
     kept = np.zeros(len(latest), dtype=np.bool_)
-    kept[np.argsort(latest, kind="stable")[::-1][: max(limit, 0)]] = True
+    kept[np.argsort(latest)[::-1][: max(limit, 0)]] = True
     return np.asarray(kept[runs], dtype=np.bool_)

@@ -32,6 +32,7 @@ from lancestat.state.values import (
     TableRecord,
     TableSummary,
 )
+from lancestat.state.writers import Writers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +71,7 @@ class LanceState:
     ) -> None:
         self.folder = folder
         self.retention = retention
+        self.writers = Writers(folder)
         self.partial_table = StoredTable(
             folder, Kind.PARTIALS, partial_schema(), _PARTIALS_PER_FILE
         )
@@ -150,11 +152,13 @@ class LanceState:
     def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
         """Append partials in one commit."""
         schema = self.partial_table.schema
-        self._append(self.partial_table, partial_batches(table, stored, self._clock(), schema))
+        with self.writers.writing():
+            self._append(self.partial_table, partial_batches(table, stored, self._clock(), schema))
 
     def add_run(self, run: RunRecord) -> None:
         """Append a run in one commit."""
-        self._append(self.run_table, [run_batch(run, self.run_table.schema)])
+        with self.writers.writing():
+            self._append(self.run_table, [run_batch(run, self.run_table.schema)])
 
     def summary(self, table: str) -> TableSummary | None:
         """The newest summary of a table."""
@@ -175,17 +179,21 @@ class LanceState:
         """Append a summary and new blocks in one commit."""
         schema = self.summary_table.schema
         rows = summary_batches(table, summary, blocks, self._clock(), schema)
-        self._append(self.summary_table, rows)
+        with self.writers.writing():
+            self._append(self.summary_table, rows)
 
     def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more and runs long past, compact, clean up."""
-        tidy_partials(self.partial_table, live)
-        tidy_runs(self.run_table)
-        tidy_summaries(self.summary_table, frozenset(live))
-        for stored in self.tables:
-            place = stored.place()
-            if place and self.folder.manifests(place) > _VERSIONS_KEPT:
-                stored.clean(self.retention)
+        if not any(stored.place() for stored in self.tables):
+            return
+        with self.writers.writing():
+            tidy_partials(self.partial_table, live)
+            tidy_runs(self.run_table)
+            tidy_summaries(self.summary_table, frozenset(live))
+            for stored in self.tables:
+                place = stored.place()
+                if place and self.folder.manifests(place) > _VERSIONS_KEPT:
+                    stored.clean(self.retention)
 
     def _append(self, stored: StoredTable, batches: Iterable[pa.RecordBatch]) -> None:
         """Append, and now and then compact: each look at a table opens every file."""

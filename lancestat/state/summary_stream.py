@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lancestat.state.partial_index import table_filter, tables_filter
 from lancestat.state.search import find
@@ -100,10 +100,10 @@ def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
     for table, summary in _newest(dataset, heads).items():
         if table in needed:
             needed[table].update(block_keys(summary))
-    columns = ["id", "table", "field", "content", "written_at"]
+    columns = ["id", "table", "field", "content"]
     rows = dataset.to_table(columns=columns, filter=few).to_pylist()
     past: list[int] = []
-    for row in _newest_first(rows):
+    for row in reversed(rows):
         wanted = needed.get(row["table"])
         if wanted is None:
             continue
@@ -116,10 +116,10 @@ def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
 
 
 def _newest(dataset: LanceDataset, predicate: str) -> dict[str, TableSummary]:
-    """The newest head that decodes of every table."""
-    heads = dataset.to_table(columns=["table", "body", "written_at"], filter=predicate).to_pylist()
+    """The newest head that decodes of every table: what was committed last comes last in place."""
+    heads = dataset.to_table(columns=["table", "body"], filter=predicate).to_pylist()
     found: dict[str, TableSummary] = {}
-    for row in _newest_first(heads):
+    for row in reversed(heads):
         if row["table"] in found:
             continue
         try:
@@ -127,12 +127,6 @@ def _newest(dataset: LanceDataset, predicate: str) -> dict[str, TableSummary]:
         except ValueError:
             _log.warning("a stored summary does not decode and is not used")
     return found
-
-
-def _newest_first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows by time; of those written together the later in place counts as newer."""
-    numbered = sorted(enumerate(rows), key=lambda item: (item[1]["written_at"], item[0]))
-    return [row for _, row in reversed(numbered)]
 
 
 def _blocks_filter(table: str, wanted: Collection[BlockKey]) -> str:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 
+# Folders with files that a commit names; what Lance writes on its own behalf it cleans up itself.
+_OF_COMMITS = ("data/", "_deletions/")
+
+
 @dataclass(frozen=True, slots=True)
 class SweepReport:
     """What a sweep dropped, or would drop.
@@ -62,14 +66,48 @@ def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepRe
     )
     if dry_run:
         return report
-    for stored, undeclared in zip(state.tables, (partials, runs, summaries), strict=True):
-        if undeclared.ids:
-            drop_rows(stored, undeclared.ids)
-            compact(stored, every_fragment=True)
-        stored.clean(state.retention)
+    if any(stored.place() for stored in state.tables):
+        with state.writers.writing():
+            for stored, undeclared in zip(state.tables, (partials, runs, summaries), strict=True):
+                if undeclared.ids:
+                    drop_rows(stored, undeclared.ids)
+                    compact(stored, every_fragment=True)
+                stored.clean(state.retention)
     for place in outlived:
         state.folder.remove(place)
+    for stored in state.tables:
+        _remove_uncommitted(state, stored)
     return report
+
+
+def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
+    """Remove the files of a dataset that were there when no writer ran, and that no version has.
+
+    The order matters: what a writer leaves that begins after the list is not in it, one that ended
+    since has committed before the versions are looked at, and one that goes on is seen in between.
+    """
+    place = stored.place()
+    if place is None:
+        return
+    there = {path for path in state.folder.files(place) if path.startswith(_OF_COMMITS)}
+    if state.writers.may_run():
+        return
+    stored.dataset(latest=True)
+    named = stored.read(_named_files, None)
+    if named is not None:
+        state.folder.remove_files(place, there - named)
+
+
+def _named_files(dataset: LanceDataset) -> set[str] | None:
+    """The data and deletion files of all versions that there are."""
+    named: set[str] = set()
+    for version in dataset.versions():
+        for fragment in dataset.checkout_version(version["version"]).get_fragments():
+            named.update(f"data/{file.path}" for file in fragment.metadata.files)
+            deleted = fragment.deletion_file()
+            if deleted is not None:
+                named.add(deleted)
+    return named
 
 
 def _undeclared(stored: StoredTable, declared: frozenset[str]) -> _Undeclared:

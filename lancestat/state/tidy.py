@@ -104,19 +104,13 @@ def _is_loose(dataset: LanceDataset, rows_per_file: int) -> bool:
 
 
 def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
-    import pyarrow as pa
-
-    rows = dataset.to_table(
-        columns=["id", "table", "fingerprints", "written_at"], filter=tables_filter(live)
-    )
-    # Of rows written together the later in place counts as newer.
-    rows = rows.append_column("position", pa.array(range(rows.num_rows), pa.int64()))
-    rows = rows.sort_by([("written_at", "descending"), ("position", "descending")])
+    rows = dataset.to_table(columns=["id", "table", "fingerprints"], filter=tables_filter(live))
     by_table: dict[str, list[StoredRow]] = {}
+    # The newest first: what was committed last comes last in place.
     for row, table, fingerprints in zip(
-        rows.column("id").to_pylist(),
-        rows.column("table").to_pylist(),
-        rows.column("fingerprints").to_pylist(),
+        rows.column("id").to_pylist()[::-1],
+        rows.column("table").to_pylist()[::-1],
+        rows.column("fingerprints").to_pylist()[::-1],
         strict=True,
     ):
         if table in live:

@@ -24,8 +24,8 @@ import pytest
 
 from lancestat.errors import LakeError, RunError
 from lancestat.knn import output
-from lancestat.knn.process import Process, this_process
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
+from lancestat.lake.process import Process, this_process
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 

@@ -332,7 +332,7 @@ def owned_by(path: Path, generation: str, **owner: object) -> Path:
 
 
 def test_what_killed_runs_left_is_removed(path: Path) -> None:
-    from lancestat.knn.process import this_process
+    from lancestat.lake.process import this_process
 
     put(PARQUET, str(path), [rows(0, 3)])
     here = this_process()

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.knn import storage
 from lancestat.knn.scratch import Scratch, scratch
 from lancestat.knn.scratch_marker import HEARTBEAT, MARKER
+from lancestat.lake import storage
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.knn import storage
-from lancestat.knn.process import Process, this_process
 from lancestat.knn.scratch import scratch
 from lancestat.knn.scratch_marker import HEARTBEAT, MARKER, encode
 from lancestat.knn.scratch_sweep import sweep_scratch
+from lancestat.lake import storage
+from lancestat.lake.process import Process, process_mark, this_process
 from tests.integration.object_store import ObjectStore, object_store
 from tests.knn.results import files_below
 
@@ -344,3 +344,45 @@ def test_an_object_store_that_refuses_is_told(object_store: ObjectStore) -> None
         pass
     assert caught.value.code == "LS583"
     assert "wrong-and-hidden" not in str(caught.value)
+
+
+KILLED_WHILE_MARKING = """
+import os, signal, sys
+from lancestat.lake.storage import FolderStorage
+from lancestat.knn.scratch import scratch
+
+point = sys.argv[2]
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+if point == "made":
+    FolderStorage.write = die
+else:
+    import pathlib
+    pathlib.Path.replace = die
+with scratch(sys.argv[1], "app"):
+    pass
+"""
+
+
+@pytest.mark.parametrize("point", ["made", "drafted"])
+def test_what_a_process_left_that_was_killed_before_it_marked_its_folder_is_removed(
+    root: Path, point: str
+) -> None:
+    """And nothing that it did not make, or that holds anything else."""
+    command = [sys.executable, "-c", KILLED_WHILE_MARKING, str(root), point]
+    killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    [folder] = root.glob("app/*")
+    assert len(list(folder.iterdir())) == (point == "drafted")
+    (folder / "notes.txt").write_text("mine")
+    assert sweep_scratch(str(root), now=NOW).swept == ()
+    (folder / "notes.txt").unlink()
+    assert len(sweep_scratch(str(root), now=NOW).swept) == 1
+    assert list(root.iterdir()) == []
+
+
+def test_a_folder_without_a_marker_stays_while_its_process_lives(root: Path) -> None:
+    folder = root / "app" / f"{process_mark()}-0123456789abcdef"
+    folder.mkdir(parents=True)
+    assert sweep_scratch(str(root), now=NOW).swept == ()
+    assert folder.is_dir()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.knn.process import Process
 from lancestat.knn.scratch_marker import MARKER, encode
+from lancestat.lake.process import Process
 from lancestat.project import Project
 from lancestat.spark.knn.scratch_root import default_root
 

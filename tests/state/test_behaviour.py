@@ -156,11 +156,12 @@ def test_entries_without_partials_store_nothing(state: StateWriter) -> None:
 
 def test_records_are_the_newest_of_every_table(make_state: MakeState) -> None:
     state = make_state()
+    # What is committed last is newest, though a clock that is behind says that it ended first.
     state.add_run(run(2, record("t", 7), record("u", 1)))
     state.add_run(run(3, record("t", 8)))
-    state.add_run(run(1, record("t", 6), record("v", 2)))
+    state.add_run(run(1, record("t", 9), record("v", 2)))
     assert dict(make_state().records()) == {
-        "t": record("t", 8),
+        "t": record("t", 9),
         "u": record("u", 1),
         "v": record("v", 2),
     }
@@ -173,6 +174,18 @@ def test_runs_without_records_give_none(state: StateWriter) -> None:
     assert dict(state.records()) == {}
     state.tidy({"t": frozenset(), "u": frozenset()})
     assert state.runs(5) == [run(2, nodes=(failed,)), run(1)]
+
+
+@pytest.mark.parametrize("minutes", [1, -1])
+def test_what_is_newest_outlasts_compaction(state: StateWriter, minutes: int) -> None:
+    """Whatever the clocks said of the runs."""
+    numbers = [1000 + minutes * number for number in range(40)]
+    for version, number in enumerate(numbers):
+        state.add_run(run(number, record("t", version)))
+        if version % 7 == 6:
+            state.tidy({"t": frozenset()})
+    assert state.records()["t"].version == 39
+    assert [run.run_id for run in state.runs(40)] == [f"run-{number}" for number in numbers[::-1]]
 
 
 def test_of_runs_that_ended_together_the_later_in_place_counts(state: StateWriter) -> None:
@@ -188,8 +201,8 @@ def test_runs_come_back_newest_first(make_state: MakeState) -> None:
     runs = [run(1, record("t", 1)), run(2, record("t", 2), nodes=(failed,)), run(3)]
     for number in (1, 0, 2):
         make_state().add_run(runs[number])
-    assert make_state().runs(10) == runs[::-1]
-    assert make_state().runs(2) == [runs[2], runs[1]]
+    assert make_state().runs(10) == [runs[2], runs[0], runs[1]]
+    assert make_state().runs(2) == [runs[2], runs[0]]
     assert make_state().runs(0) == []
 
 
@@ -240,7 +253,7 @@ def test_tidy_loses_no_field_when_it_drops_duplicates(state: StateWriter) -> Non
 def test_digests_are_those_of_the_newest_run_of_every_node(make_state: MakeState) -> None:
     state = make_state()
     assert dict(state.digests()) == {}
-    for number, digest in ((2, "new"), (1, "old")):
+    for number, digest in ((2, "old"), (1, "new")):
         node = NodeRun("orders", "table", digest, None, {}, None)
         state.add_run(run(number, nodes=(node,)))
     state.add_run(run(3, nodes=(NodeRun("parts", "table", "d", None, {}, None),)))

@@ -60,8 +60,8 @@ def test_the_newest_record_of_every_join_is_remembered(make_state: MakeState) ->
     state = make_state()
     newer = replace(JOIN, strategy="partitioned", recall=0.97, nprobes=12)
     other = replace(JOIN, node="k", result=ResultRecord(1, "dd", generation="g7"))
-    state.add_run(join_run(2, newer))
-    state.add_run(join_run(1, JOIN, other))
+    state.add_run(join_run(2, JOIN, other))
+    state.add_run(join_run(1, newer))
     assert dict(make_state().joins()) == {"j": newer, "k": other}
 
 

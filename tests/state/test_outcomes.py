@@ -43,12 +43,12 @@ def test_a_new_state_remembers_nothing(state: StateWriter) -> None:
 
 def test_the_newest_outcomes_of_each_node_come_newest_first(make_state: MakeState) -> None:
     writer = make_state()
-    # As runs end, which need not be how they began or are stored.
+    # As they are stored: clocks of those who run may differ.
     for run in (ended(2, "a", "b"), ended(1, "a"), ended(4, "a"), ended(3), ended(5, "c", "a")):
         writer.add_run(run)
     state = make_state()
     assert ids(state, 9) == {
-        "a": ["run 5", "run 4", "run 2", "run 1"],
+        "a": ["run 5", "run 4", "run 1", "run 2"],
         "b": ["run 2"],
         "c": ["run 5"],
     }

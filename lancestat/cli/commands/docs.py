@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
-
-# Beside the state, in a folder that a new project's git ignores.
-FOLDER = Path(".lancestat", "docs")
+from lancestat.report.site.place import DEFAULT
 
 
 @command(
@@ -22,7 +20,7 @@ FOLDER = Path(".lancestat", "docs")
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help=f"Where to write them (default: {FOLDER.as_posix()} of the project).",
+    help=f"Where to write them (default: {DEFAULT.as_posix()} of the project).",
 )
 def docs(
     invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], out: Path | None
@@ -31,7 +29,7 @@ def docs(
     from lancestat.report.site.build import build_site, check_folder
 
     project = invocation.project()
-    folder = out or project.spec.root / FOLDER
+    folder = out or project.spec.root / DEFAULT
     check_folder(folder)
     report = project.report(
         any_of(select), any_of(exclude), with_fragments=True, with_histograms=True

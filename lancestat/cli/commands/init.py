@@ -15,18 +15,26 @@ from lancestat.errors import UsageError
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 def init(invocation: Invocation, folder: Path | None) -> None:
     """Write the templates; never over what is there."""
+    from lancestat.spec.resources import PROJECT_FILE
     from lancestat.spec.starter import editor_files, project_template
 
     root = folder or invocation.project_dir
     files = project_template()
     in_the_way = [name for name in files if _exists(root / name)]
+    if PROJECT_FILE not in in_the_way:
+        # An init that was killed has left what is whole, and not the project's file.
+        in_the_way = [name for name in in_the_way if not _holds(root / name, files[name])]
     if in_the_way:
         raise UsageError(
             "LS403",
             f"nothing was written, since {root} already holds {', '.join(in_the_way)}",
             hint="name an empty folder: lancestat init DIR",
         )
-    kept = [name for name in editor_files() if _exists(root / name)]
+    kept = [
+        name
+        for name, text in editor_files().items()
+        if _exists(root / name) and not _holds(root / name, text)
+    ]
     files = {**files, **{name: text for name, text in editor_files().items() if name not in kept}}
     try:
         _write(root, files)
@@ -45,10 +53,22 @@ def _exists(path: Path) -> bool:
     return path.exists() or path.is_symlink()
 
 
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return not path.is_symlink() and path.read_bytes() == text.encode("utf-8")
+    except OSError:
+        return False
+
+
 def _write(root: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
+    """Write what is not there yet, and last the file that makes a folder a project."""
+    from lancestat.lake.drafts import remove_drafts, write_new
+    from lancestat.spec.resources import PROJECT_FILE
+
+    for name in sorted(files, key=lambda name: name == PROJECT_FILE):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Mode x: even a file that appeared since is not overwritten.
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        remove_drafts(path)
+        if not _holds(path, files[name]):
+            # Even a file that appeared since is not overwritten.
+            write_new(path, files[name].encode("utf-8"))

@@ -45,6 +45,7 @@ def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
 
 def _write(folder: Path) -> list[str]:
     from lancestat.errors import UsageError
+    from lancestat.lake.drafts import write_whole
     from lancestat.spec.editor import editor_schemas
     from lancestat.spec.starter import json_text
 
@@ -52,7 +53,7 @@ def _write(folder: Path) -> list[str]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, value in schemas.items():
-            (folder / name).write_text(json_text(value), encoding="utf-8")
+            write_whole(folder / name, json_text(value).encode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
         message = f"cannot write to {error.filename or folder}: {reason}"

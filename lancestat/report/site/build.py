@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from lancestat.errors import UsageError
+from lancestat.lake.drafts import new_draft
 from lancestat.report.site.pages import Pages
+from lancestat.report.site.place import clear, clear_drafts, complete, is_free, put
 from lancestat.report.site.text import Plain
 from lancestat.report.site.undisclosed import undisclosed
 from lancestat.report.values import ProjectReport
@@ -16,8 +17,6 @@ from lancestat.spec.model import ProjectSpec
 
 _HERE = Path(__file__).parent
 _ASSETS = (*sorted(_HERE.glob("static/*")), *sorted(_HERE.glob("vendor/*")))
-# A folder that has it may be replaced.
-MARKER = ".lancestat-docs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +44,13 @@ def build_site(report: ProjectReport, spec: ProjectSpec, folder: Path) -> Site:
     folder = check_folder(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = folder.with_name(f".{folder.name[:60]}.{uuid.uuid4().hex[:12]}")
+        clear_drafts(folder)
+        draft = new_draft(folder)
         try:
-            pages, size_bytes = _write(report, spec, made)
-            _swap(made, folder)
+            pages, size_bytes = _write(report, spec, draft)
+            put(draft, folder)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            clear(draft, folder)
     except OSError as error:
         raise _unwritable(folder, error) from error
     return Site(folder / "index.html", report, pages, size_bytes)
@@ -66,7 +66,7 @@ def check_folder(folder: Path) -> Path:
         folder = folder.resolve()
         if folder.exists() and not folder.is_dir():
             raise UsageError("LS650", f"{folder} is a file; pages are written to a folder")
-        if folder.is_dir() and not (folder / MARKER).is_file() and any(folder.iterdir()):
+        if folder.is_dir() and not is_free(folder):
             raise UsageError(
                 "LS650",
                 f"{folder} holds files that `lancestat docs` did not write, and would be replaced",
@@ -88,29 +88,15 @@ def _write(report: ProjectReport, spec: ProjectSpec, folder: Path) -> tuple[int,
     shown = undisclosed(report, spec)
     assets = folder / "assets"
     assets.mkdir(parents=True)
-    (folder / MARKER).write_text("This folder is replaced by `lancestat docs`.\n", "utf-8")
     for asset in _ASSETS:
         shutil.copyfile(asset, assets / asset.name)
-    for name in ("tables", "joins"):
-        (folder / name).mkdir()
     pages = size_bytes = 0
     for page in Pages(shown, spec, Plain(spec.redactor, spec.root)).all():
         content = page.text.encode("utf-8")
-        (folder / page.path).write_bytes(content)
+        path = folder / page.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
         pages += page.path.endswith(".html")
         size_bytes += len(content)
+    complete(folder)
     return pages, size_bytes
-
-
-def _swap(made: Path, folder: Path) -> None:
-    """Put a folder in the place of another; a killed one leaves the old or the new in place."""
-    old = made.with_name(f"{made.name}.old")
-    if folder.exists():
-        folder.rename(old)
-    try:
-        made.rename(folder)
-    except OSError:
-        if old.exists():
-            old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from lancestat.knn import process
-from lancestat.knn.process import Process, this_process
+from lancestat.lake import process
+from lancestat.lake.process import Process, this_process
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from contextlib import suppress
@@ -40,6 +41,25 @@ def this_process() -> Process:
     """The process that asks."""
     pid = os.getpid()
     return Process(_host(), pid, _started(pid))
+
+
+def process_mark() -> str:
+    """Text that stands for the process that asks, fit for a file's name: `HOST-PID-STARTED`."""
+    process = this_process()
+    return f"{_digest(process.host)}-{process.pid}-{process.started or 0}"
+
+
+def is_mark_alive(mark: str) -> bool | None:
+    """Whether the process that a mark stands for runs; None when that cannot be known."""
+    host, _, rest = mark.partition("-")
+    pid, _, started = rest.partition("-")
+    if host != _digest(_host()) or not (pid.isdecimal() and started.isdecimal()):
+        return None
+    return Process(_host(), int(pid), int(started) or None).is_alive()
+
+
+def _digest(host: str) -> str:
+    return hashlib.sha256(host.encode()).hexdigest()[:12]
 
 
 @lru_cache(maxsize=1)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from lancestat.lake.drafts import new_draft
 from lancestat.lake.open import store_options
+from lancestat.lake.temporary import temporary_folder
 from lancestat.lake.uri import local_path
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class FolderStorage:
     def write(self, path: str, text: str) -> None:
         """See `Storage`."""
         file = self.root / path
-        draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+        draft = new_draft(file)
         draft.write_text(text, encoding="utf-8")
         draft.replace(file)
 
@@ -235,15 +235,15 @@ class ObjectStorage:
         """See `Storage`."""
         if not self._session.contains(path):
             return None
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "copy"
+        with temporary_folder() as folder:
+            copy = folder / "copy"
             self._session.download_file(path, copy)
             return copy.read_text(encoding="utf-8", errors="replace")
 
     def write(self, path: str, text: str) -> None:
         """See `Storage`."""
-        with tempfile.TemporaryDirectory() as folder:
-            draft = Path(folder) / "draft"
+        with temporary_folder() as folder:
+            draft = folder / "draft"
             draft.write_text(text, encoding="utf-8")
             self._session.upload_file(draft, path)
 

@@ -1,0 +1,104 @@
+"""Where trials take place: a shop that is as new for each of them, and the ways to judge it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.checks import check_converged, check_readers, check_same, leftovers
+from tests.faults.children import Ended, Server
+from tests.faults.shop import Shop, copied
+
+# What any command may say, and none may end with.
+_DEFECTS = ("internal error", "Traceback", "panicked")
+
+
+@dataclass
+class Bench:
+    """A folder with a template of a shop, and a server of children."""
+
+    folder: Path
+    server: Server
+    shop: Shop = field(init=False)
+    known: Shop = field(init=False)
+    # What children need in a trial, beside what all do.
+    more: dict[str, str] = field(default_factory=dict)
+    # Seconds and steps of commands that nothing disturbed.
+    usual: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make the template: all statistics published, all joined, pages written."""
+        self.template = self.folder / "template"
+        self.shop = Shop(self.folder / "shop")
+        self.shop.folder.mkdir(parents=True)
+        self.shop.declare()
+        self.shop.stock()
+        ended = self.run(["run", "--quiet"], ["docs", "--quiet"], ["plan", "--check"])
+        assert ended.code == 0, ended.output
+        self.shop.remember()
+        assert check_converged(self.shop) == []
+        copied(self.shop.folder, self.template)
+        self.known = self.shop
+
+    def renew(self) -> Shop:
+        """A shop as new, at the place where the state knows its tables."""
+        copied(self.template, self.shop.folder)
+        known = self.known
+        self.more = {}
+        self.shop = Shop(
+            self.folder / "shop",
+            aside=dict(known.aside),
+            before=dict(known.before),
+            after=dict(known.after),
+            first=dict(known.first),
+        )
+        return self.shop
+
+    def run(self, *commands: Sequence[str]) -> Ended:
+        """Run commands without a fault."""
+        environment = {**self.shop.environment(), **self.more}
+        return self.server.start(commands, self.shop.folder, environment).wait()
+
+    def settle(self, *, with_fresh: bool = False) -> list[str]:
+        """What is wrong after a fault, then after a run, and after a sweep."""
+        problems = check_readers(self.shop)
+        ended = self.run(["run", "--quiet"], ["plan", "--check"], ["gc"])
+        if ended.code:
+            return [*problems, f"the next run does not converge: {ended.output[-600:]}"]
+        problems += check_converged(self.shop)
+        problems += [f"gc leaves {path}" for path in leftovers(self.shop)]
+        return problems + (self.compare() if with_fresh else [])
+
+    def compare(self) -> list[str]:
+        """What differs from a fresh project over a copy of the tables."""
+        fresh = Shop(self.folder / "fresh")
+        shutil.rmtree(fresh.folder, ignore_errors=True)
+        left_out = shutil.ignore_patterns("state", "far.parquet", ".far*", "scratch", "tmp")
+        shutil.copytree(self.shop.folder, fresh.folder, symlinks=True, ignore=left_out)
+        fresh.declare()
+        environment = fresh.environment()
+        ended = self.server.start(
+            [["run", "--quiet", "--full-refresh"]], fresh.folder, environment
+        ).wait()
+        if ended.code:
+            return [f"a fresh project does not run: {ended.output[-600:]}"]
+        return check_same(self.shop, fresh)
+
+
+def defects(ended: Ended) -> list[str]:
+    """What a command must not say, whatever happens to it."""
+    problems = [f"it hangs for {ended.seconds:.0f} s"] if ended.hangs else []
+    return problems + [
+        f"it says {word!r}: {ended.output[-600:]}" for word in _DEFECTS if word in ended.output
+    ]
+
+
+@contextmanager
+def bench(folder: Path, disk: Path | None = None) -> Iterator[Bench]:
+    """A bench on a disk, whose server is up while the block runs and logs to `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Server(folder / "server") as server:
+        yield Bench(disk or folder, server)

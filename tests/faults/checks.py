@@ -1,0 +1,155 @@
+"""What has to hold after a fault, each as a list of sentences that say what does not."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import lance
+
+from lancestat.errors import LancestatError
+from lancestat.lake.observe import snapshot
+from lancestat.lake.schema_hash import schema_hash
+from lancestat.stats.guard import judge
+from lancestat.stats.wire import PublishedStatistics, decode_statistics
+from tests.faults.shop import RESULT, Shop, rows_of
+from tests.run.test_faults import unstamped
+
+# Files of a project, its tables and its results; what else there is has been left by a process.
+_OWN = re.compile(
+    r"lancestat_project\.yml|specs|tmp|state|aside|\.lancestat|far\.parquet"
+    r"|\.far\.parquet\.lancestat|(orders|returns|items|l|r|near)\.lance"
+)
+_GENERATION = re.compile(r"[0-9a-f]{16}")
+_BESIDE_GENERATIONS = {"lancestat.json", "lock", "superseded"}
+
+
+def check_readers(shop: Shop) -> list[str]:
+    """Every reader gets true statistics or a refusal, and no row is lost."""
+    return [*_rows_lost(shop), *_false_manifests(shop), *_false_shows(shop), *_false_results(shop)]
+
+
+def check_converged(shop: Shop) -> list[str]:
+    """Statistics are published for what the tables are now, and results are those of joining."""
+    problems = check_readers(shop)
+    for name in (*shop.tables, RESULT):
+        shown = shop.project.show(name)
+        if not shown.use or shown.versions_behind or shown.missing:
+            problems.append(f"statistics of {name} are not current: {shown.reason}, {shown.detail}")
+    for name in shop.joins:
+        if shop.result(name) != shop.after[name]:
+            problems.append(f"the result of {name} is not that of joining now")
+    return problems
+
+
+def check_same(shop: Shop, fresh: Shop) -> list[str]:
+    """What is published is what a fresh project over a copy of the tables publishes."""
+    problems = []
+    for name in (*shop.tables, RESULT):
+        here, there = shop.project.show(name), fresh.project.show(name)
+        if (here.columns, here.rows, here.use) != (there.columns, there.rows, there.use):
+            problems.append(f"statistics of {name} differ from those of a fresh project")
+    for name in shop.joins:
+        if shop.result(name) != fresh.result(name):
+            problems.append(f"the result of {name} differs from that of a fresh project")
+    return problems
+
+
+def _rows_lost(shop: Shop) -> Iterator[str]:
+    for name in shop.tables:
+        try:
+            rows = rows_of(shop.dataset(name).to_table())
+        except (OSError, ValueError) as error:
+            yield f"table {name} cannot be read: {error}"
+        else:
+            if Counter(rows) != Counter(shop.aside[name]):
+                yield f"table {name} has {len(rows)} rows that are not the {len(shop.aside[name])}"
+
+
+def _false_manifests(shop: Shop) -> Iterator[str]:
+    for name in (*shop.tables, "near"):
+        if name == "near" and not shop.result("near"):
+            continue
+        for version in range(shop.first.get(name, 1), shop.dataset(name).version + 1):
+            dataset = shop.dataset(name, version)
+            config = dataset.config()
+            hashed = schema_hash(snapshot(dataset).fields)
+            now = datetime.now(timezone.utc)
+            if judge(config, version=version, schema_hash=hashed, now=now).use and unstamped(
+                config
+            ) != shop.truth(name, version):
+                yield f"version {version} of {name} publishes false statistics"
+
+
+def _false_shows(shop: Shop) -> Iterator[str]:
+    for name in (*shop.tables, RESULT):
+        try:
+            shown = shop.project.show(name)
+        except LancestatError as error:
+            if name != RESULT:
+                yield f"{name} cannot be shown: {error}"
+            continue
+        if not shown.use or shown.versions_behind:
+            continue
+        entries = {**shop.truth("near" if name == RESULT else name)}
+        entries["lance.stats.computedAtVersion"] = str(shown.version)
+        truth = decode_statistics(entries)
+        assert isinstance(truth, PublishedStatistics)
+        if any(truth.columns[column] != found for column, found in shown.columns.items()):
+            yield f"false statistics of {name} are shown as {shown.reason}"
+
+
+def _false_results(shop: Shop) -> Iterator[str]:
+    for name in shop.joins:
+        try:
+            rows = shop.result(name)
+        except (OSError, ValueError) as error:
+            yield f"the result of {name} cannot be read: {error}"
+            continue
+        if rows not in (shop.before[name], shop.after[name]):
+            yield f"the result of {name} is neither the old nor the new one"
+
+
+def leftovers(shop: Shop) -> list[str]:
+    """Files that nothing refers to, and that no living process uses."""
+    found = [path for path in shop.folder.iterdir() if not _OWN.fullmatch(path.name)]
+    for place in filter(Path.is_dir, shop.folder.rglob("*.lance")):
+        found += _unreferenced(place)
+    found += [path for path in (shop.folder / "scratch").rglob("*") if path.is_file()]
+    found += [path for path in (shop.folder / "tmp").rglob("*") if path.is_file()]
+    state = shop.folder / "state"
+    found += [path for path in state.glob("*") if path.name != "v1"]
+    found += [path for path in state.glob("v1/*") if path.suffix != ".lance"]
+    found += [path for path in (shop.folder / ".lancestat").glob("*") if path.name != "docs"]
+    found += _beside_generations(shop.folder)
+    return sorted({str(path.relative_to(shop.folder)) for path in found} - {"scratch"})
+
+
+def _beside_generations(folder: Path) -> Iterator[Path]:
+    for path in folder.glob(".far.parquet.lancestat/*"):
+        if not _GENERATION.fullmatch(path.name) and path.name not in _BESIDE_GENERATIONS:
+            yield path
+
+
+def _unreferenced(place: Path) -> Iterator[Path]:
+    """Files of a dataset that no version has."""
+    try:
+        dataset = lance.dataset(str(place))
+    except (OSError, ValueError):
+        yield from (path for path in place.rglob("*") if path.is_file())
+        return
+    used = set()
+    for each in dataset.versions():
+        version = lance.dataset(str(place), version=each["version"])
+        for fragment in version.get_fragments():
+            used |= {f"data/{file.path}" for file in fragment.metadata.files}
+            deleted = fragment.deletion_file()
+            used |= {deleted} if deleted else set()
+    for path in place.rglob("*"):
+        name = path.relative_to(place).as_posix()
+        is_of_lance = name.startswith(("_versions/", "_transactions/"))
+        if path.is_file() and not is_of_lance and name not in used:
+            yield path

@@ -1,0 +1,215 @@
+"""Commands that write, how a shop is made ready for each, and what is asked of it afterwards."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from lancestat.errors import LancestatError
+from lancestat.plan.plan_file import read_plan_file
+from tests.faults.bench import Bench
+
+_LINK = re.compile(r'(?:href|src)="([^"#?]+)[^"]*"')
+_FILE_OF_OTHERS = "CNAME"
+
+
+class Command(ABC):
+    """A command line, and what is asked of the shop after a fault in it."""
+
+    def __init__(self, bench: Bench, rng: random.Random) -> None:
+        self.bench = bench
+        self.rng = rng
+
+    @abstractmethod
+    def prepare(self) -> list[str]:
+        """Give a new shop something to do for the command, whose arguments are returned."""
+
+    @abstractmethod
+    def problems(self) -> list[str]:
+        """What is wrong, and what remains wrong when the command is given again."""
+
+
+class Run(Command):
+    """`lancestat run` over changed tables and joins."""
+
+    def prepare(self) -> list[str]:
+        self.bench.shop.change(self.rng)
+        return ["run", "--quiet"]
+
+    def problems(self) -> list[str]:
+        return self.bench.settle(with_fresh=self.rng.random() < 0.1)
+
+
+class JoinCommit(Run):
+    """`lancestat run` over the joins alone."""
+
+    def prepare(self) -> list[str]:
+        shop = self.bench.shop
+        for name in ("l", "r"):
+            shop.change_one(name, self.rng)
+        shop.remember()
+        return ["run", "--quiet", "--select", "kind:knn_join"]
+
+
+class Retry(Run):
+    """`lancestat retry` after a run in which a table was away."""
+
+    def prepare(self) -> list[str]:
+        shop = self.bench.shop
+        shop.change(self.rng)
+        table, away = shop.folder / "orders.lance", shop.folder / "aside"
+        table.rename(away)
+        ended = self.bench.run(["run", "--quiet", "--select", "orders"])
+        assert ended.code == 1, ended.output
+        away.rename(table)
+        return ["retry", "--quiet"]
+
+
+class Sweep(Run):
+    """`lancestat gc` over what a killed run has left."""
+
+    def prepare(self) -> list[str]:
+        shop = self.bench.shop
+        shop.change(self.rng)
+        steps = self.bench.usual.get("run", (1.0, 100))[1]
+        kill_at = self.rng.randint(1, steps)
+        self.bench.server.start(
+            [["run", "--quiet"]], shop.folder, shop.environment(), kill_at
+        ).wait()
+        return ["gc"]
+
+
+class Docs(Command):
+    """`lancestat docs` over the pages of an earlier edition, at times with a file of others."""
+
+    def prepare(self) -> list[str]:
+        shop = self.bench.shop
+        self.site = shop.folder / ".lancestat" / "docs"
+        self.has_others = self.rng.random() < 0.3
+        if self.has_others:
+            (self.site / _FILE_OF_OTHERS).write_text("stats.example.com")
+        shop.declare("second")
+        return ["docs", "--quiet"]
+
+    def problems(self) -> list[str]:
+        editions, problems = check_pages(self.site)
+        if not (self.has_others or len(editions) == 1):
+            problems.append(f"pages of several editions: {sorted(editions)}")
+        ended = self.bench.run(["docs", "--quiet"])
+        if ended.code:
+            return [*problems, f"docs does not run again: {ended.output[-600:]}"]
+        editions, later = check_pages(self.site)
+        problems += [f"after another docs: {problem}" for problem in later]
+        if editions != {"second"}:
+            problems.append(f"docs leaves pages of {sorted(editions)}")
+        if self.has_others and not (self.site / _FILE_OF_OTHERS).exists():
+            problems.append("a file of others is lost")
+        beside = {path.name for path in self.site.parent.iterdir()} - {"docs"}
+        within = {path.name for path in self.site.glob(".*")} - {".lancestat-docs"}
+        return problems + [f"docs leaves {name}" for name in sorted(beside | within)]
+
+
+def check_pages(site: Path) -> tuple[set[str], list[str]]:
+    """The editions of a site's pages, and what does not open."""
+    problems = []
+    editions = set()
+    pages = sorted(site.rglob("*.html"))
+    if site / "index.html" not in pages:
+        return set(), ["there is no index.html"]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        if not text.rstrip().endswith("</html>"):
+            problems.append(f"{page.name} is not whole")
+        editions |= set(re.findall(r"shop-(first|second)", text))
+        for link in _LINK.findall(text):
+            if ":" not in link and not (page.parent / link).exists():
+                problems.append(f"{page.name} leads to {link}, which is not there")
+    return editions, problems
+
+
+class PlanOut(Command):
+    """`lancestat plan --out` over an older plan."""
+
+    def prepare(self) -> list[str]:
+        shop = self.bench.shop
+        self.folder = shop.folder / "aside"
+        self.folder.mkdir()
+        ended = self.bench.run(["plan", "--out", "aside/plan.json"])
+        assert ended.code == 0, ended.output
+        self.old = (self.folder / "plan.json").read_bytes()
+        shop.change(self.rng)
+        return ["plan", "--out", "aside/plan.json"]
+
+    def problems(self) -> list[str]:
+        problems = []
+        try:
+            read_plan_file(self.folder / "plan.json")
+        except LancestatError as error:
+            problems.append(f"the plan cannot be read: {error}")
+        ended = self.bench.run(
+            ["plan", "--out", "aside/plan.json"], ["run", "--plan-file", "aside/plan.json"]
+        )
+        if ended.code:
+            problems.append(f"a new plan does not run: {ended.output[-600:]}")
+        beside = {path.name for path in self.folder.iterdir()} - {"plan.json"}
+        shutil.rmtree(self.folder)
+        problems += [f"plan leaves {name}" for name in sorted(beside)]
+        return problems + self.bench.settle()
+
+
+class Init(Command):
+    """`lancestat init` in a folder that holds something else."""
+
+    command = ("init", "aside")
+
+    def prepare(self) -> list[str]:
+        self.folder = self.bench.shop.folder / "aside"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        (self.folder / "thesis.txt").write_text("all of it")
+        return list(self.command)
+
+    def problems(self) -> list[str]:
+        ended = self.bench.run(self.command)
+        if ended.code and "already holds lancestat_project.yml" not in ended.output:
+            return [f"it does not run again: {ended.output[-600:]}"]
+        found = contents(self.folder)
+        shutil.rmtree(self.folder)
+        self.folder.mkdir()
+        (self.folder / "thesis.txt").write_text("all of it")
+        assert self.bench.run(self.command).code == 0
+        expected = contents(self.folder)
+        return [
+            f"{path} is not what a first {self.command[0]} writes"
+            for path in sorted(found.keys() | expected.keys())
+            if found.get(path) != expected.get(path)
+        ]
+
+
+class SchemaOut(Init):
+    """`lancestat schema --out` over schemas that are there, all of which must stay whole."""
+
+    command = ("schema", "--out", "aside")
+
+    def prepare(self) -> list[str]:
+        arguments = super().prepare()
+        assert self.bench.run(self.command).code == 0
+        self.whole = contents(self.folder)
+        return arguments
+
+    def problems(self) -> list[str]:
+        found = contents(self.folder)
+        cut = [path for path, content in self.whole.items() if found.get(path) != content]
+        return [f"{path} is cut" for path in cut] + super().problems()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files of a folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

@@ -1,0 +1,94 @@
+"""SIGKILL at random moments, and before each of the steps by which a command changes files."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from tests.faults.bench import Bench
+from tests.faults.children import REPOSITORY
+from tests.faults.registry import COMMANDS
+from tests.faults.tally import Result, Trial
+
+KIND = "kills"
+# Of 100 kills.
+SHARES = {
+    "run": 37,
+    "run of joins": 14,
+    "retry": 7,
+    "gc": 10,
+    "docs": 10,
+    "plan --out": 5,
+    "init": 4,
+    "schema --out": 4,
+    "comment": 4,
+    "run on Spark": 5,
+}
+ON_SPARK = "run on Spark"
+# From the start of Python until after the end of most runs, on two cores that others use, too.
+_SPARK_SECONDS = (1.0, 22.0)
+
+
+def kill(bench: Bench, trial: Trial) -> Result:
+    """Kill one command; what the project is then, and what becomes of it."""
+    began = time.monotonic()
+    rng = trial.rng
+    on_spark = trial.command == ON_SPARK
+    name = "run" if on_spark else trial.command
+    measure(bench, name)
+    bench.renew()
+    command = COMMANDS[name](bench, rng)
+    arguments = command.prepare()
+    killed = (_kill_spark if on_spark else _kill)(bench, arguments, bench.usual[name], rng)
+    problems = command.problems()
+    seconds = time.monotonic() - began
+    return Result(KIND, trial.command, killed, tuple(problems), trial.repeat, seconds)
+
+
+def _kill(bench: Bench, arguments: list[str], usual: tuple[float, int], rng: random.Random) -> bool:
+    seconds, steps = usual
+    environment = {**bench.shop.environment(), **bench.more}
+    kill_at = rng.randint(1, steps) if steps and rng.random() < 0.5 else None
+    child = bench.server.start([arguments], bench.shop.folder, environment, kill_at)
+    if kill_at is None:
+        time.sleep(rng.uniform(0, seconds))
+        child.kill()
+    return child.wait().killed
+
+
+def _kill_spark(
+    bench: Bench, arguments: list[str], usual: tuple[float, int], rng: random.Random
+) -> bool:
+    """Kill a process as users start it, and Spark with it."""
+    environment = {**os.environ, **bench.shop.environment(), "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "lancestat", *arguments],
+        cwd=bench.shop.folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as run:
+        try:
+            run.wait(rng.uniform(*_SPARK_SECONDS))
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            return True
+    return False
+
+
+def measure(bench: Bench, command: str) -> None:
+    """How long a command takes and how many steps it has when nothing disturbs it."""
+    if command in bench.usual:
+        return
+    bench.renew()
+    made = COMMANDS[command](bench, Trial(KIND, command, 0, 0).rng)
+    ended = bench.run(made.prepare())
+    assert ended.code == 0, ended.output
+    assert ended.steps is not None
+    bench.usual[command] = ended.seconds, ended.steps
+    assert made.problems() == []

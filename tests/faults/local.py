@@ -1,0 +1,31 @@
+"""Lets a process scan and join by itself, where `lancestat` would start Spark."""
+
+from __future__ import annotations
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.knn.scratch import scratch
+from lancestat.knn.stages import OnStage
+from lancestat.knn.work import JoinOutcome, JoinWork
+from tests.run.joined import joined, rows_of
+from tests.run.local import scan_locally
+
+# Where joins of this process put a copy of their left side, as Spark's do with files.
+SCRATCH = "LANCESTAT_TEST_SCRATCH"
+
+
+def arm() -> None:
+    """For the rest of the process."""
+    scan_locally(pytest.MonkeyPatch(), lambda node: None, join)
+
+
+def join(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+    """Join in this process, with the left rows in scratch meanwhile."""
+    import os
+
+    rows: pa.Table = rows_of(work.left, None)
+    with scratch(os.environ[SCRATCH], f"local-{os.getpid()}") as place:
+        lance.write_dataset(rows, f"{place.uri}/left.lance")
+        return joined(work)

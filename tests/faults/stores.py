@@ -1,0 +1,150 @@
+"""An object store that fails while commands read and write."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.bench import defects
+from tests.faults.checks import check_converged, check_readers
+from tests.faults.children import Server
+from tests.faults.proxy import Plan, Proxy, proxy, random_plan
+from tests.faults.shop import Shop
+from tests.faults.tally import Result, Trial
+from tests.integration.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore, running_object_store
+
+KIND = "stores"
+SHARES = {"run": 70, "gc": 10, "status": 10, "docs": 10}
+ARGUMENTS = {
+    "run": ["run", "--quiet"],
+    "gc": ["gc"],
+    "status": ["status", "--output", "json"],
+    "docs": ["docs", "--quiet"],
+}
+ENDPOINT = "SHOP_ENDPOINT"
+# Impatient, as trials have little time.
+_PATIENCE = {
+    "timeout": "3s",
+    "connect_timeout": "2s",
+    "client_max_retries": "2",
+    "client_retry_timeout": "5",
+}
+# After so many changes a shop has become slow.
+_TRIALS_PER_SHOP = 12
+
+
+@dataclass
+class StoreBench:
+    """A store, a proxy before it, and shops in it."""
+
+    folder: Path
+    server: Server
+    store: ObjectStore
+    proxy: Proxy
+    shop: Shop = field(init=False)
+    requests: dict[str, int] = field(default_factory=dict)
+    trials: int = 0
+    shops: int = 0
+
+    def environment(self, endpoint: str) -> dict[str, str]:
+        """How a process reaches the store."""
+        return {
+            ENDPOINT: endpoint,
+            "AWS_ENDPOINT": endpoint,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def renew(self) -> Shop:
+        """A shop in a place of its own, all of it up to date."""
+        self.shops += 1
+        base = self.store.uri(f"shop{self.shops}")
+        options = {
+            "aws_endpoint": f"{{{{ env_var('{ENDPOINT}') }}}}",
+            "aws_access_key_id": ACCESS_KEY,
+            "aws_secret_access_key": SECRET_KEY,
+            "aws_region": "us-east-1",
+            "allow_http": "true",
+            **_PATIENCE,
+        }
+        tables = ("returns", "l", "r")
+        self.shop = Shop(self.folder / f"shop{self.shops}", base, options, tables)
+        self.shop.folder.mkdir()
+        self.shop.declare()
+        self.shop.stock()
+        ended = self.run("run")
+        assert ended.code == 0, ended.output
+        self.shop.change(random.Random(1))
+        for command in ARGUMENTS:
+            self.proxy.plan = Plan()
+            ended = self.run(command)
+            assert ended.code == 0, ended.output
+            self.requests[command] = self.proxy.plan.seen
+        self.trials = 0
+        return self.shop
+
+    def run(self, *commands: str):  # type: ignore[no-untyped-def]
+        """Run commands through the proxy."""
+        environment = {**self.shop.environment(), **self.environment(self.proxy.endpoint)}
+        arguments = [ARGUMENTS.get(command) or command.split() for command in commands]
+        return self.server.start(arguments, self.shop.folder, environment).wait()
+
+
+def fail(bench: StoreBench, trial: Trial) -> Result:
+    """Let the store fail while a command runs."""
+    began = time.monotonic()
+    rng = trial.rng
+    if not bench.trials:
+        bench.renew()
+    bench.trials = (bench.trials + 1) % _TRIALS_PER_SHOP
+    bench.shop.change(rng)
+    bench.proxy.plan = plan = random_plan(rng, bench.requests[trial.command])
+    ended = bench.run(trial.command)
+    bench.proxy.plan = Plan()
+    what = f"{plan.action} x {plan.count} from request {plan.first}"
+    problems = [*defects(ended), *check_readers(bench.shop)]
+    later = bench.run("run", "plan --check", "gc")
+    if later.code:
+        problems.append(f"the next run does not converge: {later.output[-600:]}")
+    else:
+        problems += check_converged(bench.shop)
+    if problems:
+        bench.trials = 0
+    return Result(
+        KIND,
+        trial.command,
+        plan.struck > 0,
+        tuple(f"{what}: {problem}" for problem in problems),
+        trial.repeat,
+        time.monotonic() - began,
+    )
+
+
+@contextmanager
+def store_bench(folder: Path) -> Iterator[StoreBench]:
+    """A store and its proxy, up while the block runs; this process reaches the store directly."""
+    (folder / "store").mkdir(parents=True)
+    with (
+        Server(folder / "server") as server,
+        running_object_store(folder / "store") as store,
+        proxy(store.endpoint) as before,
+    ):
+        made = StoreBench(folder, server, store, before)
+        direct = made.environment(store.endpoint)
+        known = {name: os.environ.get(name) for name in direct}
+        os.environ.update(direct)
+        try:
+            yield made
+        finally:
+            for name, value in known.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value

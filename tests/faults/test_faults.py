@@ -1,0 +1,53 @@
+"""A handful of each fault; `python -m tests.faults` tries as many as asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults import clocks, crowds, disks, kills, stores
+from tests.faults.__main__ import carry_out
+from tests.faults.children import FAKETIME, REPOSITORY
+from tests.faults.tally import Trial
+
+pytestmark = pytest.mark.fault
+
+SEED = 20
+KILLED = ("run", "run", "run of joins", "retry", "gc", "docs", "docs", "plan --out", "init",
+          "schema --out", "comment")  # fmt: skip
+
+
+def try_all(kind: str, *commands: str) -> int:
+    """How many faults struck, none of which may do harm."""
+    wanted = [Trial(kind, command, SEED, number) for number, command in enumerate(commands)]
+    results = list(carry_out(wanted))
+    assert [problem for result in results for problem in result.problems] == []
+    return sum(result.effective for result in results)
+
+
+def test_kills() -> None:
+    assert try_all(kills.KIND, *KILLED)
+
+
+@pytest.mark.s3
+def test_stores() -> None:
+    assert try_all(stores.KIND, "run", "run", "gc")
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime: apt-get install faketime")
+def test_clocks() -> None:
+    assert try_all(clocks.KIND, "run", "run", "gc", "docs") == 4
+
+
+def test_crowds() -> None:
+    assert try_all(crowds.KIND, *["all at once"] * 3)
+
+
+@pytest.mark.skipif(disks.namespace() is None, reason="nobody may mount a tmpfs on this system")
+def test_full_disks() -> None:
+    """In a process of its own, since the disk is mounted for it alone."""
+    command = [sys.executable, "-m", "tests.faults", "--full-disks", "8", "--seed", str(SEED)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
