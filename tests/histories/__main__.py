@@ -14,9 +14,9 @@ import time
 
 from lancestat.spark.session import optimizer_settings, start_session
 from lancestat.spec.model import Target
-from tests.histories.history import ALL_KINDS, Counts, draw_history, run_history, shrink
+from tests.histories.history import ALL_KINDS, SETTINGS, Counts, draw_history, run_history, shrink
 
-JOIN_EVERY = 10
+JOIN_EVERY = 25
 
 
 def main() -> int:
@@ -47,6 +47,7 @@ def _tried(seeds: range, without: frozenset[str], most: int, folder: str) -> int
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.session.timeZone": "UTC",
+            **SETTINGS,
         },
     )
     spark = start_session(target, "lancestat histories", is_short_lived=True)

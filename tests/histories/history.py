@@ -30,6 +30,12 @@ AGREEMENT = "agreement"
 # All that can be left out, and what it is.
 ALL_KINDS = {**KINDS, AGREEMENT: "all who judge statistics come to the same verdict"}
 LONGEST = 14
+# Compiling a query takes longer than running it over so few rows.
+SETTINGS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 # Errors by which Lance refuses a step, such as an index over no rows.
 _REFUSED = (OSError, ValueError, RuntimeError, KeyError)
 

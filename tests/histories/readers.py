@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,8 @@ from tests.histories.rows import (
     ALL,
     PREDICATES,
     Predicate,
-    aggregates,
-    answer,
+    Question,
+    draw_question,
     lance_rows,
     parsed,
 )
@@ -61,11 +62,9 @@ class Pin:
     version: int
     rows: DataFrame | Callable[[], pa.Table]
     schema: pa.Schema
-    truths: Mapping[Predicate, list[Any]]
+    truths: Mapping[Predicate, pa.Table]
     epoch: int
     cleaned: int
-    asked: int = 0
-    notes: list[str] = field(default_factory=list)
 
     def is_orphan(self, world: HistoryWorld) -> bool:
         """Whether its table is another one now."""
@@ -144,7 +143,7 @@ class Readers:
         schema = lance_rows(world.uri, version).schema
         names = set(schema.names)
         truths = {
-            each: answer(lance_rows(world.uri, version, each))
+            each: lance_rows(world.uri, version, each)
             for each in PREDICATES
             if each.column is None or each.column in names
         }
@@ -156,12 +155,14 @@ class Readers:
         chosen = list({id(pin): pin for pin in [*self.pins[-1:], *some]}.values())
         in_process = [pin for pin in chosen if callable(pin.rows)]
         on_spark = [
-            (pin, random.choice(list(pin.truths))) for pin in chosen if not callable(pin.rows)
+            (pin, draw_question(random, random.choice(list(pin.truths)), pin.schema))
+            for pin in chosen
+            if not callable(pin.rows)
         ]
-        found = [finding for pin in in_process for finding in self._compared(pin, ALL)]
+        found = [finding for pin in in_process for finding in self._compared(pin, Question(ALL))]
         return found + self._asked_on_spark(on_spark)
 
-    def _asked_on_spark(self, asked: Sequence[tuple[Pin, Predicate]]) -> list[Finding]:
+    def _asked_on_spark(self, asked: Sequence[tuple[Pin, Question]]) -> list[Finding]:
         if not asked:
             return []
         try:
@@ -170,43 +171,39 @@ class Readers:
             # One of them fails the query: which one, is asked one by one.
             return [finding for one in asked for finding in self._compared(*one)]
         found: list[Finding] = []
-        for (pin, predicate), seen in zip(asked, answers, strict=True):
-            found += self._judged(pin, predicate, seen)
+        for (pin, question), seen in zip(asked, answers, strict=True):
+            found += self._judged(pin, question, seen)
         return found
 
-    def _answers(self, asked: Sequence[tuple[Pin, Predicate]]) -> list[list[str | None]]:
+    def _answers(self, asked: Sequence[tuple[Pin, Question]]) -> list[list[list[str | None]]]:
         """The answers of all, from one job."""
         parts = []
-        for place, (pin, predicate) in enumerate(asked):
-            texts = [f"cast({each} as string)" for each in aggregates(pin.schema)]
+        for place, (pin, question) in enumerate(asked):
+            texts = [f"cast({each} as string)" for each in question.expressions(pin.schema)]
             rows: Any = pin.rows
-            selected = rows.where(predicate.spark)
+            selected = rows.where(question.predicate.spark)
             parts.append(selected.selectExpr(f"{place} as place", f"array({','.join(texts)}) as a"))
         frame = reduce(lambda left, right: left.unionAll(right), parts)
-        return [list(row.a) for row in sorted(frame.collect(), key=lambda row: row.place)]
+        found: list[list[list[str | None]]] = [[] for _ in asked]
+        for place, values in frame.collect():
+            found[place].append(list(values))
+        return found
 
-    def _compared(self, pin: Pin, predicate: Predicate) -> list[Finding]:
+    def _compared(self, pin: Pin, question: Question) -> list[Finding]:
         try:
             if callable(pin.rows):
-                return self._judged(pin, predicate, answer(pin.rows()))
-            [seen] = self._answers([(pin, predicate)])
+                return self._judged(pin, question, question.answer(pin.rows()))
+            [seen] = self._answers([(pin, question)])
         except Exception as error:
             return self._refused(pin, str(error))
-        return self._judged(pin, predicate, seen)
+        return self._judged(pin, question, seen)
 
-    def _judged(self, pin: Pin, predicate: Predicate, seen: list[Any]) -> list[Finding]:
+    def _judged(self, pin: Pin, question: Question, seen: list[list[Any]]) -> list[Finding]:
         self.reads += 1
-        pin.asked += 1
-        expected = pin.truths[predicate]
+        expected = question.answer(pin.truths[question.predicate])
         found = seen if callable(pin.rows) else parsed(seen, expected)
-        if found == expected:
-            return []
-        return [
-            Finding(
-                f"{pin.way} of version {pin.version}, where {predicate.spark}",
-                f"it gives {found}, Lance {expected}",
-            )
-        ]
+        what = f"{pin.way} of version {pin.version}, where {question.predicate.spark}"
+        return [] if found == expected else [Finding(what, _difference(found, expected))]
 
     def _refused(self, pin: Pin, error: str) -> list[Finding]:
         self.reads += 1
@@ -226,18 +223,24 @@ class Readers:
         world = self._world
         version, schema = world.dataset.version, world.dataset.schema
         fitting = [each for each in PREDICATES if (each.column or "id") in schema.names]
-        predicate = random.choice(fitting)
+        question = draw_question(random, random.choice(fitting), schema)
         texts = ", ".join(
-            f"cast({each} as string) as c{place}" for place, each in enumerate(aggregates(schema))
+            f"cast({each} as string) as c{place}"
+            for place, each in enumerate(question.expressions(schema))
         )
-        query = f"select {texts} from t where {predicate.spark}"
-        arguments = ["sql", "--output", "csv", "--project-dir", str(world.folder), query]
+        query = f"select {texts} from t where {question.predicate.spark}"
+        arguments = ["sql", "--output", "json", "--project-dir", str(world.folder), query]
         result = CliRunner().invoke(cli, arguments)
         self.reads += 1
-        what = f"lancestat sql at version {version}, where {predicate.spark}"
+        what = f"lancestat sql at version {version}, where {question.predicate.spark}"
         if result.exit_code != 0:
             return [Finding(what, f"exit {result.exit_code}: {result.output}")]
-        values = [each or None for each in result.stdout.splitlines()[1].split(",")]
-        expected = answer(lance_rows(world.uri, version, predicate))
-        found = parsed(values, expected)
-        return [] if found == expected else [Finding(what, f"it gives {found}, Lance {expected}")]
+        expected = question.answer(lance_rows(world.uri, version, question.predicate))
+        found = parsed(json.loads(result.stdout)["rows"], expected)
+        return [] if found == expected else [Finding(what, _difference(found, expected))]
+
+
+def _difference(found: list[list[Any]], expected: list[list[Any]]) -> str:
+    many = [row for row in found if row not in expected]
+    missing = [row for row in expected if row not in found]
+    return f"{len(found)} rows, and Lance gives {len(expected)}; wrong {many}, missing {missing}"

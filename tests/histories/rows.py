@@ -8,7 +8,6 @@ from typing import Any
 
 import lance
 import pyarrow as pa
-import pyarrow.compute as pc
 
 SCHEMA = pa.schema(
     [
@@ -95,17 +94,47 @@ def conformed(rows: pa.Table, schema: pa.Schema, random: Random) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def aggregates(schema: pa.Schema) -> list[str]:
-    """What is asked about each column, as Spark's SQL."""
-    asked = ["count(*)"]
-    for field in schema:
-        name, shown = f"`{field.name}`", _shown(field)
-        asked.append(f"count({name})")
-        if shown is not None:
-            asked += [f"min({shown})", f"max({shown})"]
-            if not pa.types.is_string(field.type):
-                asked.append(f"sum({shown})")
-    return asked
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about the rows that a condition selects: all of them, or one column's figures.
+
+    Args:
+        predicate: The condition.
+        column: Whose figures are asked for; None with `is_count` for the number of rows alone.
+        is_count: Whether figures are asked for, in one row.
+    """
+
+    predicate: Predicate
+    column: str | None = None
+    is_count: bool = False
+
+    def expressions(self, schema: pa.Schema) -> list[str]:
+        """In Spark's SQL, each of which gives text."""
+        if not self.is_count:
+            return [shown for field in schema if (shown := _shown(field))]
+        if self.column is None:
+            return ["count(*)"]
+        shown = _shown(schema.field(self.column))
+        return ["count(*)", f"count({shown})", f"min({shown})", f"max({shown})"]
+
+    def answer(self, rows: pa.Table) -> list[list[Any]]:
+        """What Lance's rows make of it."""
+        if not self.is_count:
+            columns = [_values(rows[field.name]) for field in rows.schema if _shown(field)]
+            return sorted(map(list, zip(*columns, strict=True)), key=repr)
+        if self.column is None:
+            return [[len(rows)]]
+        values = [value for value in _values(rows[self.column]) if value is not None]
+        return [[len(rows), len(values), min(values, default=None), max(values, default=None)]]
+
+
+def draw_question(random: Random, predicate: Predicate, schema: pa.Schema) -> Question:
+    """One of the questions about the rows that a condition selects."""
+    kind = random.randrange(3)
+    if kind == 0:
+        return Question(predicate)
+    names = [field.name for field in schema if _shown(field)]
+    return Question(predicate, None if kind == 1 else random.choice(names), is_count=True)
 
 
 def _shown(field: pa.Field) -> str | None:
@@ -117,31 +146,28 @@ def _shown(field: pa.Field) -> str | None:
     return f"`{field.name}`" if is_plain or pa.types.is_string(field.type) else None
 
 
-def answer(rows: pa.Table) -> list[Any]:
-    """What `aggregates` are over rows, from Arrow."""
-    found: list[Any] = [len(rows)]
-    for field in rows.schema:
-        column = rows[field.name]
-        found.append(len(column) - column.null_count)
-        if _shown(field) is None:
-            continue
-        if pa.types.is_temporal(field.type):
-            column = column.cast(pa.int32() if pa.types.is_date32(field.type) else pa.int64())
-        low_high = pc.min_max(column)
-        found += [low_high["min"].as_py(), low_high["max"].as_py()]
-        if not pa.types.is_string(field.type):
-            found.append(pc.sum(column).as_py())
-    return found
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def parsed(rows: list[list[str | None]], expected: list[list[Any]]) -> list[list[Any]]:
+    """Spark's answers, each a text or null, in the types of those that are expected."""
+    types = [
+        next((type(value) for value in column if value is not None), str)
+        for column in zip(*expected, strict=True)
+    ]
+    found = [
+        [None if value is None else like(value) for value, like in zip(row, types, strict=True)]
+        if types
+        else list(row)
+        for row in rows
+    ]
+    return sorted(found, key=repr)
 
 
 def lance_rows(uri: str, version: int, predicate: Predicate = ALL) -> pa.Table:
     """What Lance itself reads."""
     return lance.dataset(uri, version=version).to_table(filter=predicate.lance)
-
-
-def parsed(values: list[str | None], expected: list[Any]) -> list[Any]:
-    """Spark's answers, each a text or null, in the types of those that are expected."""
-    return [
-        value if value is None or like is None else type(like)(value)
-        for value, like in zip(values, expected, strict=True)
-    ]

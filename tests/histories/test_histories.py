@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.histories.history import Counts, draw_history, run_history
+from lancestat.spark.session import optimizer_settings
+from tests.histories.history import SETTINGS, Counts, draw_history, run_history
 from tests.integration.conftest import spark
 
 if TYPE_CHECKING:
@@ -19,10 +20,18 @@ pytestmark = pytest.mark.spark
 HISTORIES = 12
 
 
-def test_every_reader_tells_the_truth_or_refuses(spark: SparkSession) -> None:
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    made = spark.newSession()
+    for key, value in {**SETTINGS, **optimizer_settings({})}.items():
+        made.conf.set(key, value)
+    return made
+
+
+def test_every_reader_tells_the_truth_or_refuses(session: SparkSession) -> None:
     counts = Counts()
     for seed in range(HISTORIES):
-        outcome = run_history(spark, draw_history(seed), counts, with_join=seed == 0)
+        outcome = run_history(session, draw_history(seed), counts, with_join=seed == 0)
         told = "\n".join(map(str, outcome.findings))
         assert not outcome.findings, f"seed {seed}, {outcome.steps}:\n{told}"
     assert counts.reads > HISTORIES

@@ -241,8 +241,13 @@ final class Filters {
 
   static boolean isLosslessInJava(Object value, DataType type) {
     CatalystTypeConverters$ converters = CatalystTypeConverters$.MODULE$;
-    Object java = converters.convertToScala(value, type);
-    return Objects.deepEquals(value, converters.createToCatalystConverter(type).apply(java));
+    try {
+      Object java = converters.convertToScala(value, type);
+      return Objects.deepEquals(value, converters.createToCatalystConverter(type).apply(java));
+    } catch (ArithmeticException overflow) {
+      // The first instants of 64 bits.
+      return false;
+    }
   }
 
   /** A value of Spark's internal form; null for null. */
