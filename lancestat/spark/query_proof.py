@@ -54,8 +54,9 @@ _EXPRESSIONS = {
         Unhex Upper XxHash64
     """,
     "dates, which have no zone": """
-        AddMonths DateAdd DateAddYMInterval DateDiff DateSub DayOfMonth DayOfWeek DayOfYear
-        ExtractANSIIntervalDays LastDay MakeDate Month NextDay Quarter WeekDay WeekOfYear Year
+        AddMonths DateAdd DateAddYMInterval DateDiff DateSub DatetimeSub DayOfMonth DayOfWeek
+        DayOfYear ExtractANSIIntervalDays LastDay MakeDate Month NextDay Quarter WeekDay WeekOfYear
+        Year
     """,
     "lists and maps": """
         ArrayAggregate ArrayContains ArrayDistinct ArrayExcept ArrayExists ArrayFilter ArrayForAll

@@ -239,7 +239,7 @@ def test_a_result_that_was_compacted_is_made_again(world: JoinWorld) -> None:
 def earlier_mark(world: JoinWorld) -> None:
     """Mark the result as releases did whose mark named neither a place nor a content."""
     dataset = lance.dataset(world.join.output_uri)
-    dataset.replace_schema_metadata({"lancestat.output": "knn_join"})
+    dataset.update_schema_metadata({"lancestat.output": "knn_join"}, replace=True)
 
 
 def test_a_result_of_an_earlier_release_is_gone_on_from(world: JoinWorld) -> None:

@@ -418,7 +418,7 @@ def move_a_side(world: JoinWorld) -> None:
         ),
         (
             write_to_the_result,
-            "near: its result has changed; now refresh (output_missing), was skip (unchanged)",
+            "near: its result has changed; now blocked, was skip (unchanged)",
         ),
         (join_again, "near: another run has recorded it since; its result has changed"),
         (

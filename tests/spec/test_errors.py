@@ -132,7 +132,7 @@ knn_joins:
       options: {sessionInitStatement: drop table t, query: delete from t, dbtable: t}
       vector: v
     k: 1
-    output: {lance: p}
+    output: {lance: q}
 tables: [{name: t, uri: t}]
 """,
     "duplicate_names": """\
