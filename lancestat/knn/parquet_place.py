@@ -133,10 +133,12 @@ class ParquetPlace:
             _remove(self.root / f"{generation}{suffix}")
 
     def sweep(self) -> None:
-        """Remove what is neither seen, nor was before, nor is being written; holds the lock."""
-        kept = self._kept()
+        """Remove what is neither seen, nor was before, nor is being written; holds the lock.
+
+        A run that was killed after it published has left what it needed for that.
+        """
         found = {match[1] for entry in self.root.iterdir() if (match := _matched(entry))}
-        for generation in found - kept:
+        for generation in found:
             if not self._is_owned(generation):
                 self.forget(generation)
 
