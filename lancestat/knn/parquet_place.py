@@ -158,17 +158,22 @@ class ParquetPlace:
         sync_folder(self.path.parent)
 
     def forget(self, generation: str) -> None:
-        """Remove what a run has there, except a generation that readers may see."""
-        if generation not in self._kept():
+        """Remove what a run has there, except a generation that readers may see.
+
+        Nor is one removed into which somebody else has written.
+        """
+        if generation not in self._kept() | self._changed():
             _remove(self.root / generation)
         for suffix in _SUFFIXES:
             _remove(self.root / f"{generation}{suffix}")
 
     def sweep(self) -> None:
-        """Remove what is neither seen, nor was before, nor is being written; holds the lock."""
-        kept = self._kept() | self._changed()
+        """Remove what is neither seen, nor was before, nor is being written; holds the lock.
+
+        A run that was killed after it published has left what it needed for that.
+        """
         found = {match[1] for entry in self.root.iterdir() if (match := _matched(entry))}
-        for generation in found - kept:
+        for generation in found:
             if not self._is_owned(generation):
                 self.forget(generation)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 
-from lancestat.lake.process import Process
+from lancestat.lake.process import Process, process_mark, process_of
 from lancestat.lake.storage import Storage, storage_at
 
 FOLDER = "_lancestat"
@@ -38,8 +38,8 @@ class Receipts:
 
 
 def new_run() -> str:
-    """A name for a run's receipts that no other run has."""
-    return secrets.token_hex(8)
+    """A name for a run's receipts that no other run has, and that tells of its process."""
+    return f"{process_mark()}-{secrets.token_hex(8)}"
 
 
 def new_attempt(number: int) -> str:
@@ -105,7 +105,7 @@ def _read(storage: Storage, run: str) -> Receipts | None:
                 text = storage.read(f"{FOLDER}/{run}/{name}")
                 found.append(json.loads(text or "null"))
         if not found:
-            return None
+            return _nothing_left(run)
         return Receipts(
             run,
             frozenset(file for receipt in found for file in receipt["files"]),
@@ -114,3 +114,14 @@ def _read(storage: Storage, run: str) -> Receipts | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _nothing_left(run: str) -> Receipts | None:
+    """Receipts of a run that was killed before it left the first one, or while it removed the last.
+
+    None where the run's name does not tell which process of this host it was.
+    """
+    owner = process_of(run.rpartition("-")[0])
+    if owner is None:
+        return None
+    return Receipts(run, frozenset(), datetime.now(timezone.utc), owner)

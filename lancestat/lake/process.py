@@ -49,13 +49,19 @@ def process_mark() -> str:
     return f"{_digest(process.host)}-{process.pid}-{process.started or 0}"
 
 
-def is_mark_alive(mark: str) -> bool | None:
-    """Whether the process that a mark stands for runs; None when that cannot be known."""
+def process_of(mark: str) -> Process | None:
+    """The process that a mark stands for, None where it is not of this host."""
     host, _, rest = mark.partition("-")
     pid, _, started = rest.partition("-")
     if host != _digest(_host()) or not (pid.isdecimal() and started.isdecimal()):
         return None
-    return Process(_host(), int(pid), int(started) or None).is_alive()
+    return Process(_host(), int(pid), int(started) or None)
+
+
+def is_mark_alive(mark: str) -> bool | None:
+    """Whether the process that a mark stands for runs; None when that cannot be known."""
+    process = process_of(mark)
+    return None if process is None else process.is_alive()
 
 
 def _digest(host: str) -> str:

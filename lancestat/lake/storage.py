@@ -144,8 +144,11 @@ class FolderStorage:
         """See `Storage`."""
         file = self.root / path
         draft = new_draft(file)
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
+        try:
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(file)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def size_bytes(self, path: str) -> int:
         """See `Storage`."""

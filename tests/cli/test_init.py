@@ -84,3 +84,15 @@ def test_an_editor_finds_the_schema_of_every_file(lancestat: Lancestat, tmp_path
         # The files say it themselves, too, for editors that open another folder.
         named = path.read_text().splitlines()[0].partition("$schema=")[2]
         assert (path.parent / named).resolve() == (tmp_path / schema).resolve()
+
+
+def test_an_init_that_was_killed_is_gone_on_with(lancestat: Lancestat, tmp_path: Path) -> None:
+    """It writes the project's file last: a folder without it is not a project yet."""
+    assert lancestat("init").exit_code == 0
+    whole = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    (tmp_path / "lancestat_project.yml").unlink()
+    (tmp_path / "specs" / "tables.yml").unlink()
+    again = lancestat("init")
+    assert again.exit_code == 0, again.output
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == whole
+    assert lancestat("init").exit_code == 2

@@ -498,6 +498,30 @@ def test_what_a_killed_run_wrote_is_removed_by_the_next(uri: str) -> None:
     assert not Path(uri, "_lancestat").exists()
 
 
+KILLED_BEFORE_A_RECEIPT = """
+import os, pathlib, signal, sys
+from lancestat.knn import output
+from lancestat.knn.work import OutputFormat
+from tests.knn.results import SCHEMA, rows
+
+writer = output.begin(OutputFormat.LANCE, sys.argv[1], "run", {})
+pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+writer.write(0, SCHEMA, [rows(3, 5)])
+"""
+
+
+@pytest.mark.fault
+def test_what_a_run_left_that_was_killed_before_its_first_receipt_is_removed(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    command = [sys.executable, "-c", KILLED_BEFORE_A_RECEIPT, uri]
+    killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(Path(uri, "_lancestat").rglob("*.json.draft-*"))) == 1
+    output.sweep(LANCE, uri, {})
+    assert not Path(uri, "_lancestat").exists()
+    assert seen(LANCE, uri) == table(rows(0, 3))
+
+
 def test_what_a_run_committed_before_it_was_killed_stays(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -506,3 +506,19 @@ def test_types_come_back(form: OutputFormat, type: str, path: Path) -> None:
     for start in (0, 2):
         [found] = output.read_rows(state, start, start + 2, {})
         assert_equal(found.column(0), values)
+
+
+def test_what_a_run_left_that_was_killed_after_it_published_is_removed(path: Path) -> None:
+    """The files that are seen stay."""
+    from lancestat.lake.process import this_process
+
+    put(PARQUET, str(path), [rows(0, 3)])
+    here = this_process()
+    assert here.started is not None
+    generation = path.readlink().name
+    killed = owned_by(path, generation, host=here.host, pid=here.pid, started=here.started - 1)
+    assert killed.exists()
+    output.sweep(PARQUET, str(path), {})
+    assert not killed.exists()
+    assert not killed.with_suffix(".json").exists()
+    assert seen(PARQUET, str(path)) == table(rows(0, 3))

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import lance
@@ -88,3 +92,37 @@ def test_a_swept_table_starts_anew(state: LanceState) -> None:
     sweep(state, KEPT, dry_run=False)
     state.add_partials("gone", [stored("back", x=1)])
     assert set(state.partial_index("gone").singles) == {fingerprint("back")}
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from lance import LanceDataset
+from lancestat.state.store import open_state
+from tests.state.conftest import stored
+
+state = open_state(sys.argv[1])
+state.add_partials("t", [stored("a", x=1)])
+LanceDataset.commit = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+state.add_partials("t", [stored("b", x=1)])
+"""
+
+
+@pytest.mark.fault
+def test_what_a_killed_writer_never_committed_goes_once_nobody_writes(folder: Path) -> None:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    killed = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    data = folder / "v1" / "partials-1.lance" / "data"
+    assert len(list(data.iterdir())) == 2
+    state = open_state(str(folder))
+    with state.writers.writing():
+        sweep(state, frozenset({"t"}), dry_run=False)
+        assert len(list(data.iterdir())) == 2, "it may be what this writer is about to commit"
+    sweep(state, frozenset({"t"}), dry_run=True)
+    assert len(list(data.iterdir())) == 2
+    sweep(state, frozenset({"t"}), dry_run=False)
+    assert len(list(data.iterdir())) == 1
+    assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
+    assert [path.name for path in folder.iterdir()] == ["v1"]

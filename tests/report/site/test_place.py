@@ -1,0 +1,199 @@
+"""Pages are put in place in one step, and files of others stay where they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import UsageError
+from lancestat.lake.drafts import new_draft
+from lancestat.report.site import place
+from lancestat.report.site.place import MARKER, clear_drafts, complete, put
+from tests.report.site.conftest import Build
+from tests.report.site.reports import project, table_report
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace")
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != MARKER
+    }
+
+
+def site(folder: Path, edition: str, *tables: str) -> Path:
+    """A complete draft for a folder, with pages that say of which edition they are."""
+    draft = new_draft(folder)
+    for path in ("index.html", "assets/site.css", *(f"tables/{name}.html" for name in tables)):
+        (draft / path).parent.mkdir(parents=True, exist_ok=True)
+        (draft / path).write_text(edition)
+    complete(draft)
+    return draft
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a site of the first edition."""
+    found = tmp_path / "site"
+    put(site(found, "old", "a", "b"), found)
+    return found
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lancestat.report.site import place
+from tests.report.site.test_place import site
+
+folder, point, way = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+draft = site(folder, "new", "b", "c")
+if way == "file by file":
+    place.exchange = lambda *_: False
+count = 0
+
+def hook(event, arguments):
+    global count
+    if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open"):
+        count += 1
+        if count == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+place.put(draft, folder)
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("way", ["in one step", "file by file"])
+def test_killed_at_any_step_the_pages_open(tmp_path: Path, way: str) -> None:
+    """The old pages or the new ones; where they are replaced one by one, each is one of these."""
+    folder = tmp_path / "site"
+    for point in range(1, 200):
+        put(site(folder, "old", "a", "b"), folder)
+        command = [sys.executable, "-c", KILLED, str(folder), str(point), way]
+        killed = subprocess.run(
+            command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, check=False
+        )
+        found = contents(folder)
+        pages = {path: text for path, text in found.items() if not path.startswith(".")}
+        if way == "in one step":
+            assert set(pages.values()) in ({"old"}, {"new"}), point
+        assert set(pages.values()) <= {"old", "new"}, "each is whole"
+        assert pages["index.html"] == "old" or "tables/c.html" in pages, "what it names is there"
+        assert pages["index.html"] == "new" or "tables/a.html" in pages, "what it names is there"
+        clear_drafts(folder)
+        put(site(folder, "newer", "c"), folder)
+        assert set(contents(folder).values()) == {"newer"}
+        assert [path.name for path in tmp_path.iterdir()] == ["site"]
+        if killed.returncode == 0:
+            assert point > 5
+            return
+        assert killed.returncode == -signal.SIGKILL
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_files_of_others_stay(
+    folder: Path, can_exchange: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(place, "exchange", lambda *_: False)
+    for path in (".git/config", "CNAME", "tables/notes.html", "deep/er/x"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("mine")
+    (folder / "link").symlink_to("CNAME")
+    inode = (folder / ".git").stat().st_ino
+    put(site(folder, "new", "b"), folder)
+    found = contents(folder)
+    assert found == {
+        ".git/config": "mine",
+        "CNAME": "mine",
+        "link": "mine",
+        "tables/notes.html": "mine",
+        "deep/er/x": "mine",
+        "index.html": "new",
+        "assets/site.css": "new",
+        "tables/b.html": "new",
+    }
+    assert (folder / ".git").stat().st_ino == inode
+    assert [path.name for path in folder.parent.iterdir()] == ["site"]
+
+
+def test_a_file_that_comes_at_the_last_moment_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = place.exchange
+
+    def exchange_late(draft: Path, other: Path) -> bool:
+        (folder / "CNAME").write_text("mine")
+        return exchange(draft, other)
+
+    monkeypatch.setattr(place, "exchange", exchange_late)
+    put(site(folder, "new"), folder)
+    assert contents(folder)["CNAME"] == "mine"
+
+
+def test_a_file_that_a_killed_process_took_along_comes_back(folder: Path) -> None:
+    """It was killed after the exchange, before it gave back what had come at the last moment."""
+    dead = folder.parent / f".site.draft-{'0' * 12}-1-1-{'0' * 12}"
+    put(site(folder, "other"), folder)
+    draft = site(folder, "old")
+    (draft / "CNAME").write_text("mine")
+    draft.rename(dead)
+    os.utime(dead, (0, 0))
+    clear_drafts(folder)
+    assert contents(folder)["CNAME"] == "mine"
+    assert not dead.exists()
+
+
+def test_the_marker_leads_nowhere_else(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.html").write_text("all of it")
+    marker = folder / MARKER
+    marker.write_text(marker.read_text() + "../thesis.html\n/etc/passwd\nindex.html/../../x\n")
+    (folder / "CNAME").write_text("mine")
+    put(site(folder, "new"), folder)
+    assert (tmp_path / "thesis.html").read_text() == "all of it"
+
+
+def test_a_site_whose_marker_lists_nothing_is_replaced(build: Build) -> None:
+    folder = build(project(table_report("gone")))
+    (folder / MARKER).write_text("This folder is replaced by `lancestat docs`.\n")
+    (folder / "CNAME").write_text("mine")
+    build(project(table_report("there")))
+    assert not (folder / "tables" / "gone.html").exists()
+    assert (folder / "CNAME").read_text() == "mine"
+
+
+def test_pages_are_not_written_through_a_link(build: Build, tmp_path: Path) -> None:
+    folder = build()
+    (tmp_path / "elsewhere").mkdir()
+    for path in (folder / "tables").iterdir():
+        path.unlink()
+    (folder / "tables").rmdir()
+    (folder / "tables").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="is a link") as refused:
+        build()
+    assert refused.value.code == "LS651"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_first_run_that_was_killed_does_not_make_the_folder_that_of_others(
+    build: Build, tmp_path: Path
+) -> None:
+    (tmp_path / "site").mkdir()
+    new_draft(tmp_path / "site" / MARKER).write_text("")
+    assert (build() / "index.html").is_file()
+
+
+def test_nothing_is_left_beside_the_pages_or_among_them(build: Build) -> None:
+    folder = build()
+    build()
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["project", "site"]
+    assert [path.name for path in folder.glob(".*")] == [MARKER]
