@@ -41,7 +41,7 @@ def check(spark: SparkSession, rows: Rows, zone: str, conditions: list[str], *wa
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_type_at_its_extremes(spark: SparkSession, rows: Rows, way: str) -> None:
-    check(spark, rows, "UTC", list(islice(drawn(WAYS.index(way)), 120)), way)
+    check(spark, rows, "UTC", list(islice(drawn(WAYS.index(way)), 80)), way)
 
 
 @pytest.mark.parametrize("zone", ZONES[1:])

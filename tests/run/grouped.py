@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import lance
 import pyarrow as pa
@@ -23,6 +24,11 @@ def one_pass(dataset: lance.LanceDataset, ids: Sequence[int] | None) -> dict[str
     fragments = [dataset.get_fragment(each) for each in ids] if ids is not None else None
     scanner = dataset.scanner(columns=schema.names, fragments=fragments)
     return analyze([] if ids == () else scanner.to_batches(), schema)
+
+
+def without_quantiles(partial: ColumnPartial | None) -> ColumnPartial | None:
+    """The partial as `one_pass` makes it, whatever a histogram asked for."""
+    return None if partial is None else replace(partial, quantiles=None)
 
 
 def check_whole(known: FragmentStatistics, dataset: lance.LanceDataset) -> None:
@@ -48,7 +54,7 @@ def check_filter(
     ids = tuple(left.fragment_ids)
     assert left.rows == sum(dataset.get_fragment(each).count_rows() for each in ids)
     for name, expected in one_pass(dataset, ids).items():
-        found, range = left.partial(name), left.range(name)
+        found, range = without_quantiles(left.partial(name)), left.range(name)
         assert found in (None, expected), name
         if range is not None:
             check_range(range, expected)
