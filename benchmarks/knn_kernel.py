@@ -133,7 +133,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
         order = centroids.nearest_lists(sample, lists)
         nprobes = choose_nprobes(recall_curve(order[::2], part.sampled.lists[::2]), 0.95)
         reported = recall_curve(order[1::2], part.sampled.lists[1::2]).recall[nprobes - 1]
-        dataset = lance.dataset(laid_out.uri)
+        dataset = lance.dataset(laid_out.pin.uri)
         seconds["search"], found = spent(
             lambda: search_lists(
                 dataset,

@@ -33,7 +33,7 @@ tables:
   - {{name: gone, uri: {uri}, publish: none}}
 knn_joins:
   - {{name: near, k: 3, description: {evil}, output: {{lance: near.lance}},
-     left: {{sql: {evil}, vector: {evil}, select: [{evil}]}},
+     left: {{sql: {sql}, vector: {evil}, select: [{evil}]}},
      right: {{format: {evil}, path: x, options: {{{evil}: x}}, vector: v}}}}
 """
 
@@ -54,7 +54,14 @@ def folder(tmp_path: Path) -> Path:
     quoted = json.dumps(EVIL)
     for name, text in (
         ("lancestat_project.yml", PROJECT.format(evil=quoted)),
-        ("specs/shop.yml", SPECS.format(evil=quoted, uri=json.dumps("lake/\u2028::debug::x"))),
+        (
+            "specs/shop.yml",
+            SPECS.format(
+                evil=quoted,
+                sql=json.dumps(f"select '{EVIL}'"),
+                uri=json.dumps("lake/\u2028::debug::x"),
+            ),
+        ),
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
