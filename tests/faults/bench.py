@@ -76,7 +76,8 @@ class Bench:
         """What differs from a fresh project over a copy of the tables."""
         fresh = Shop(self.folder / "fresh")
         shutil.rmtree(fresh.folder, ignore_errors=True)
-        left_out = shutil.ignore_patterns("state", "far.parquet", ".far*", "scratch", "tmp")
+        results = ("near.lance", "far.parquet", ".far*")
+        left_out = shutil.ignore_patterns("state", *results, "scratch", "tmp")
         shutil.copytree(self.shop.folder, fresh.folder, symlinks=True, ignore=left_out)
         fresh.declare()
         environment = fresh.environment()
