@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lancestat.spark.plain import plain, shape_of, to_plain
 from lancestat.spark.query_failure import NOTHING_AROUND, Surroundings, explain_failure
 from lancestat.spark.query_logger import silent_query_logger
 from lancestat.spark.query_result import Plain, QueryResult, ResultColumn
-from lancestat.spark.session import optimizer_settings, running_session, start_session
+from lancestat.spark.session import active, optimizer_settings, running_session, start_session
 from lancestat.spark.statement import Statement
 from lancestat.spec.model import Target
 
@@ -35,7 +35,7 @@ def query_session(target: Target) -> Iterator[SparkSession]:
     try:
         for key, value in optimizer_settings(target.spark_conf).items():
             session.conf.set(key, value)
-        with silent_query_logger(), _active(session, running):
+        with silent_query_logger(), active(session):
             yield session
     finally:
         if running is None:
@@ -106,15 +106,3 @@ def _rows(
         raise
     except Exception as error:
         raise explain_failure(error, statement.text, surroundings) from None
-
-
-@contextmanager
-def _active(session: SparkSession, before: SparkSession | None) -> Iterator[None]:
-    """Estimates are made under the configuration of the thread's active session."""
-    sessions = cast(Any, session._jvm).org.apache.spark.sql.classic.SparkSession
-    sessions.setActiveSession(session._jsparkSession)
-    try:
-        yield
-    finally:
-        if before is not None:
-            sessions.setActiveSession(before._jsparkSession)

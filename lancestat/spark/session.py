@@ -6,8 +6,9 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import RunError
 from lancestat.spark.jvm import not_started, start_jvm
@@ -91,6 +92,28 @@ def running_session() -> SparkSession | None:
         return None
     require_classic(session)
     return None if session._jsc.sc().isStopped() else session
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Make a session the thread's active one while the block runs.
+
+    Spark asks the active session, and not the one that it works for, for the configuration of
+    estimates and for the data sources that are registered.
+    """
+    sessions = cast(Any, session._jvm).org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    if before.isDefined() and before.get().equals(session._jsparkSession):
+        yield
+        return
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def require_classic(session: object) -> None:

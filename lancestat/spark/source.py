@@ -21,6 +21,7 @@ from lancestat.read.scan import Scan
 from lancestat.spark.arrow_types import spark_schema
 from lancestat.spark.read_task import read_part
 from lancestat.spark.scan_task import prepare_worker
+from lancestat.spark.session import active
 from lancestat.spark.source_filters import pushed_filters
 from lancestat.stats.size import decoded_size
 
@@ -39,7 +40,9 @@ _OPTIONS = ("path", "version", "tag", "pushdown")
 
 def register(spark: SparkSession) -> None:
     """Make `spark.read.format("lancestat")` known to a session."""
-    spark.dataSource.register(LanceDataSource)
+    # Spark refuses a name that the thread's active session has, although each has its own.
+    with active(spark):
+        spark.dataSource.register(LanceDataSource)
 
 
 class LanceDataSource(DataSource):  # type: ignore[misc]

@@ -49,6 +49,14 @@ def test_versions_and_tags(load: Load, numbers: Path) -> None:
     assert load(numbers, tag="whole").count() == 100
 
 
+def test_each_session_can_register_it(spark: SparkSession, load: Load, numbers: Path) -> None:
+    other = spark.newSession()
+    register(other)
+    register(other)
+    assert other.read.format("lancestat").load(str(numbers)).count() == 50
+    assert load(numbers).count() == 50
+
+
 def test_a_loaded_table_stays_at_its_version(load: Load, tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2]})
     dataset = lance.write_dataset(rows, tmp_path / "t.lance")
