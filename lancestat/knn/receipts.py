@@ -57,14 +57,13 @@ def leave(
 ) -> None:
     """Leave the receipt of one attempt at a piece, in place of the one that it has left before."""
     storage = storage_at(uri, options)
-    storage.make_if_missing(f"{FOLDER}/{run}")
     receipt = {
         "format_version": 1,
         "files": list(files),
         "written_at": datetime.now(timezone.utc).isoformat(),
         "owner": asdict(owner),
     }
-    storage.write(f"{FOLDER}/{run}/{attempt}.json", json.dumps(receipt))
+    storage.write(f"{FOLDER}/{run}/{attempt}.json", json.dumps(receipt), make_folder=True)
 
 
 def withdraw(uri: str, run: str, attempt: str, options: Mapping[str, str]) -> None:

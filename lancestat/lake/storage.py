@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,10 +35,6 @@ class Storage(Protocol):
         """Make a folder that does not exist yet."""
         ...
 
-    def make_if_missing(self, path: str) -> None:
-        """Make a folder unless it is there."""
-        ...
-
     def children(self, path: str) -> list[str]:
         """Names of the folders in a folder; links are none."""
         ...
@@ -51,8 +47,12 @@ class Storage(Protocol):
         """A small file's text, None where there is no such file."""
         ...
 
-    def write(self, path: str, text: str) -> None:
-        """Write a small file, so that it is there wholly or not at all, in an existing folder."""
+    def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
+        """Write a small file, so that it is there wholly or not at all.
+
+        Its folder must exist, unless `make_folder` is true: then it is made, even where others
+        remove it at the same time because it is empty.
+        """
         ...
 
     def size_bytes(self, path: str) -> int:
@@ -95,20 +95,13 @@ class FolderStorage:
 
     def make(self, path: str) -> None:
         """See `Storage`."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-                (self.root / path).mkdir()
-            except (FileNotFoundError, FileExistsError):
-                # Another run that ends, or a sweep, has just removed the folder above.
-                if attempt == _ATTEMPTS - 1:
-                    raise
-            else:
-                return
+        folder = self.root / path
 
-    def make_if_missing(self, path: str) -> None:
-        """See `Storage`."""
-        (self.root / path).mkdir(parents=True, exist_ok=True)
+        def make() -> None:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+
+        _while_folders_go(make)
 
     def files(self, path: str) -> list[str]:
         """See `Storage`."""
@@ -140,9 +133,20 @@ class FolderStorage:
         except FileNotFoundError:
             return None
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
         """See `Storage`."""
         file = self.root / path
+
+        def make_and_write() -> None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._write(file, text)
+
+        if make_folder:
+            _while_folders_go(make_and_write)
+        else:
+            self._write(file, text)
+
+    def _write(self, file: Path, text: str) -> None:
         draft = new_draft(file)
         try:
             draft.write_text(text, encoding="utf-8")
@@ -175,6 +179,18 @@ class FolderStorage:
         try:
             (self.root / path).rmdir()
         except OSError:
+            return
+
+
+def _while_folders_go(make: Callable[[], None]) -> None:
+    """Make something in a folder that another run, or a sweep, may remove because it is empty."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            make()
+        except (FileNotFoundError, FileExistsError):
+            if attempt == _ATTEMPTS - 1:
+                raise
+        else:
             return
 
 
@@ -216,9 +232,6 @@ class ObjectStorage:
     def make(self, path: str) -> None:
         """See `Storage`: there is nothing to do."""
 
-    def make_if_missing(self, path: str) -> None:
-        """See `Storage`: there is nothing to do."""
-
     def files(self, path: str) -> list[str]:
         """See `Storage`."""
         listed = self._session.list_with_delimiter(path or None).objects
@@ -243,7 +256,7 @@ class ObjectStorage:
             self._session.download_file(path, copy)
             return copy.read_text(encoding="utf-8", errors="replace")
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
         """See `Storage`."""
         with temporary_folder() as folder:
             draft = folder / "draft"

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lancestat.state.row_order import commit_order
 from lancestat.state.stored_json import instant, text
 from lancestat.state.values import NodeOutcome
 
@@ -23,7 +24,7 @@ def read_outcomes(
     dataset: LanceDataset, target: str, limit: int
 ) -> dict[str, tuple[NodeOutcome, ...]]:
     """By node, its `limit` newest outcomes under a target; only those are read and decoded."""
-    rows = dataset.to_table(columns=["node", "target"])
+    rows = dataset.to_table(columns=["id", "node", "target"])
     positions = _newest(rows, target, limit)
     if not positions:
         return {}
@@ -48,8 +49,8 @@ def _newest(rows: pa.Table, target: str, limit: int) -> list[int]:
 
     encoded = rows.column("node").combine_chunks().dictionary_encode()
     nodes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    # What was committed later is newer, whatever the clocks of those who wrote it say.
-    order = np.lexsort((-np.arange(len(nodes)), nodes))
+    newest_first = commit_order(rows.column("id"))[::-1]
+    order = newest_first[np.argsort(nodes[newest_first], kind="stable")]
     is_wanted = pc.equal(rows.column("target"), target).fill_null(False).to_numpy()
     order = order[(nodes[order] >= 0) & is_wanted[order]]
     if not len(order):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ _BATCH_ROWS = 1024
 
 
 def partial_schema() -> pa.Schema:
-    """Columns of the partials dataset; `id` names a row wherever compaction moves it."""
+    """Columns of the partials dataset; `StoredTable` gives each row its `id`."""
     import pyarrow as pa
 
     return pa.schema(
@@ -35,11 +34,6 @@ def partial_schema() -> pa.Schema:
             pa.field("written_at", pa.timestamp("us", "UTC")),
         ]
     )
-
-
-def row_id() -> int:
-    """A random name for a row: 63 bits."""
-    return secrets.randbits(63)
 
 
 def join_fingerprints(fingerprints: Iterable[Fingerprint]) -> bytes:
@@ -82,7 +76,6 @@ def partial_batches(
         encoded = [encode(entry.partials[field]) for field in fields]
         rows.append(
             {
-                "id": row_id(),
                 "table": table,
                 "fingerprints": join_fingerprints(entry.fingerprints),
                 "fields": join_fields(fields),

@@ -1,7 +1,4 @@
-"""Run records read back: the newest of every table, the newest runs.
-
-The newest is what was committed last, which its place tells: clocks of those who write may differ.
-"""
+"""Run records read back: the newest of every table, the newest runs."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from lancestat.state.join_rows import decode_join
+from lancestat.state.row_order import commit_order
 from lancestat.state.run_rows import JOIN_KIND, decode_record, runs_of
 from lancestat.state.values import JoinRecord, RunRecord, TableRecord
 
@@ -37,7 +35,7 @@ def read_joins(dataset: LanceDataset) -> dict[str, JoinRecord]:
 def _decoded(
     dataset: LanceDataset, decode: Callable[[str], Record], *, is_join: bool
 ) -> Iterator[Record]:
-    rows = dataset.to_table(columns=["table", "record", "kind"])
+    rows = dataset.to_table(columns=["id", "table", "record", "kind"])
     kinds = rows.column("kind").to_pylist()
     positions = [p for p in _newest_records(rows).tolist() if (kinds[p] == JOIN_KIND) is is_join]
     if not positions:
@@ -56,9 +54,8 @@ def _decoded(
 
 def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
     """The newest runs, newest first."""
-    import numpy as np
-
-    positions = np.flatnonzero(newest_run_rows(dataset, limit))
+    order = commit_order(dataset.to_table(columns=["id"]).column("id"))
+    positions = order[newest_run_rows(dataset, limit)[order]]
     if not len(positions):
         return []
     rows = dataset.take(positions.tolist()).to_pylist()
@@ -69,14 +66,14 @@ def read_digests(dataset: LanceDataset) -> dict[str, str]:
     """The digest of every node's meaning in its newest row."""
     import pyarrow.compute as pc
 
-    rows = dataset.to_table(columns=["node", "digest"])
+    rows = dataset.to_table(columns=["id", "node", "digest"])
     found = rows.take(_newest(rows, "node", pc.is_valid(rows.column("digest"))))
     return dict(zip(found["node"].to_pylist(), found["digest"].to_pylist(), strict=True))
 
 
 def newest_record_positions(dataset: LanceDataset) -> NDArray[np.int64]:
     """Positions of the rows that hold the newest record of a table or a join, ascending."""
-    return _newest_records(dataset.to_table(columns=["table", "record"]))
+    return _newest_records(dataset.to_table(columns=["id", "table", "record"]))
 
 
 def _newest_records(rows: pa.Table) -> NDArray[np.int64]:
@@ -87,7 +84,8 @@ def _newest(rows: pa.Table, key: str, eligible: pa.ChunkedArray) -> NDArray[np.i
     """Positions of the newest eligible row for each value of a column, ascending."""
     import numpy as np
 
-    positions = np.flatnonzero(eligible.to_numpy() == True)  # noqa: E712
+    order = commit_order(rows.column("id"))
+    positions = order[eligible.to_numpy()[order] == True]  # noqa: E712
     encoded = rows.column(key).take(positions).combine_chunks().dictionary_encode()
     keys = encoded.indices.to_numpy(zero_copy_only=False)
     newest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
@@ -100,11 +98,11 @@ def newest_run_rows(dataset: LanceDataset, limit: int) -> NDArray[np.bool_]:
     """Which rows belong to the `limit` newest runs."""
     import numpy as np
 
-    encoded = dataset.to_table(columns=["run_id"]).column("run_id").combine_chunks()
-    encoded = encoded.dictionary_encode()
+    rows = dataset.to_table(columns=["id", "run_id"])
+    encoded = rows.column("run_id").combine_chunks().dictionary_encode()
     runs = encoded.indices.to_numpy(zero_copy_only=False)
     latest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
-    latest[runs] = np.arange(len(runs))
+    latest[runs[commit_order(rows.column("id"))]] = np.arange(len(runs))
     kept = np.zeros(len(latest), dtype=np.bool_)
     kept[np.argsort(latest)[::-1][: max(limit, 0)]] = True
     return np.asarray(kept[runs], dtype=np.bool_)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from lancestat.state.identity import join_identity
 from lancestat.state.join_rows import decode_join, encode_join
-from lancestat.state.partial_rows import row_id
 from lancestat.state.stored_json import count, instant, text, texts
 from lancestat.state.values import JoinRecord, NodeRun, RunRecord, TableRecord
 
@@ -61,8 +60,8 @@ def run_batch(run: RunRecord, schema: pa.Schema) -> pa.RecordBatch:
         "finished_at": run.finished_at,
         "status": run.status,
     }
-    rows = [{**head, "id": row_id(), **_node_row(node)} for node in run.nodes]
-    return pa.RecordBatch.from_pylist(rows or [{**head, "id": row_id()}], schema)
+    rows = [{**head, **_node_row(node)} for node in run.nodes]
+    return pa.RecordBatch.from_pylist(rows or [head], schema)
 
 
 def _node_row(node: NodeRun) -> dict[str, object]:

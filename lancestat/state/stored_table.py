@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from lancestat.state.failure import (
@@ -19,6 +20,7 @@ from lancestat.state.failure import (
     unreachable,
 )
 from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
+from lancestat.state.row_order import row_ids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -234,7 +236,7 @@ class StoredTable:
         first = next(iterator := iter(batches), None)
         if first is None:
             return []
-        source = _Source(first, iterator)
+        source = _Source(first, iterator, dataset.version)
         try:
             written = write_fragments(
                 pa.RecordBatchReader.from_batches(self.schema, source.batches(self.schema)),
@@ -283,18 +285,24 @@ class StoredTable:
 
 
 class _Source:
-    """Batches on their way through Rust, which would turn their own exceptions into others."""
+    """Batches on their way through Rust, which would turn their own exceptions into others.
 
-    def __init__(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> None:
+    Each row is given its id.
+    """
+
+    def __init__(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch], version: int) -> None:
         self.error: BaseException | None = None
-        self._first = first
-        self._rest = rest
+        self._batches = chain([first], rest)
+        self._ids = row_ids(version)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        place = schema.get_field_index("id")
         try:
-            yield self._first.cast(schema)
-            for batch in self._rest:
-                yield batch.cast(schema)
+            for batch in self._batches:
+                ids = pa.array(islice(self._ids, batch.num_rows), pa.int64())
+                yield batch.set_column(place, "id", ids).cast(schema)
         except BaseException as error:
             self.error = error
             raise

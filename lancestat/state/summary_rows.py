@@ -11,7 +11,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from lancestat.state.grouping import Group, block_digest, slices
-from lancestat.state.partial_rows import row_id
 from lancestat.state.values import BlockKey, SummaryBlock, TableSummary
 from lancestat.stats.partial import decode, encode
 
@@ -58,7 +57,6 @@ def summary_batches(
     for field, content, body in chain(stored, [(HEAD, b"", [encode_summary(summary)])]):
         rows.append(
             {
-                "id": row_id(),
                 "table": table,
                 "field": field,
                 "content": content,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lancestat.state.partial_index import table_filter, tables_filter
+from lancestat.state.row_order import commit_order
 from lancestat.state.search import find
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summary_rows import (
@@ -101,9 +102,8 @@ def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
         if table in needed:
             needed[table].update(block_keys(summary))
     columns = ["id", "table", "field", "content"]
-    rows = dataset.to_table(columns=columns, filter=few).to_pylist()
     past: list[int] = []
-    for row in reversed(rows):
+    for row in _newest_first(dataset.to_table(columns=columns, filter=few)):
         wanted = needed.get(row["table"])
         if wanted is None:
             continue
@@ -116,16 +116,21 @@ def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
 
 
 def _newest(dataset: LanceDataset, predicate: str) -> dict[str, TableSummary]:
-    """The newest head that decodes of every table: what was committed last comes last in place."""
-    heads = dataset.to_table(columns=["table", "body"], filter=predicate).to_pylist()
+    """The newest head that decodes of every table."""
+    heads = dataset.to_table(columns=["id", "table", "body"], filter=predicate)
     found: dict[str, TableSummary] = {}
-    for row in reversed(heads):
+    for row in _newest_first(heads):
         if row["table"] in found:
             continue
         try:
             found[row["table"]] = decode_summary((row["body"] or [b""])[0] or b"")
         except ValueError:
             _log.warning("a stored summary does not decode and is not used")
+    return found
+
+
+def _newest_first(rows: pa.Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rows.take(commit_order(rows.column("id"))[::-1]).to_pylist()
     return found
 
 

@@ -9,6 +9,7 @@ from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.layout import Kind
 from lancestat.state.partial_index import FieldSets, tables_filter
 from lancestat.state.records import newest_record_positions, newest_run_rows
+from lancestat.state.row_order import commit_order
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summary_stream import past_summary_ids
 from lancestat.state.surplus import StoredRow, surplus
@@ -106,11 +107,11 @@ def _is_loose(dataset: LanceDataset, rows_per_file: int) -> bool:
 def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
     rows = dataset.to_table(columns=["id", "table", "fingerprints"], filter=tables_filter(live))
     by_table: dict[str, list[StoredRow]] = {}
-    # The newest first: what was committed last comes last in place.
+    newest_first = rows.take(commit_order(rows.column("id"))[::-1])
     for row, table, fingerprints in zip(
-        rows.column("id").to_pylist()[::-1],
-        rows.column("table").to_pylist()[::-1],
-        rows.column("fingerprints").to_pylist()[::-1],
+        newest_first.column("id").to_pylist(),
+        newest_first.column("table").to_pylist(),
+        newest_first.column("fingerprints").to_pylist(),
         strict=True,
     ):
         if table in live:

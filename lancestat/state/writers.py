@@ -25,7 +25,6 @@ _FOLDER = "writers"
 _NAME = re.compile(r"(?:\..*\.draft-)?([0-9a-f]{12}-\d+-\d+)(?:-(\d+))?-[0-9a-f]{12}")
 # After that time nobody on another host still writes.
 _ABANDONED_AFTER_SECONDS = 7 * 24 * 3600
-_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Writers:
         path = f"{_FOLDER}/{process_mark()}-{int(time.time())}-{secrets.token_hex(6)}"
         with self._reached():
             storage = self._storage()
-            _leave(storage, path)
+            storage.write(path, "", make_folder=True)
         try:
             yield
         finally:
@@ -73,19 +72,6 @@ class Writers:
             if not is_lance_failure(error):
                 raise
             raise unreachable(self.folder.uri, error, self.folder.options) from None
-
-
-def _leave(storage: Storage, path: str) -> None:
-    for attempt in range(_ATTEMPTS):
-        try:
-            storage.make_if_missing(_FOLDER)
-            storage.write(path, "")
-        except FileNotFoundError:
-            # Another writer that ended has just removed the empty folder.
-            if attempt == _ATTEMPTS - 1:
-                raise
-        else:
-            return
 
 
 def _remove(storage: Storage, path: str) -> None:

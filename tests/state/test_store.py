@@ -7,19 +7,22 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
+from lance.optimize import Compaction
 
 from lancestat.state.layout import Kind, Place
 from lancestat.state.partial_rows import partial_schema
+from lancestat.state.row_order import commit_order, row_ids
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.stored_table import FORMAT_KEY, StoredTable
 from lancestat.state.tidy import RUNS_KEPT
 from lancestat.state.values import StoredPartials
-from tests.state.conftest import files_under, fingerprint, partial, record, run, stored
+from tests.state.conftest import files_under, fingerprint, partial, record, run, stored, summary
 
 X = frozenset({"x"})
 AT_ONCE = timedelta(0)
@@ -356,3 +359,49 @@ def test_places_sort_by_generation(folder: Path) -> None:
     (folder / "v1" / "partials-x.lance").mkdir()
     (folder / "v1" / "notes").mkdir()
     assert state.folder.places() == [Place(1, Kind.PARTIALS, number) for number in (2, 9, 10)]
+
+
+def test_what_a_compaction_moves_behind_newer_rows_stays_older(folder: Path) -> None:
+    state = open_state(str(folder))
+    for number in range(1, 4):
+        state.add_run(run(number, record("t", number)))
+        state.add_summary("t", summary(number, number, 0), [])
+    tables = [folder / "v1" / f"{kind}-1.lance" for kind in ("runs", "summaries")]
+    compactions = []
+    for table in tables:
+        dataset = lance.dataset(table)
+        plan = Compaction.plan(dataset, {})
+        compactions.append((dataset, [task.execute(dataset) for task in plan.tasks]))
+    state.add_run(run(4, record("t", 4)))
+    state.add_summary("t", summary(4, 4, 0), [])
+    for dataset, rewritten in compactions:
+        Compaction.commit(dataset, rewritten)
+    runs, summaries = map(lance.dataset, tables)
+    assert runs.to_table().column("run_id").to_pylist() == ["run-4", "run-1", "run-2", "run-3"]
+    assert len(summaries.get_fragments()) == 2
+    after = open_state(str(folder))
+    assert after.records()["t"].version == 4
+    assert [each.run_id for each in after.runs(2)] == ["run-4", "run-3"]
+    assert [each.run_id for each in after.outcomes("dev", 2)["node of t"]] == ["run-4", "run-3"]
+    found = after.summary("t")
+    assert found is not None
+    assert found.version == 4
+
+
+def test_rows_of_earlier_releases_are_older(folder: Path) -> None:
+    state = open_state(str(folder))
+    state.add_run(run(1, record("t", 1)))
+    runs = lance.dataset(folder / "v1" / "runs-1.lance")
+    runs.update({"id": str((1 << 63) - 1)})
+    state.add_run(run(2, record("t", 2)))
+    # An update writes rows anew, behind the others.
+    lance.dataset(folder / "v1" / "runs-1.lance").update({"run_id": "'old'"}, where="id > 0")
+    rows = lance.dataset(folder / "v1" / "runs-1.lance").to_table(columns=["run_id"])
+    assert rows.column("run_id").to_pylist() == ["run-2", "old"]
+    assert open_state(str(folder)).records()["t"].version == 2
+
+
+def test_ids_of_one_append_differ() -> None:
+    ids = list(islice(row_ids(7), 100_000))
+    assert len({*ids, *islice(row_ids(8), 100_000)}) == 200_000
+    assert commit_order(pa.chunked_array([[*ids[:3], 5, -1]])).tolist() == [3, 0, 1, 2, 4]
