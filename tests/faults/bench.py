@@ -13,7 +13,7 @@ from tests.faults.children import Ended, Server
 from tests.faults.shop import Shop, copied
 
 # What any command may say, and none may end with.
-_DEFECTS = ("internal error", "Traceback", "panicked")
+_DEFECTS = ("internal error", "Traceback", "panicked", "is set aside")
 
 
 @dataclass
@@ -66,6 +66,7 @@ class Bench:
         """What is wrong after a fault, then after a run, and after a sweep."""
         problems = check_readers(self.shop)
         ended = self.run(["run", "--quiet"], ["plan", "--check"], ["gc"])
+        problems += defects(ended)
         if ended.code:
             return [*problems, f"the next run does not converge: {ended.output[-600:]}"]
         problems += check_converged(self.shop)

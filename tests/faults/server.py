@@ -7,6 +7,7 @@ child starts and `{"status": ...}` when it has ended.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
@@ -14,6 +15,8 @@ import traceback
 import warnings
 from pathlib import Path
 from typing import Any
+
+from tests.faults.children import PATIENCE_SECONDS
 
 
 def main() -> None:
@@ -79,6 +82,8 @@ def work(request: dict[str, Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        # Before the one who waits loses patience, the log tells where the command hangs.
+        faulthandler.dump_traceback_later(PATIENCE_SECONDS * 0.9)
         warnings.simplefilter("ignore")
         from tests.faults import boundaries, local
 

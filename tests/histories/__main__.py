@@ -14,7 +14,7 @@ import time
 
 from lancestat.spark.session import optimizer_settings, start_session
 from lancestat.spec.model import Target
-from tests.histories.history import ALL_KINDS, SETTINGS, Counts, draw_history, run_history, shrink
+from tests.histories.history import SETTINGS, Counts, draw_history, run_history, shrink
 
 JOIN_EVERY = 25
 
@@ -25,20 +25,16 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next one")
     parser.add_argument("--only", type=int, metavar="SEED", help="a single history")
-    parser.add_argument("--without", default="", metavar="KIND,...", help=", ".join(ALL_KINDS))
     parser.add_argument("--findings", type=int, default=20, help="stop after so many")
     arguments = parser.parse_args()
-    without = frozenset(filter(None, arguments.without.split(",")))
-    if without - set(ALL_KINDS):
-        parser.error(f"unknown kinds: {', '.join(sorted(without - set(ALL_KINDS)))}")
     seeds = range(arguments.seed, arguments.seed + arguments.histories)
     if arguments.only is not None:
         seeds = range(arguments.only, arguments.only + 1)
     with tempfile.TemporaryDirectory() as folder:
-        return _tried(seeds, without, arguments.findings, folder)
+        return _tried(seeds, arguments.findings, folder)
 
 
-def _tried(seeds: range, without: frozenset[str], most: int, folder: str) -> int:
+def _tried(seeds: range, most: int, folder: str) -> int:
     target = Target(
         name="histories",
         state=f"{folder}/state",
@@ -56,11 +52,11 @@ def _tried(seeds: range, without: frozenset[str], most: int, folder: str) -> int
     counts, found, started = Counts(), 0, time.monotonic()
     for seed in seeds:
         with_join = seed % JOIN_EVERY == 0
-        steps = draw_history(seed, without)
-        outcome = run_history(spark, steps, counts, without=without, with_join=with_join)
+        steps = draw_history(seed)
+        outcome = run_history(spark, steps, counts, with_join=with_join)
         if outcome.findings:
             found += 1
-            again = shrink(spark, outcome.steps, without=without, with_join=with_join)
+            again = shrink(spark, outcome.steps, with_join=with_join)
             shown = again if again.findings else outcome
             print(f"seed {seed}: {', '.join(name for name, _ in shown.steps)}")  # noqa: T201
             for finding in shown.findings[:3]:

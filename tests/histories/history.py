@@ -20,15 +20,12 @@ from lancestat.knn.work import JoinOutcome, JoinWork
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows
 from tests.histories.statistics import check_agreement, check_statistics
-from tests.histories.world import KINDS, STEPS, HistoryWorld, draw_step
+from tests.histories.world import STEPS, HistoryWorld, draw_step
 from tests.run.local import scan_locally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-AGREEMENT = "agreement"
-# All that can be left out, and what it is.
-ALL_KINDS = {**KINDS, AGREEMENT: "all who judge statistics come to the same verdict"}
 LONGEST = 14
 # Compiling a query takes longer than running it over so few rows.
 SETTINGS = {
@@ -64,11 +61,11 @@ class Outcome:
     findings: tuple[Finding, ...]
 
 
-def draw_history(seed: int, without: frozenset[str] = frozenset()) -> tuple[Drawn, ...]:
+def draw_history(seed: int) -> tuple[Drawn, ...]:
     """The steps of a history; the same seed draws the same ones."""
     random = Random(seed)
     count = random.randrange(4, LONGEST + 1)
-    drawn = [(draw_step(random, without), random.randrange(2**32)) for _ in range(count)]
+    drawn = [(draw_step(random), random.randrange(2**32)) for _ in range(count)]
     return (("create", random.randrange(2**32)), *drawn)
 
 
@@ -77,12 +74,11 @@ def run_history(
     steps: Sequence[Drawn],
     counts: Counts,
     *,
-    without: frozenset[str] = frozenset(),
     with_join: bool = False,
 ) -> Outcome:
     """Go through steps in a folder of their own, and stop at the first finding."""
     folder = Path(tempfile.mkdtemp(prefix="lancestat-history-"))
-    world = HistoryWorld(folder, without)
+    world = HistoryWorld(folder)
     readers = Readers(spark, world)
     counts.histories += 1
     try:
@@ -111,17 +107,14 @@ def _step(
         world.create(random)
     else:
         try:
-            STEPS[name].step(world, random)
+            STEPS[name][0](world, random)
         except _REFUSED as error:
             counts.refused[f"{name}: {str(error).splitlines()[0][:160]}"] += 1
     failed = [result for result in world.results if result.status != "success"]
     if failed:
         return [Finding(f"a run of '{failed[0].node}'", f"{failed[0].status}: {failed[0].message}")]
     counts.checks += 1
-    findings = check_statistics(world)
-    if AGREEMENT not in world.without:
-        findings += check_agreement(world)
-    findings += readers.make(random)
+    findings = [*check_statistics(world), *check_agreement(world), *readers.make(random)]
     if findings or not (is_last or random.random() < 0.35):
         return findings
     findings = readers.ask(random, 8 if is_last else 3)
@@ -157,13 +150,11 @@ def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
         yield
 
 
-def shrink(
-    spark: SparkSession, steps: Sequence[Drawn], *, without: frozenset[str], with_join: bool
-) -> Outcome:
+def shrink(spark: SparkSession, steps: Sequence[Drawn], *, with_join: bool) -> Outcome:
     """A shorter history that goes wrong too: steps are left out, one after the other."""
 
     def tried(some: Sequence[Drawn]) -> Outcome:
-        return run_history(spark, some, Counts(), without=without, with_join=with_join)
+        return run_history(spark, some, Counts(), with_join=with_join)
 
     best = tried(steps)
     place = len(best.steps) - 2

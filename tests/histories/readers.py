@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _CODE = re.compile(r"\bLS\d{3}\b")
 # What a reader says whose table is another one now.
-_ATTACH = re.compile(r"attach|read_table|load|again", re.IGNORECASE)
+_ATTACH = re.compile(r"attach .*again", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,6 @@ from lancestat import Project
 from lancestat.run.result import NodeResult
 from tests.histories.rows import SCHEMA, conformed, make_rows
 
-# Kinds of step that a trial can leave out, since what they break is known and mended elsewhere.
-REPLACED, READDED = "replaced", "readded"
-KINDS = {
-    REPLACED: "the dataset is made anew, or a backup takes its place",
-    READDED: "a column's name comes to mean another column",
-}
 _POLICIES = (
     "false",
     "true",
@@ -42,7 +36,6 @@ class HistoryWorld:
     """
 
     folder: Path
-    without: frozenset[str] = frozenset()
     epoch: int = 0
     cleaned: int = 0
     columns_made: int = 0
@@ -293,46 +286,39 @@ def _recreate(world: HistoryWorld, random: Random) -> None:
             write(world.uri, make_rows(random, 3), "append")
 
 
-@dataclass(frozen=True, slots=True)
-class _Weighted:
-    step: Step
-    weight: int
-    kind: str | None = None
-
-
-STEPS: dict[str, _Weighted] = {
-    "append": _Weighted(_append, 8),
-    "append a row": _Weighted(_append_few, 5),
-    "overwrite": _Weighted(_overwrite, 1),
-    "delete": _Weighted(_delete, 6),
-    "update": _Weighted(_update, 5),
-    "merge-insert": _Weighted(_merge_insert, 4),
-    "compact": _Weighted(_compact, 5),
-    "index": _Weighted(_index, 6),
-    "optimize indices": _Weighted(_optimize_indices, 2),
-    "drop index": _Weighted(_drop_index, 1),
-    "add column": _Weighted(_add_column, 2),
-    "drop column": _Weighted(_drop_column, 2),
-    "rename column": _Weighted(_rename, 2),
-    "alter type": _Weighted(_alter_type, 2),
-    "re-add column": _Weighted(_readd_column, 3, READDED),
-    "swap columns": _Weighted(_swap_columns, 2, READDED),
-    "tag": _Weighted(_tag, 2),
-    "branch": _Weighted(_branch, 2),
-    "clone": _Weighted(_clone, 2),
-    "restore": _Weighted(_restore, 4),
-    "clean up": _Weighted(_clean_up, 1),
-    "configure": _Weighted(_configure, 1),
-    "run": _Weighted(_run, 14),
-    "declare": _Weighted(_declare, 5),
-    "lose state": _Weighted(_lose_state, 2),
-    "back up": _Weighted(_back_up, 3),
-    "restore backup": _Weighted(_restore_backup, 4, REPLACED),
-    "recreate": _Weighted(_recreate, 4, REPLACED),
+# Steps and their weights.
+STEPS: dict[str, tuple[Step, int]] = {
+    "append": (_append, 8),
+    "append a row": (_append_few, 5),
+    "overwrite": (_overwrite, 1),
+    "delete": (_delete, 6),
+    "update": (_update, 5),
+    "merge-insert": (_merge_insert, 4),
+    "compact": (_compact, 5),
+    "index": (_index, 6),
+    "optimize indices": (_optimize_indices, 2),
+    "drop index": (_drop_index, 1),
+    "add column": (_add_column, 2),
+    "drop column": (_drop_column, 2),
+    "rename column": (_rename, 2),
+    "alter type": (_alter_type, 2),
+    "re-add column": (_readd_column, 3),
+    "swap columns": (_swap_columns, 2),
+    "tag": (_tag, 2),
+    "branch": (_branch, 2),
+    "clone": (_clone, 2),
+    "restore": (_restore, 4),
+    "clean up": (_clean_up, 1),
+    "configure": (_configure, 1),
+    "run": (_run, 14),
+    "declare": (_declare, 5),
+    "lose state": (_lose_state, 2),
+    "back up": (_back_up, 3),
+    "restore backup": (_restore_backup, 4),
+    "recreate": (_recreate, 4),
 }
 
 
-def draw_step(random: Random, without: frozenset[str]) -> str:
-    """The name of a step of the kinds that are tried."""
-    names = [name for name, each in STEPS.items() if each.kind not in without]
-    return random.choices(names, [STEPS[name].weight for name in names])[0]
+def draw_step(random: Random) -> str:
+    """The name of a step."""
+    return random.choices(list(STEPS), [weight for _, weight in STEPS.values()])[0]
