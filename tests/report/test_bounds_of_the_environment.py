@@ -32,7 +32,9 @@ tables:
   - name: orders
     uri: orders.lance
     policy: lazy
-    freshness: {{warn_after: "{{{{ env_var('B_WARN') }}}}", error_after: "{{{{ env_var('B_ERR') }}}}"}}
+    freshness:
+      warn_after: "{{{{ env_var('B_WARN') }}}}"
+      error_after: "{{{{ env_var('B_ERR') }}}}"
 """)
     spec = load_project(folder, environment=ENVIRONMENT)
     [table] = spec.nodes
