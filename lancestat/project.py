@@ -6,10 +6,14 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FunctionType
+from typing import TYPE_CHECKING, TypeVar
 
+from lancestat.errors import LancestatError
+from lancestat.logs import redact_logs
+from lancestat.redact import Audience
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ColumnSelection, Node, ProjectSpec, Refresh, Table
 
@@ -31,9 +35,36 @@ if TYPE_CHECKING:
     from lancestat.state.store import LanceState
     from lancestat.state.sweep import SweepReport
 
+T = TypeVar("T")
+
 _log = logging.getLogger("lancestat.project")
 
 
+def _without_secrets(cls: type[T]) -> type[T]:
+    """Make the public methods of a class with a `spec` raise errors that tell no secret."""
+    for name, member in list(vars(cls).items()):
+        if isinstance(member, FunctionType) and not name.startswith("_"):
+            setattr(cls, name, _redacting(member))
+    return cls
+
+
+def _redacting(method: FunctionType) -> Callable[..., object]:
+    @wraps(method)
+    def redacting(self: Project, *args: object, **kwargs: object) -> object:
+        try:
+            return method(self, *args, **kwargs)
+        except LancestatError as error:
+            shown = self.spec.redactor.error(error, Audience.PERSON)
+            if str(shown) == str(error):
+                raise
+            shown = shown.with_traceback(error.__traceback__)
+        # Outside of the handler, so that the error which tells the secret is not its context.
+        raise shown
+
+    return redacting
+
+
+@_without_secrets
 class Project:
     """A loaded project under one target."""
 
@@ -45,6 +76,7 @@ class Project:
     ) -> None:
         self.spec = spec
         self._clock = clock
+        redact_logs(spec.redactor)
 
     @classmethod
     def load(

@@ -34,7 +34,7 @@ _SECRET_NAME = re.compile(
 _COMMONPLACE = re.compile(r"true|false|null|none|yes|no|on|off|[-+0-9.,:%]{0,5}", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 
-# A shorter value is not searched for in messages, only hidden where it is shown as such.
+# A shorter value is searched for within quotes only, which messages put around what they are about.
 _SHORTEST_SECRET, _SHORTEST_ORDINARY = 3, 6
 # A shorter value has to stand on its own, so that it is not taken out of the middle of a word.
 _LEAST_WITHIN_WORDS = {True: 6, False: 12}
@@ -212,8 +212,7 @@ class Redactor:
             return False
         if known.is_secret:
             return len(known.value) >= _SHORTEST_SECRET
-        is_long = len(known.value) >= _SHORTEST_ORDINARY
-        return audience is Audience.PUBLIC and is_long and known.value not in self.public
+        return audience is Audience.PUBLIC and known.value not in self.public
 
 
 def secret_environment(environment: Mapping[str, str]) -> Iterator[Known]:
@@ -325,7 +324,12 @@ def _searches(known: Known) -> Iterator[_Search]:
     within = _LEAST_WITHIN_WORDS[known.is_secret]
     for spelling in spellings:
         words = spelling.split()
-        if not words or len(spelling) < shortest:
+        if not words:
+            continue
+        if len(spelling) < shortest:
+            quoted = f"'{spelling}'"
+            # Not the name of a variable that is shown in place of another value.
+            yield _Search(quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{known.shown}'")
             continue
         pattern = r"\s+".join(map(re.escape, words))
         if len(spelling) < within:

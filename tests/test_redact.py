@@ -92,6 +92,17 @@ def test_short_and_common_values_do_not_garble_texts() -> None:
     )
 
 
+def test_short_values_are_replaced_where_messages_quote_them() -> None:
+    known = [Known("emb", "{{ env_var('V') }}"), Known("a", "{{ env_var('A') }}")]
+    text = "'near' names 'emb' and 'a', not member; env_var('emb') is set"
+    assert Redactor(known).text(text, PUBLIC) == (
+        "'near' names '{{ env_var('V') }}' and '{{ env_var('A') }}', not member; "
+        "env_var('emb') is set"
+    )
+    assert Redactor(known).text(text, PERSON) == text
+    assert Redactor(known, {"emb", "a"}).text(text, PUBLIC) == text
+
+
 def test_the_longest_value_is_replaced_and_nothing_twice() -> None:
     both = redactor(LAKE, Known("s3://lake-of-mine/x/deeper", "{{ env_var('lake-of-mine/x') }}"))
     assert both.text("at s3://lake-of-mine/x/deeper!", PUBLIC) == (

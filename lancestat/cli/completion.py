@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from lancestat.spec.outline import NodeOutline, Outline
 
-_PLAIN = re.compile(r"[\w@%./:=\-]+")
+# A word that begins with a hyphen would be an option.
+_PLAIN = re.compile(r"(?!-)[\w@%./:=\-]+")
 _METHODS = ("tag", "kind", "state", "path")
 
 

@@ -22,6 +22,7 @@ from lancestat.plan.join_reads import awaited_joins, in_order, lance_uris
 from lancestat.plan.judgement import digest_of_names, no_past
 from lancestat.plan.observation import Appraisal, Background
 from lancestat.plan.planner import NOTHING_STORED, decide, settle
+from lancestat.redact import Audience
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.identity import table_identity
 from lancestat.state.keys import quantile_key
@@ -85,8 +86,14 @@ class Observer:
 
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
             actions = tuple(pool.map(look, nodes))
-        plan = Plan(self.spec.name, self.spec.target.name, actions, full_refresh)
+        shown = tuple(map(self._without_secrets, actions))
+        plan = Plan(self.spec.name, self.spec.target.name, shown, full_refresh)
         return Survey(plan, snapshots, records, made)
+
+    def _without_secrets(self, action: Action) -> Action:
+        if not isinstance(action, Blocked):
+            return action
+        return replace(action, error=self.spec.redactor.error(action.error, Audience.PERSON))
 
     def _plan_joins(
         self,

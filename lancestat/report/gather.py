@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 
 from lancestat.plan.join_reads import awaited_joins
 from lancestat.plan.observe import Observer
+from lancestat.redact import Audience, Redactor
 from lancestat.report.join import join_report
 from lancestat.report.runs import runs_by_node
 from lancestat.report.table import TableReporter
@@ -61,8 +63,10 @@ def gather(
         ended = outcomes.get(node.name, ())
         if isinstance(node, KnnJoin):
             record = survey.joins.get(node.name)
-            return join_report(node, actions[node.name], record, ended, now)
-        return tables.report(node, ended, indexes.get(table_identity(node.uri)))
+            found: NodeReport = join_report(node, actions[node.name], record, ended, now)
+        else:
+            found = tables.report(node, ended, indexes.get(table_identity(node.uri)))
+        return _without_secrets(found, spec.redactor)
 
     reports: list[NodeReport] = []
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
@@ -73,6 +77,15 @@ def gather(
                 indexes = state.partial_indexes(frozenset(map(table_identity, uris)))
             reports += pool.map(report, some)
     return ProjectReport(spec.name, spec.target.name, now, tuple(reports), _reads(spec, nodes))
+
+
+def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:
+    error = report.error
+    return replace(
+        report,
+        problems=tuple(redactor.text(text, Audience.PERSON) for text in report.problems),
+        error=None if error is None else redactor.error(error, Audience.PERSON),
+    )
 
 
 def _reads(spec: ProjectSpec, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from queue import SimpleQueue
 
@@ -19,11 +19,15 @@ from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
 from lancestat.run.node_run import NodeEnded, NodeRunner, planned
 from lancestat.run.progress import Progress, TableProgress
 from lancestat.run.result import NodeResult, RunResult, Status
+from lancestat.spec.disclosure import Origins, query_variables
 from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
 
 THREADS = 8
 
 _log = logging.getLogger("lancestat.run")
+
+# Errors of queries on Spark.
+_QUOTING_QUERIES = ("LS513", "LS555")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,8 @@ class Executor:
 
     `digests` are those of the nodes' meanings, to be remembered; `cancel` stops all work on Spark.
     `command` is what the run is remembered as. `redactor` takes out of messages what must not be
-    shown, and of what is remembered all that the environment gave.
+    shown, and of what is remembered all that the environment gave. `origins` are those of the
+    nodes' values.
     """
 
     runner: NodeRunner
@@ -45,6 +50,7 @@ class Executor:
     fail_fast: bool = False
     command: str = "run"
     redactor: Redactor = NOTHING_KNOWN
+    origins: Mapping[str, Origins] = field(default_factory=dict)
 
     def execute(self, plan: Plan) -> RunResult:
         """Run every action; one node's failure does not stop the others unless `fail_fast`.
@@ -105,7 +111,8 @@ class Executor:
         except Exception as error:
             if self.fail_fast:
                 stop.set()
-            message = str(self.redactor.error(_known(error), Audience.PERSON))
+            shown = self.redactor.error(_known(error), Audience.PERSON)
+            message = self._without_query(action.node, str(shown), Audience.PERSON)
             failure = replace(planned(action), status=Status.ERROR, message=message)
             return NodeEnded(_timed(failure, started))
         return replace(done, result=_timed(done.result, started))
@@ -139,7 +146,8 @@ class Executor:
         result, record = ended.result, ended.record
         shown = result.to_json()
         if result.message is not None:
-            shown["message"] = self.redactor.text(result.message, Audience.PUBLIC)
+            message = self._without_query(result.name, result.message, Audience.PUBLIC)
+            shown["message"] = self.redactor.text(message, Audience.PUBLIC)
         return NodeRun(
             node=result.name,
             kind=result.kind,
@@ -149,6 +157,17 @@ class Executor:
             record=record,
             full_refresh=full_refresh,
         )
+
+    def _without_query(self, node: str, message: str, audience: Audience) -> str:
+        """A message without Spark's words for a query that an audience must not see.
+
+        Spark quotes pieces of a query. A redactor finds values, but not pieces of them.
+        """
+        variables = query_variables(self.origins.get(node, {}), audience)
+        if variables is None or not message.startswith(_QUOTING_QUERIES):
+            return message
+        code = message[: len(_QUOTING_QUERIES[0])]
+        return f"{code}  Spark cannot read a query of this join, of which {variables} is a part"
 
     def _is_idle(self, plan: Plan) -> bool:
         """Whether there is nothing to remember: most runs of a scheduler find nothing to do."""

@@ -55,6 +55,7 @@ class Performer:
                 self.fail_fast,
                 command,
                 self.observer.spec.redactor,
+                self.observer.spec.origins,
             )
             return executor.execute(plan)
 

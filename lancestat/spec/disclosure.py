@@ -58,6 +58,24 @@ def named(origins: Origins, *keys: str) -> str | None:
     return ", ".join(f"{{{{ {variable} }}}}" for variable in variables) or None
 
 
+def named_parts(origins: Origins, key: str) -> dict[str, str]:
+    """What is shown in place of each value right below a dotted key, if the environment gave it."""
+    start = f"{key}."
+    below = (at.removeprefix(start) for at in origins if at.startswith(start))
+    return {part: origins[f"{start}{part}"].shown for part in below}
+
+
+def query_variables(origins: Origins, audience: Audience) -> str | None:
+    """The variables that gave a part of a node's queries which an audience must not see."""
+    hidden = [
+        origin
+        for key, origin in origins.items()
+        if key.endswith(".sql") and origin.hides_from(audience)
+    ]
+    names = dict.fromkeys(str(each) for origin in hidden for each in origin.variables)
+    return " and ".join(names) or None
+
+
 def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
     """What messages may tell of a node: its places as they are used."""
     public = _places(disclosed(node, origins, Audience.PUBLIC))

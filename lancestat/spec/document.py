@@ -81,7 +81,7 @@ def _decode(content: bytes, file: str) -> str:
     if len(content) > MAX_BYTES:
         raise SpecError(
             codes.UNREADABLE,
-            f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read",
+            f"the file has more than {MAX_BYTES:,} bytes, and no larger file is read",
             location=Location(file, 1, 1),
         )
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lancestat.errors import LancestatError
 from lancestat.spec import codes
+from lancestat.spec.disclosure import named_parts
 from lancestat.spec.duration import build_duration
 from lancestat.spec.item import Item
 from lancestat.spec.model import Freshness
@@ -25,4 +26,4 @@ def build_freshness(item: Item, errors: list[LancestatError]) -> Freshness | Non
             f"found {item.quoted(value['error_after'], _KEY, 'error_after')}"
         )
         errors.append(item.error(codes.WRONG_VALUE, message, _KEY, "error_after"))
-    return Freshness(warn, error)
+    return Freshness(warn, error, named_parts(item.origins_below(), _KEY))

@@ -37,12 +37,14 @@ class Refresh(str, Enum):
 class StaleBounds:
     """How far behind statistics may be; every bound that is given must hold.
 
-    `max_changed_rows` is a share of the current rows, 0.05 for 5 %.
+    `max_changed_rows` is a share of the current rows, 0.05 for 5 %. `shown` has the text that
+    messages give in place of a bound, by its name, where the environment gave that bound.
     """
 
     max_versions: int | None = None
     max_age: timedelta | None = None
     max_changed_rows: float | None = None
+    shown: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,13 @@ class ColumnSelection:
 class Freshness:
     """How old a table's newest rows may be before that is a warning, or an error.
 
-    At least one bound is there, and `error_after` is not below `warn_after`.
+    At least one bound is there, and `error_after` is not below `warn_after`. `shown` has the text
+    that messages give in place of a bound, by its name, where the environment gave that bound.
     """
 
     warn_after: timedelta | None = None
     error_after: timedelta | None = None
+    shown: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

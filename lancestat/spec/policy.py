@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lancestat.errors import LancestatError
-from lancestat.spec.disclosure import named
+from lancestat.spec.disclosure import named, named_parts
 from lancestat.spec.duration import build_duration
 from lancestat.spec.item import Item
 from lancestat.spec.model import Policy, Refresh, StaleBounds
@@ -40,6 +40,7 @@ def _build_bounds(
         None if versions is None else int(versions),
         build_duration(item, value, errors, *steps, "max_age"),
         None if share is None else _share(share),
+        named_parts(item.origins_below(*steps[:-1]), steps[-1]),
     )
 
 

@@ -123,9 +123,9 @@ def _objection(
         return "no bound can be checked against a later version"
     known = distance or Distance(versions=version - statistics.version_tag)
     checks = [
-        _exceeds_versions(allow_stale.max_versions, known.versions),
-        _exceeds_age(allow_stale.max_age, _age(statistics, known, now)),
-        _exceeds_rows(allow_stale.max_changed_rows, known.changed_rows),
+        _exceeds_versions(allow_stale, known.versions),
+        _exceeds_age(allow_stale, _age(statistics, known, now)),
+        _exceeds_rows(allow_stale, known.changed_rows),
     ]
     if allow_stale == StaleBounds():
         return "the policy gives no bound"
@@ -140,21 +140,26 @@ def _age(statistics: PublishedStatistics, distance: Distance, now: datetime) -> 
     return age if age is not None and age >= timedelta(0) else None
 
 
-def _exceeds_versions(bound: int | None, versions: int) -> str | None:
+def _exceeds_versions(bounds: StaleBounds, versions: int) -> str | None:
+    bound = bounds.max_versions
     if bound is None or 0 <= versions <= bound:
         return None
-    return f"{versions} versions behind, the policy accepts {bound}"
+    accepted = bounds.shown.get("max_versions", bound)
+    return f"{versions} versions behind, the policy accepts {accepted}"
 
 
-def _exceeds_age(bound: timedelta | None, age: timedelta | None) -> str | None:
+def _exceeds_age(bounds: StaleBounds, age: timedelta | None) -> str | None:
+    bound = bounds.max_age
     if bound is None:
         return None
     if age is None:
         return "their age is not known"
-    return None if age <= bound else f"they are {age} old, the policy accepts {bound}"
+    accepted = bounds.shown.get("max_age", bound)
+    return None if age <= bound else f"they are {age} old, the policy accepts {accepted}"
 
 
-def _exceeds_rows(bound: float | None, share: float | None) -> str | None:
+def _exceeds_rows(bounds: StaleBounds, share: float | None) -> str | None:
+    bound = bounds.max_changed_rows
     if bound is None:
         return None
     if share is None:
@@ -162,4 +167,5 @@ def _exceeds_rows(bound: float | None, share: float | None) -> str | None:
     # Written so that a NaN share exceeds the bound.
     if share <= bound:
         return None
-    return f"{share:.2%} of the rows changed, the policy accepts {bound:.2%}"
+    accepted = bounds.shown.get("max_changed_rows", f"{bound:.2%}")
+    return f"{share:.2%} of the rows changed, the policy accepts {accepted}"

@@ -87,12 +87,12 @@ def test_a_token_that_may_only_read_gives_one_warning_and_the_summary(
 def test_in_a_job_the_warning_is_on_its_page(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:
-    stub.script = [None, Reply(403, {"message": "100%\n::error::no"})]
+    stub.script = [None, Reply(403, {"message": "100%\n::error::no ##[error]no"})]
     done = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_ACTIONS="true")
     assert done.exit_code == 0
     [line] = done.stderr.splitlines()
     assert line.startswith("::warning title=lancestat::no comment was made")
-    assert line.endswith("403 100%25 ::error::no")
+    assert line.endswith("403 100%25 ::error::no #\\x23[error]no")
 
 
 def test_under_strict_it_is_an_error(

@@ -24,6 +24,7 @@ tables:
   - {name: order_lines, uri: l, tags: [nightly, big]}
   - {name: "{{ var('x') }}", uri: x}
   - {name: "rm;touch x", uri: x}
+  - {name: "--project-dir=/elsewhere", uri: x}
 """
 NEAR = "knn_joins: [{name: near, left: {}, right: {}}]\n"
 ORDERS = ["orders", "order_lines"]

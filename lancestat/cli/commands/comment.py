@@ -11,7 +11,7 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.console import CONSOLE
-from lancestat.redact import visible
+from lancestat.redact import inert, visible
 
 _HELP = """Keep a pull request's comment up to date, in a job of GitHub Actions.
 
@@ -85,7 +85,7 @@ def _warn(text: str) -> None:
         logging.getLogger("lancestat.review").warning(text)
         return
     # GitHub shows such a line on the job's page. See its "Workflow commands".
-    escaped = visible(CONSOLE.text(text)).replace("%", "%25")
+    escaped = visible(inert(CONSOLE.text(text))).replace("%", "%25")
     click.echo(f"::warning title=lancestat::{escaped}", err=True)
 
 

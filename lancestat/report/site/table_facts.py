@@ -50,7 +50,9 @@ def _declared(report: TableReport, origins: Origins) -> list[Fact]:
     }
     words = named(origins, "policy") or f"{staleness(policy)}; {when[policy.refresh]}"
     facts = [("Policy", f"{name}{words}")]
-    if spec.publish is Publish.NONE:
+    if published := named(origins, "publish"):
+        facts.append(("Published", published))
+    elif spec.publish is Publish.NONE:
         facts.append(("Published", "to the state only, never to the manifest"))
     facts += [("Owner", spec.owner)] if spec.owner else []
     return facts

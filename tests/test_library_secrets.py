@@ -1,0 +1,92 @@
+"""A program that uses lancestat as a library is told no secret by errors, values and logs."""
+
+from __future__ import annotations
+
+import io
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lancestat import Project
+from lancestat.errors import LancestatError
+
+SECRET = "qzpasswordvalue"
+FILES = {
+    "lancestat_project.yml": "name: shop\ndefault-target: dev\ntargets: {dev: {state: state}}\n",
+    "specs/shop.yml": """\
+tables:
+  - {name: orders, uri: "lake/{{ env_var('L_DB_PASSWORD') }}/orders.lance"}
+knn_joins:
+  - name: near
+    left: {table: orders, vector: v}
+    right: {lance: "lake/{{ env_var('L_DB_PASSWORD') }}.lance", vector: v}
+    k: 3
+    output: {lance: near.lance}
+""",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("L_DB_PASSWORD", SECRET)
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return Project.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda project: project.show("orders"),
+        lambda project: project.analyze("orders", ["id"]),
+        lambda project: project.nodes(SECRET),
+        lambda project: project.plan(SECRET),
+        lambda project: project.load_plan(f"{SECRET}.json"),
+    ],
+)
+def test_errors_tell_no_secret(project: Project, call: Callable[[Project], object]) -> None:
+    with pytest.raises(LancestatError) as raised:
+        call(project)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "env_var('L_DB_PASSWORD')" in shown
+    assert SECRET not in shown
+    assert raised.value.__context__ is None
+    # The frames that raised it are still there.
+    assert len(traceback.extract_tb(raised.value.__traceback__)) > 2
+
+
+def test_plans_and_reports_tell_no_secret(project: Project) -> None:
+    plan = project.plan()
+    problems = [node.problems for node in project.report().nodes]
+    errors = [node.error for node in project.report().nodes]
+    for told in (plan, problems, errors):
+        assert "env_var('L_DB_PASSWORD')" in repr(told)
+        assert SECRET not in repr(told)
+
+
+@pytest.fixture
+def logged() -> Iterator[io.StringIO]:
+    """What a program logs that has set up its logs before it used lancestat."""
+    stream, logger = io.StringIO(), logging.getLogger("lancestat")
+    before, is_above = logger.handlers, logging.StreamHandler(stream)
+    logger.handlers = [logging.StreamHandler(stream)]
+    logging.getLogger().addHandler(is_above)
+    yield stream
+    logging.getLogger().removeHandler(is_above)
+    logger.handlers = before
+
+
+@pytest.mark.parametrize("name", ["lancestat", "lancestat.run", "lancestat.knn"])
+def test_logs_tell_no_secret(logged: io.StringIO, project: Project, name: str) -> None:
+    try:
+        raise ValueError(f"{SECRET}\n::error::x")
+    except ValueError:
+        logging.getLogger(name).warning("at %s\n::error::y", SECRET, exc_info=True)
+    told = logged.getvalue()
+    assert told.count("at {{ env_var('L_DB_PASSWORD') }}\\n::error::y\n") == 2
+    assert SECRET not in told
+    assert not any(line.lstrip().startswith("::") for line in told.splitlines())
