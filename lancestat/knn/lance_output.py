@@ -30,8 +30,9 @@ from lancestat.knn.receipts import (
 )
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.clean import clean, secret_values
+from lancestat.lake.manifest import pin_of
 from lancestat.lake.observe import snapshot
-from lancestat.lake.open import observe_dataset, readable, store_options
+from lancestat.lake.open import observe_dataset, readable, replacement, store_options
 from lancestat.lake.process import this_process
 from lancestat.lake.refusal import Refusal
 from lancestat.lake.storage import storage_at
@@ -101,7 +102,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
         before = _opened(writer.uri, writer.storage_options, writer.remembered)
         if before is None:
             _require_nothing(writer.uri, writer.storage_options)
-        landed = _commit(writer, operation, 0 if before is None else before.version)
+        landed = _commit(writer, operation, before)
         if landed is not None:
             _settle(writer)
             return _state(landed, writer.uri, writer.storage_options)
@@ -142,7 +143,7 @@ def append(
     fragments += new
     merged = marked_again(uri, dataset.lance_schema, fragments)
     operation = LanceOperation.Merge(fragments, merged)
-    landed = _commit(writer, operation, dataset.version)
+    landed = _commit(writer, operation, dataset)
     if landed is None:
         raise stale(uri, "has changed", options)
     _settle(writer)
@@ -170,6 +171,8 @@ def read_rows(
         if error.code in (Refusal.MISSING.value, Refusal.VERSION_GONE.value):
             raise stale(state.uri, "has gone", options) from None
         raise
+    if _state(dataset, state.uri, options).digest != state.digest:
+        raise stale(state.uri, "has been replaced", options)
     with readable(state.uri, version=state.version, storage_options=options):
         first = 0
         for fragment in dataset.get_fragments():
@@ -297,9 +300,43 @@ def _fragments(written: Sequence[Written]) -> list[FragmentMetadata]:
 
 
 def _commit(
+    writer: OutputWriter, operation: LanceOperation.BaseOperation, before: LanceDataset | None
+) -> LanceDataset | None:
+    """The dataset after the commit, None when another commit came first.
+
+    Args:
+        writer: Where.
+        operation: What to commit.
+        before: The result that was looked at, None where there is no dataset yet.
+
+    Raises:
+        RunError: LS570 another dataset had taken the place of that result, and has been put back.
+    """
+    if before is None:
+        return _try_commit(writer, operation, 0)
+    pin = pin_of(before, writer.uri)
+    landed = _try_commit(writer, operation, pin.version)
+    found = None if landed is None else replacement(pin, writer.storage_options)
+    # A version that is gone was cleaned up: a dataset without it would not have taken the commit.
+    if landed is not None and found is not None and found.code == Refusal.REPLACED.value:
+        _put_back(writer, landed.version - 1)
+        raise refused(writer.uri, "another table than a moment before", writer.storage_options)
+    return landed
+
+
+def _put_back(writer: OutputWriter, version: int) -> None:
+    """Restore a version of a dataset that a commit was never meant for.
+
+    Lance commits to whatever is at a URI, and that can change after the last look.
+    """
+    uri, options = writer.uri, writer.storage_options
+    with writing(uri, options):
+        observe_dataset(uri, version=version, storage_options=options).restore()
+
+
+def _try_commit(
     writer: OutputWriter, operation: LanceOperation.BaseOperation, read_version: int
 ) -> LanceDataset | None:
-    """The dataset after the commit, None when another commit came first."""
     import lance
     from lance.commit import CommitConflictError
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from lancestat.knn.place import require_outside_datasets
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.process import Process
 
@@ -64,10 +65,12 @@ def begin(
             Results of earlier releases do not prove by themselves that a join wrote them there.
 
     Raises:
-        RunError: LS570 what is at that place is not what a join wrote there, and is not touched;
-            LS571 nothing can be written there; LS572 Parquet is asked for in an object store.
+        RunError: LS570 what is at that place is not what a join wrote there, and is not touched, or
+            the place is inside another dataset; LS571 nothing can be written there; LS572 Parquet
+            is asked for in an object store.
         LakeError: The place cannot be looked at.
     """
+    require_outside_datasets(uri, storage_options)
     return _of(format).begin(uri, run_id, storage_options, remembered)
 
 

@@ -23,13 +23,11 @@ class ListedFile:
     modified_ns: int
 
 
-def list_files(uri: str, *, with_hidden: bool = False) -> tuple[ListedFile, ...] | None:
+def list_files(uri: str) -> tuple[ListedFile, ...] | None:
     """The files that Spark would read at a path or pattern, by name; None where nobody can tell.
 
     Args:
         uri: A path on this machine (`store_files.list_store_files` lists object stores).
-        with_hidden: Also those that Spark's file formats pass over: names that start with `_` or
-            `.`. Table formats keep there which files count.
     """
     path = local_path(uri)
     if path is None:
@@ -46,7 +44,7 @@ def list_files(uri: str, *, with_hidden: bool = False) -> tuple[ListedFile, ...]
     try:
         return tuple(
             sorted(
-                (file for root in roots for file in _below(root, with_hidden)),
+                (file for root in roots for file in _below(root)),
                 key=lambda file: file.path,
             )
         )
@@ -62,16 +60,16 @@ def files_digest(files: Sequence[ListedFile]) -> str:
     return digest.hexdigest()
 
 
-def _below(root: Path, with_hidden: bool) -> Iterator[ListedFile]:
+def _below(root: Path) -> Iterator[ListedFile]:
     # Results of joins are links to a folder that changes with every run.
     real = Path(os.path.realpath(root))
     if real.is_file():
         yield _listed(real)
         return
     for folder, folders, names in os.walk(real, onerror=_raise):
-        folders[:] = [name for name in folders if with_hidden or not is_hidden(name)]
+        folders[:] = [name for name in folders if not is_hidden(name)]
         for name in names:
-            if with_hidden or not is_hidden(name):
+            if not is_hidden(name):
                 yield _listed(Path(folder) / name)
 
 

@@ -24,15 +24,12 @@ _OPTIONS = {
 }
 
 
-def list_store_files(
-    uri: str, storage_options: Mapping[str, str], *, with_hidden: bool = False
-) -> tuple[ListedFile, ...] | None:
+def list_store_files(uri: str, storage_options: Mapping[str, str]) -> tuple[ListedFile, ...] | None:
     """The files below a URI of S3, by name; None where nobody can tell, or some are too new.
 
     Args:
         uri: A prefix, or a single object; no pattern.
         storage_options: How to reach it, as Lance takes them.
-        with_hidden: As of `files.list_files`.
     """
     import pyarrow as pa
     from pyarrow.fs import FileSelector, FileType, S3FileSystem
@@ -54,8 +51,7 @@ def list_store_files(
     kept = tuple(
         ListedFile(each.path, each.size, each.mtime_ns)
         for each in sorted(listed, key=lambda each: each.path)
-        if each.type is FileType.File
-        and (with_hidden or not _is_below_hidden(each.path.removeprefix(path)))
+        if each.type is FileType.File and not _is_below_hidden(each.path.removeprefix(path))
     )
     newest = max((file.modified_ns for file in kept), default=0)
     return None if newest > time.time_ns() - _SETTLED_NS else kept

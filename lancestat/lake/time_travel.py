@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, UsageError, did_you_mean
-from lancestat.lake.open import observe_dataset, readable
+from lancestat.lake.manifest import pin_of
+from lancestat.lake.open import observe_dataset, open_pinned, pinned_history, readable
+from lancestat.lake.pin import Pin
 
 if TYPE_CHECKING:
     import lance
@@ -19,25 +21,24 @@ _LARGEST_VERSION = 2**63 - 1
 _TAGS_SHOWN = 10
 
 
-def pinned_version(
+def observe_at(
     uri: str,
     version: int | None,
     tag: str | None,
     storage_options: Mapping[str, str] | None = None,
-) -> int | None:
-    """The version that a number or a tag means, None for the latest.
-
-    A dataset is opened only to look a tag up; whether a numbered version is there, opening it says.
+) -> lance.LanceDataset:
+    """Open a dataset for a first look, at the version that a number or a tag means.
 
     Args:
         uri: A path or an object-store URI.
         version: A manifest version.
-        tag: A tag of the dataset.
+        tag: A tag of the dataset. Without one and without a version, the latest version is opened.
         storage_options: For opening the dataset.
 
     Raises:
-        UsageError: both were given (LS410), or the version cannot be one (LS411).
-        LakeError: no such tag (LS208), or the dataset cannot be opened.
+        UsageError: Both were given (LS410), or the version cannot be one (LS411).
+        LakeError: No such tag (LS208), the dataset has been replaced since the tag was looked up
+            (LS209), or as `lake.open.observe_dataset`.
     """
     if version is not None and tag is not None:
         raise UsageError(
@@ -46,14 +47,10 @@ def pinned_version(
             hint="a table is read at one version: leave one of them out",
         )
     if tag is not None:
-        return _tagged(uri, tag, storage_options)
-    if version is None:
-        return None
-    if isinstance(version, bool) or not isinstance(version, int):
-        raise _not_a_version(str(version))
-    if not 1 <= version <= _LARGEST_VERSION:
-        raise _not_a_version(str(version))
-    return version
+        return open_pinned(_tagged(uri, tag, storage_options), storage_options=storage_options)
+    if version is not None:
+        _check_version(version)
+    return observe_dataset(uri, version=version, storage_options=storage_options)
 
 
 def parse_version(text: str) -> int:
@@ -71,6 +68,13 @@ def parse_version(text: str) -> int:
     return number
 
 
+def _check_version(version: int) -> None:
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise _not_a_version(str(version))
+    if not 1 <= version <= _LARGEST_VERSION:
+        raise _not_a_version(str(version))
+
+
 def _not_a_version(found: str) -> UsageError:
     return UsageError(
         BAD_VERSION,
@@ -79,10 +83,17 @@ def _not_a_version(found: str) -> UsageError:
     )
 
 
-def _tagged(uri: str, tag: str, storage_options: Mapping[str, str] | None) -> int:
-    dataset = observe_dataset(uri, storage_options=storage_options)
-    with readable(uri, storage_options=storage_options):
-        tags: Mapping[str, lance.Tag] = dataset.tags.list()
+def _tagged(uri: str, tag: str, storage_options: Mapping[str, str] | None) -> Pin:
+    """The pin of the version that a tag names, in the dataset that has the tag."""
+    observed = observe_dataset(uri, storage_options=storage_options)
+    with pinned_history(pin_of(observed, uri), storage_options) as dataset:
+        version = _tagged_version(dataset, uri, tag)
+        with readable(uri, version=version, storage_options=storage_options):
+            return pin_of(dataset.checkout_version(version), uri)
+
+
+def _tagged_version(dataset: lance.LanceDataset, uri: str, tag: str) -> int:
+    tags: Mapping[str, lance.Tag] = dataset.tags.list()
     if tag not in tags:
         raise LakeError(UNKNOWN_TAG, f"{uri} has no tag '{tag}'", hint=_known(tag, sorted(tags)))
     branch = tags[tag]["branch"]

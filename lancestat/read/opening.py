@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, LancestatError, StateError
 from lancestat.lake.observe import observe_snapshots, snapshot
-from lancestat.lake.open import observe_dataset, open_pinned
+from lancestat.lake.open import open_pinned
 from lancestat.lake.pin import Pin
 from lancestat.lake.snapshot import Snapshot
-from lancestat.lake.time_travel import pinned_version
+from lancestat.lake.time_travel import observe_at
 from lancestat.plan.judgement import TableStatistics
 from lancestat.plan.observe import Observer
 from lancestat.read.groups import load_groups
@@ -51,8 +51,7 @@ def open_table(
         LakeError: the dataset, the version or the tag cannot be opened.
     """
     options = dict(storage_options or {})
-    pinned = pinned_version(uri, version, tag, options)
-    return _undeclared(observe_dataset(uri, version=pinned, storage_options=options), uri, options)
+    return _undeclared(observe_at(uri, version, tag, options), uri, options)
 
 
 def open_pinned_table(pin: Pin, storage_options: Mapping[str, str]) -> ReadTable:

@@ -79,8 +79,10 @@ _LITERALS = re.compile(
     r"void|boolean|byte|short|integer|long|float|double|decimal\(.*|string.*|binary|interval.*"
     r"|array|map|struct"
 )
-# Sums of others depend on the order of the rows.
+# Sums of others depend on the order of the rows. Averages of whole numbers are made of sums of
+# doubles, which stay exact for small ones only.
 _EXACT_SUMS = re.compile(r"byte|short|integer|long|decimal\(.*|interval.*")
+_EXACT_AVERAGES = re.compile(r"byte|short|decimal\(.*|interval.*")
 _DAY = r"\d{4}-\d{1,2}-\d{1,2}"
 _DATE = re.compile(rf"date\s*(['\"]){_DAY}\1", re.IGNORECASE)
 
@@ -159,7 +161,9 @@ def _analyzed(fact: Fact) -> str | None:
             return _CLOCK
         case "text cast" if not (fact.about == "date" and re.fullmatch(_DAY, fact.detail)):
             return _CLOCK
-        case "sum" if not _EXACT_SUMS.fullmatch(fact.about):
+        case "sum" if not (_EXACT_AVERAGES if fact.detail == "avg" else _EXACT_SUMS).fullmatch(
+            fact.about
+        ):
             return f"calls '{fact.detail}' over numbers whose sum depends on their order"
     return None
 

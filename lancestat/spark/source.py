@@ -12,10 +12,10 @@ from pyspark.sql.datasource import Filter as SparkFilter
 
 from lancestat.errors import UsageError, did_you_mean
 from lancestat.lake.observe import snapshot
-from lancestat.lake.open import observe_dataset, open_pinned
+from lancestat.lake.open import open_pinned
 from lancestat.lake.pin import Pin
 from lancestat.lake.snapshot import Snapshot
-from lancestat.lake.time_travel import parse_version, pinned_version
+from lancestat.lake.time_travel import observe_at, parse_version
 from lancestat.read.part import Part, split_parts
 from lancestat.read.scan import Scan
 from lancestat.spark.arrow_types import spark_schema
@@ -100,8 +100,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
         options = place.storage_options
         if place.pin is not None:
             return snapshot(open_pinned(place.pin, storage_options=options), place.uri, options)
-        version = pinned_version(place.uri, place.asked_version, place.tag, options)
-        opened = observe_dataset(place.uri, version=version, storage_options=options)
+        opened = observe_at(place.uri, place.asked_version, place.tag, options)
         observed = snapshot(opened, place.uri, options)
         # Spark pickles this source on its way from process to process.
         place.pin = observed.pin

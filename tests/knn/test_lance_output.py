@@ -245,6 +245,62 @@ def test_a_commit_that_comes_while_a_result_is_replaced_is_seen(
     assert seen(LANCE, uri)["id"].to_pylist() == [0, 1, 2, 7]
 
 
+def test_a_table_that_takes_the_place_of_a_result_just_before_the_commit_is_put_back(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the version number that was looked at, so Lance takes the commit."""
+    put(LANCE, uri, [rows(0, 3)])
+    put(LANCE, uri, [rows(0, 3)])
+    writer = output.begin(LANCE, uri, "run", {})
+    written = write(writer, [rows(3, 5)])
+    mine = pa.table({"mine": [1, 2]})
+    commit = lance.LanceDataset.commit
+
+    def commit_too_late(*arguments: Any, **options: Any) -> lance.LanceDataset:
+        monkeypatch.undo()
+        shutil.rmtree(uri)
+        lance.write_dataset(mine, uri)
+        lance.write_dataset(mine, uri, mode="append")
+        return commit(*arguments, **options)
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", commit_too_late)
+    with pytest.raises(RunError) as caught:
+        output.replace(writer, SCHEMA, written)
+    assert caught.value.code == "LS570"
+    assert lance.dataset(uri).to_table() == pa.concat_tables([mine, mine])
+
+
+def test_a_table_that_takes_the_place_of_a_result_gets_no_rows_appended(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fragments have as many rows as those of the result, which Lance asks of a Merge."""
+    previous = put(LANCE, uri, [rows(0, 3)])
+    writer = output.begin(LANCE, uri, "run", {})
+    written = write(writer, [rows(3, 5)])
+    mine = table(rows(90, 93))
+    commit = lance.LanceDataset.commit
+
+    def commit_too_late(*arguments: Any, **options: Any) -> lance.LanceDataset:
+        monkeypatch.undo()
+        shutil.rmtree(uri)
+        lance.write_dataset(mine, uri)
+        return commit(*arguments, **options)
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", commit_too_late)
+    with pytest.raises(RunError) as caught:
+        output.append(writer, SCHEMA, previous, written)
+    assert caught.value.code == "LS570"
+    assert lance.dataset(uri).to_table() == mine
+
+
+def test_rows_of_another_dataset_of_the_same_version_are_not_those_of_a_result(uri: str) -> None:
+    state = put(LANCE, uri, [rows(0, 3)])
+    shutil.rmtree(uri)
+    put(LANCE, uri, [rows(7, 10)])
+    with pytest.raises(StaleBase, match="has been replaced"):
+        list(output.read_rows(state, 0, 3, {}))
+
+
 def test_a_place_has_one_mark_however_it_is_written(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

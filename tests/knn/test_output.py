@@ -51,6 +51,23 @@ def test_pieces_become_a_result_in_their_order(form: OutputFormat, uri: str) -> 
     assert state.rows == 9
 
 
+@pytest.mark.parametrize("inside", ["", "data", "_versions", "_refs", "tree"])
+def test_a_place_inside_a_dataset_is_refused(
+    tmp_path: Path, form: OutputFormat, inside: str
+) -> None:
+    """There Lance would see a branch or a manifest, and its cleanup removes files."""
+    outer = tmp_path / "orders.lance"
+    lance.write_dataset(pa.table({"id": [1]}), outer)
+    (tmp_path / "link").symlink_to(outer)
+    before = files_below(outer)
+    for folder in (outer, tmp_path / "link"):
+        with pytest.raises(RunError) as caught:
+            output.begin(form, str(folder / inside / "similar"), "run", {})
+        assert caught.value.code == "LS570"
+        assert f"inside the Lance dataset {outer}" in caught.value.message
+    assert files_below(outer) == before
+
+
 def test_nothing_is_seen_before_the_commit(form: OutputFormat, uri: str) -> None:
     before = put(form, uri, [rows(0, 3)])
     writer = output.begin(form, uri, "run", {})

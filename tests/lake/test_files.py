@@ -20,24 +20,18 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def listed(uri: str, **options: bool) -> tuple[ListedFile, ...]:
-    found = list_files(uri, **options)
+def listed(uri: str) -> tuple[ListedFile, ...]:
+    found = list_files(uri)
     assert found is not None
     return found
 
 
-def names(folder: Path, **options: bool) -> list[str]:
-    return [
-        Path(file.path).relative_to(folder).as_posix() for file in listed(str(folder), **options)
-    ]
+def names(folder: Path) -> list[str]:
+    return [Path(file.path).relative_to(folder).as_posix() for file in listed(str(folder))]
 
 
 def test_what_spark_passes_over_is_not_listed(folder: Path) -> None:
     assert names(folder) == ["_null=x/c", "a.parquet", "day=1/b.parquet"]
-
-
-def test_table_formats_keep_in_hidden_places_what_counts(folder: Path) -> None:
-    assert len(names(folder, with_hidden=True)) == 6
 
 
 def test_a_single_file_is_a_listing_of_one(folder: Path) -> None:
