@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,24 @@ def test_an_init_that_was_killed_is_gone_on_with(lancestat: Lancestat, tmp_path:
     assert again.exit_code == 0, again.output
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == whole
     assert lancestat("init").exit_code == 2
+
+
+_MARK = "from lancestat.lake.process import process_mark; print(process_mark())"
+
+
+def test_an_init_that_is_refused_removes_what_a_killed_one_has_left(
+    lancestat: Lancestat, tmp_path: Path
+) -> None:
+    assert lancestat("init").exit_code == 0
+    ended = subprocess.run(
+        [sys.executable, "-c", _MARK], capture_output=True, text=True, check=True
+    )
+    mark = ended.stdout.strip()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    for path in files:
+        name = path.name.lstrip(".")
+        path.with_name(f".{name}.draft-{mark}-{'0' * 12}").write_text("a part of it")
+    drafts = f".*.draft-{mark}-*"
+    assert len([*tmp_path.rglob(drafts)]) == len(files)
+    assert lancestat("init").exit_code == 2
+    assert [*tmp_path.rglob(drafts)] == []

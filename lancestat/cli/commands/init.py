@@ -15,11 +15,15 @@ from lancestat.errors import UsageError
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 def init(invocation: Invocation, folder: Path | None) -> None:
     """Write the templates; never over what is there."""
+    from lancestat.lake.drafts import remove_drafts
     from lancestat.spec.resources import PROJECT_FILE
     from lancestat.spec.starter import editor_files, project_template
 
     root = folder or invocation.project_dir
     files = project_template()
+    for name in (*files, *editor_files()):
+        # Also an init that has nothing to write removes what a killed one has left.
+        remove_drafts(root / name)
     in_the_way = [name for name in files if _exists(root / name)]
     if PROJECT_FILE not in in_the_way:
         # An init that was killed has left what is whole, and not the project's file.
@@ -62,13 +66,12 @@ def _holds(path: Path, text: str) -> bool:
 
 def _write(root: Path, files: Mapping[str, str]) -> None:
     """Write what is not there yet, and last the file that makes a folder a project."""
-    from lancestat.lake.drafts import remove_drafts, write_new
+    from lancestat.lake.drafts import write_new
     from lancestat.spec.resources import PROJECT_FILE
 
     for name in sorted(files, key=lambda name: name == PROJECT_FILE):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_drafts(path)
         if not _holds(path, files[name]):
             # Even a file that appeared since is not overwritten.
             write_new(path, files[name].encode("utf-8"))
