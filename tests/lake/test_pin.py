@@ -137,6 +137,7 @@ OPENERS = {"lake/open.py", "state/stored_table.py"}
 # These go through versions of a dataset that `pinned_history` holds, or of one that is ours.
 TRAVELLERS = {
     "lake/observe.py",
+    "lake/time_travel.py",
     "lake/changed_at.py",
     "lake/transaction.py",
     "knn/lance_output.py",
