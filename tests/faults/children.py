@@ -56,7 +56,8 @@ class Server:
             env={**os.environ, "PYTHONPATH": str(REPOSITORY), **self.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            # A buffer would take in answers that `has_answer` then waits for.
+            bufsize=0,
         )
         self._answer()
         return self
@@ -101,8 +102,7 @@ class Server:
 
     def _ask(self, request: Mapping[str, Any]) -> None:
         assert self.process.stdin
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
 
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout
