@@ -23,6 +23,8 @@ _OWN = re.compile(
     r"lancestat_project\.yml|specs|tmp|state|aside|\.lancestat|far\.parquet"
     r"|\.far\.parquet\.lancestat|(orders|returns|items|l|r|near)\.lance"
 )
+# Python's `tempfile` tries a folder so, and Spark's launcher waits there for the JVM's address.
+_OF_OTHERS = re.compile(r"tmp[a-z0-9_]{8}(/tmp[a-z0-9_]{8})?$|[a-z0-9_]{8}$")
 _GENERATION = re.compile(r"[0-9a-f]{16}")
 _BESIDE_GENERATIONS = {"lancestat.json", "lock", "superseded"}
 
@@ -119,13 +121,19 @@ def leftovers(shop: Shop) -> list[str]:
     for place in filter(Path.is_dir, shop.folder.rglob("*.lance")):
         found += _unreferenced(place)
     found += [path for path in (shop.folder / "scratch").rglob("*") if path.is_file()]
-    found += [path for path in (shop.folder / "tmp").rglob("*") if path.is_file()]
+    found += _in_temporary_folder(shop.folder / "tmp")
     state = shop.folder / "state"
     found += [path for path in state.glob("*") if path.name != "v1"]
     found += [path for path in state.glob("v1/*") if path.suffix != ".lance"]
     found += [path for path in (shop.folder / ".lancestat").glob("*") if path.name != "docs"]
     found += _beside_generations(shop.folder)
     return sorted({str(path.relative_to(shop.folder)) for path in found} - {"scratch"})
+
+
+def _in_temporary_folder(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        if path.is_file() and not _OF_OTHERS.match(path.relative_to(folder).as_posix()):
+            yield path
 
 
 def _beside_generations(folder: Path) -> Iterator[Path]:
