@@ -93,9 +93,11 @@ class Bench:
 def defects(ended: Ended) -> list[str]:
     """What a command must not say, whatever happens to it."""
     problems = [f"it hangs for {ended.seconds:.0f} s"] if ended.hangs else []
-    return problems + [
-        f"it says {word!r}: {ended.output[-600:]}" for word in _DEFECTS if word in ended.output
-    ]
+    for word in _DEFECTS:
+        before, is_there, after = ended.output.partition(word)
+        if is_there:
+            problems.append(f"it says {word!r}: {before[-300:]}{word}{after[:600]}")
+    return problems
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from lancestat.errors import RunError
 from lancestat.knn.scratch import scratch
 from lancestat.knn.stages import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
@@ -25,7 +26,11 @@ def join(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
     """Join in this process, with the left rows in scratch meanwhile."""
     import os
 
-    rows: pa.Table = rows_of(work.left, None)
-    with scratch(os.environ[SCRATCH], f"local-{os.getpid()}") as place:
-        lance.write_dataset(rows, f"{place.uri}/left.lance")
-        return joined(work)
+    try:
+        rows: pa.Table = rows_of(work.left, None)
+        with scratch(os.environ[SCRATCH], f"local-{os.getpid()}") as place:
+            lance.write_dataset(rows, f"{place.uri}/left.lance")
+            return joined(work)
+    except (OSError, ValueError, RuntimeError) as error:
+        # As Spark's jobs tell what Lance raises in a task.
+        raise RunError("LS553", f"joining '{work.node}' failed: {error}") from None
