@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Callable
 
 from lancestat.redact import Audience, Redactor, inert, visible
 
@@ -12,28 +13,33 @@ _redactors: weakref.WeakSet[Redactor] = weakref.WeakSet()
 _plain = logging.Formatter()
 
 
-class _RedactingHandler(logging.NullHandler):
-    """Redacts records before other handlers of `lancestat`, and of the root logger, get them.
-
-    A record passes the handlers of its logger and then those of the loggers above, in their order.
-    A filter of the logger `lancestat` would not see what the loggers below it log.
-    """
-
-    def handle(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        record.msg, record.args = _line(message), None
-        if record.exc_info:
-            lines = _plain.formatException(record.exc_info).splitlines()
-            record.exc_info, record.exc_text = None, "\n".join(f"  {_line(line)}" for line in lines)
-        return True
-
-
 def redact_logs(redactor: Redactor) -> None:
-    """Keep what a redactor finds out of the logs of this process for as long as it is used."""
+    """Keep what a redactor finds out of the logs of this process for as long as it is used.
+
+    Records of `lancestat` and the loggers below it are redacted when they are made, and so before
+    any handler gets them, Python's handler of last resort included.
+    """
     _redactors.add(redactor)
-    logger = logging.getLogger("lancestat")
-    if not any(isinstance(handler, _RedactingHandler) for handler in logger.handlers):
-        logger.handlers.insert(0, _RedactingHandler())
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, _RedactingFactory):
+        logging.setLogRecordFactory(_RedactingFactory(make))
+
+
+class _RedactingFactory:
+    """Makes log records as another factory does, and redacts those of lancestat."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, name: str, *args: object, **kwargs: object) -> logging.LogRecord:
+        record = self._make(name, *args, **kwargs)
+        if name == "lancestat" or name.startswith("lancestat."):
+            record.msg, record.args = _line(record.getMessage()), None
+            if record.exc_info:
+                lines = _plain.formatException(record.exc_info).splitlines()
+                record.exc_text = "\n".join(f"  {_line(line)}" for line in lines)
+                record.exc_info = None
+        return record
 
 
 def _line(text: str) -> str:

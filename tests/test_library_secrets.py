@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,3 +92,29 @@ def test_logs_tell_no_secret(logged: io.StringIO, project: Project, name: str) -
     assert told.count("at {{ env_var('L_DB_PASSWORD') }}\\n::error::y\n") == 2
     assert SECRET not in told
     assert not any(line.lstrip().startswith("::") for line in told.splitlines())
+
+
+def test_handlers_of_a_logger_below_get_no_secret(project: Project) -> None:
+    stream, logger = io.StringIO(), logging.getLogger("lancestat.run")
+    handler = logging.StreamHandler(stream)
+    logger.addHandler(handler)
+    try:
+        logger.warning("at %s", SECRET)
+    finally:
+        logger.removeHandler(handler)
+    assert stream.getvalue() == "at {{ env_var('L_DB_PASSWORD') }}\n"
+
+
+def test_warnings_are_seen_where_no_logs_are_set_up(project: Project) -> None:
+    code = (
+        "import logging, lancestat; project = lancestat.Project.load('.');"
+        f"logging.getLogger('lancestat.state').warning('at {SECRET}')"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=project.spec.root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stderr == "at {{ env_var('L_DB_PASSWORD') }}\n"
