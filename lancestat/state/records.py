@@ -54,12 +54,12 @@ def _decoded(
 
 def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
     """The newest runs, newest first."""
-    order = commit_order(dataset.to_table(columns=["id"]).column("id"))
-    positions = order[newest_run_rows(dataset, limit)[order]]
+    rows = dataset.to_table(columns=["id", "run_id"])
+    order = commit_order(rows.column("id"))
+    positions = order[_of_newest_runs(rows, order, limit)[order]]
     if not len(positions):
         return []
-    rows = dataset.take(positions.tolist()).to_pylist()
-    return runs_of(rows)[::-1]
+    return runs_of(dataset.take(positions.tolist()).to_pylist())[::-1]
 
 
 def read_digests(dataset: LanceDataset) -> dict[str, str]:
@@ -96,13 +96,17 @@ def _newest(rows: pa.Table, key: str, eligible: pa.ChunkedArray) -> NDArray[np.i
 
 def newest_run_rows(dataset: LanceDataset, limit: int) -> NDArray[np.bool_]:
     """Which rows belong to the `limit` newest runs."""
+    rows = dataset.to_table(columns=["id", "run_id"])
+    return _of_newest_runs(rows, commit_order(rows.column("id")), limit)
+
+
+def _of_newest_runs(rows: pa.Table, order: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
     import numpy as np
 
-    rows = dataset.to_table(columns=["id", "run_id"])
     encoded = rows.column("run_id").combine_chunks().dictionary_encode()
     runs = encoded.indices.to_numpy(zero_copy_only=False)
     latest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
-    latest[runs[commit_order(rows.column("id"))]] = np.arange(len(runs))
+    latest[runs[order]] = np.arange(len(runs))
     kept = np.zeros(len(latest), dtype=np.bool_)
     kept[np.argsort(latest)[::-1][: max(limit, 0)]] = True
     return np.asarray(kept[runs], dtype=np.bool_)
