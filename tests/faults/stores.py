@@ -27,13 +27,11 @@ ARGUMENTS = {
     "docs": ["docs", "--quiet"],
 }
 ENDPOINT = "SHOP_ENDPOINT"
-# Impatient, as trials have little time.
-_PATIENCE = {
-    "timeout": "3s",
-    "connect_timeout": "2s",
-    "client_max_retries": "2",
-    "client_retry_timeout": "5",
-}
+TIMEOUT = "SHOP_TIMEOUT"
+# A store that does not answer is soon given up on, as trials have little time. A busy machine
+# may take as long to answer: only the command that is to fail is impatient.
+_IMPATIENT = "3s"
+_PATIENT = "120s"
 # After so many changes a shop has become slow.
 _TRIALS_PER_SHOP = 12
 
@@ -51,10 +49,11 @@ class StoreBench:
     trials: int = 0
     shops: int = 0
 
-    def environment(self, endpoint: str) -> dict[str, str]:
-        """How a process reaches the store."""
+    def environment(self, endpoint: str, timeout: str = _PATIENT) -> dict[str, str]:
+        """How a process reaches the store, each of whose requests may take `timeout`."""
         return {
             ENDPOINT: endpoint,
+            TIMEOUT: timeout,
             "AWS_ENDPOINT": endpoint,
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
@@ -72,7 +71,9 @@ class StoreBench:
             "aws_secret_access_key": SECRET_KEY,
             "aws_region": "us-east-1",
             "allow_http": "true",
-            **_PATIENCE,
+            "timeout": f"{{{{ env_var('{TIMEOUT}') }}}}",
+            "client_max_retries": "2",
+            "client_retry_timeout": "5",
         }
         tables = ("returns", "l", "r")
         self.shop = Shop(self.folder / f"shop{self.shops}", base, options, tables)
@@ -90,9 +91,10 @@ class StoreBench:
         self.trials = 0
         return self.shop
 
-    def run(self, *commands: str):  # type: ignore[no-untyped-def]
+    def run(self, *commands: str, timeout: str = _PATIENT):  # type: ignore[no-untyped-def]
         """Run commands through the proxy."""
-        environment = {**self.shop.environment(), **self.environment(self.proxy.endpoint)}
+        reached = self.environment(self.proxy.endpoint, timeout)
+        environment = {**self.shop.environment(), **reached}
         arguments = [ARGUMENTS.get(command) or command.split() for command in commands]
         return self.server.start(arguments, self.shop.folder, environment).wait()
 
@@ -106,7 +108,7 @@ def fail(bench: StoreBench, trial: Trial) -> Result:
     bench.trials = (bench.trials + 1) % _TRIALS_PER_SHOP
     bench.shop.change(rng)
     bench.proxy.plan = plan = random_plan(rng, bench.requests[trial.command])
-    ended = bench.run(trial.command)
+    ended = bench.run(trial.command, timeout=_IMPATIENT)
     bench.proxy.plan = Plan()
     what = f"{plan.action} x {plan.count} from request {plan.first}"
     problems = [*defects(ended), *check_readers(bench.shop)]
