@@ -30,11 +30,11 @@ from measure import timed
 
 import lancestat
 from lancestat.plan.actions import Analyze
-from lancestat.spark.scanner import SparkScanner
-from lancestat.spark.session import start_session
+from lancestat.spark.analyze.scanner import SparkScanner
+from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
-from lancestat.stats.column_type import column_type
-from lancestat.stats.partial import merge, summarize
+from lancestat.statistics.column_type import column_type
+from lancestat.statistics.partial import merge, summarize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

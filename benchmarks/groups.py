@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 from measure import Measures, peak_megabytes, run_parts, timed
 
 if TYPE_CHECKING:
-    from lancestat.lake.filter import Filter
     from lancestat.lake.snapshot import Snapshot
-    from lancestat.read.groups import GroupedStatistics
-    from lancestat.read.survivors import FragmentStatistics, Survivors
+    from lancestat.optimizer.groups import GroupedStatistics
+    from lancestat.optimizer.pruning import FragmentStatistics, Survivors
+    from lancestat.predicates.filter import Filter
     from lancestat.state.store import LanceState
     from lancestat.state.values import SummaryBlock, TableSummary
-    from lancestat.stats.partial import ColumnPartial
-    from lancestat.stats.sketch import Sketch
+    from lancestat.statistics.partial import ColumnPartial
+    from lancestat.statistics.sketch import Sketch
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 ROWS = 100_000
@@ -90,7 +90,7 @@ def median_ms(task: Callable[[], object]) -> float:
 
 def known_of(folder: Path, now: Snapshot) -> GroupedStatistics:
     """What the state knows, with no column loaded."""
-    from lancestat.read.groups import GroupedStatistics, load_groups
+    from lancestat.optimizer.groups import GroupedStatistics, load_groups
 
     known = load_groups(opened(folder), "t", now)
     assert isinstance(known, GroupedStatistics)
@@ -107,7 +107,7 @@ def moved(folder: Path, tiny: bool) -> Measures:
 
 def by_file(folder: Path, tiny: bool) -> Measures:
     """Estimates from the partials of every file, once these are in memory."""
-    from lancestat.stats.partial import decode, encode, merge
+    from lancestat.statistics.partial import decode, encode, merge
 
     fragments, _ = size(tiny)
     stored = [encode(each) for each in full_partials(64)]
@@ -146,7 +146,7 @@ def estimated(
 
 def time_filter(now: Snapshot, share: float) -> list[Filter]:
     """Leaves a share of the table's time."""
-    from lancestat.lake.filter import Comparison, Operator
+    from lancestat.predicates.filter import Comparison, Operator
 
     return [Comparison("column_0", Operator.LESS, int(len(now.fragments) * share))]
 
@@ -220,8 +220,8 @@ def full_partials(number: int) -> list[ColumnPartial]:
     """Partials with a sketch of about a million distinct values."""
     import numpy as np
 
-    from lancestat.stats.partial import ColumnPartial
-    from lancestat.stats.sketch import REGISTERS, Sketch
+    from lancestat.statistics.partial import ColumnPartial
+    from lancestat.statistics.sketch import REGISTERS, Sketch
 
     random = np.random.default_rng(7)
     ranks = np.minimum(random.geometric(0.5, (number, REGISTERS)) + 7, 50).astype(np.uint8)

@@ -25,10 +25,10 @@ import lance
 import pyarrow as pa
 from lineitem import generate, write_lance
 
-from lancestat.spark.batch_size import BATCH_ROWS
-from lancestat.stats.column_type import column_type
-from lancestat.stats.histogram import HISTOGRAM_KINDS
-from lancestat.stats.kernel import analyze
+from lancestat.spark.session.arrow_types import BATCH_ROWS
+from lancestat.statistics.column_type import column_type
+from lancestat.statistics.histogram import HISTOGRAM_KINDS
+from lancestat.statistics.kernel import analyze
 
 TINY = "0.01"
 FRAGMENTS = 6

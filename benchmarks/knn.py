@@ -31,12 +31,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, vector_l2_distance
 
 import lancestat
-from lancestat.knn.request import JoinRequest
-from lancestat.knn.stages import Stage, StageProgress
+from lancestat.knn.request import JoinRequest, Stage, StageProgress
 from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
 from lancestat.lake.observe import snapshot
 from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session import start_session
+from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 128

@@ -26,7 +26,7 @@ from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideWork
 from lancestat.lake.observe import snapshot
 from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session import start_session
+from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 128

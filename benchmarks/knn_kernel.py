@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lancestat.knn.metric import Metric
+    from lancestat.knn.request import Metric
 
     Matrix = NDArray[np.float32]
 
@@ -66,7 +66,7 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     limit(threads)
     import numpy as np
 
-    from lancestat.knn.metric import Metric
+    from lancestat.knn.request import Metric
     from lancestat.knn.search import Nearest
 
     share = 100 if tiny else dimension // 128
@@ -102,10 +102,9 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
     import numpy as np
 
     from lancestat.knn.centroids import choose_nprobes, recall_curve, train
-    from lancestat.knn.gate import SAMPLE_ROWS, TRAIN_ROWS, JoinSize, Strategy, choose
-    from lancestat.knn.metric import Metric
+    from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS, JoinSize, Strategy, choose
     from lancestat.knn.partitions import commit, search_lists, write_partition
-    from lancestat.knn.request import JoinRequest, Mode
+    from lancestat.knn.request import JoinRequest, Metric, Mode
     from lancestat.knn.search import BLOCK_BYTES
 
     metric = Metric(name)

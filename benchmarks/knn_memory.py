@@ -31,7 +31,7 @@ from lancestat.knn.request import JoinRequest
 from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
 from lancestat.lake.observe import snapshot
 from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session import start_session
+from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 768
@@ -79,7 +79,7 @@ def join(folder: Path, lefts: int, rights: int, conf: dict[str, str]) -> tuple[f
 
 def imported() -> None:
     """Import what tasks need."""
-    import lancestat.spark.knn.partitioned  # noqa: F401
+    import lancestat.spark.knn.strategies  # noqa: F401
 
 
 def workers() -> Iterator[tuple[float, float]]:

@@ -25,8 +25,8 @@ from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_ca
 if TYPE_CHECKING:
     from lancestat.plan.actions import Action, Scan, TableWork
     from lancestat.project import Project
-    from lancestat.spark.scanner import SparkScanner
-    from lancestat.stats.partial import ColumnPartial
+    from lancestat.spark.analyze.scanner import SparkScanner
+    from lancestat.statistics.partial import ColumnPartial
 
 
 def help_page(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
@@ -86,7 +86,7 @@ def write_project(folder: Path, tables: int) -> None:
 
 def publish(folder: Path, tiny: bool) -> Measures:
     """Run the project, its fragments read in this process instead of on Spark."""
-    from lancestat.spark.scanner import SparkScanner
+    from lancestat.spark.analyze.scanner import SparkScanner
 
     setattr(SparkScanner, "scan", read_here)  # noqa: B010
     seconds, result = timed(load(folder).run)
@@ -103,7 +103,7 @@ def read_here(
     import pyarrow as pa
 
     from lancestat.lake.fingerprint import field_key
-    from lancestat.stats.kernel import analyze
+    from lancestat.statistics.kernel import analyze
 
     dataset = lance.dataset(work.uri, version=work.version)
     names = {field_key(field): field.name for field in work.fields}
@@ -146,9 +146,9 @@ def steps(folder: Path, tiny: bool) -> Measures:
     project = step.take("load the YAML", lambda: load(folder))
     step.take("import lance and pyarrow", libraries)
     step.take("import what plans", lambda: import_module("lancestat.plan.observe"))
-    from lancestat.cli.output import make_output
     from lancestat.lake.observe import observe_snapshots
     from lancestat.plan.actions import Plan
+    from lancestat.presentation.output import make_output
 
     spec, observer = project.spec, project._observer
     requests = [(table.name, table.uri) for table in spec.tables]

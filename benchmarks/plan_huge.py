@@ -21,7 +21,7 @@ from measure import LANCESTAT, Measures, peak_megabytes, process, run, run_case,
 if TYPE_CHECKING:
     from lancestat.lake.history import Effect
     from lancestat.lake.snapshot import Fragment, Snapshot
-    from lancestat.plan.observation import Background
+    from lancestat.plan.assessment import Background
     from lancestat.project import Project
     from lancestat.state.values import PartialIndex
 
@@ -109,10 +109,10 @@ def decided(
     """Measure appraising and deciding, and check the decision."""
     from lancestat.errors import Location
     from lancestat.plan.actions import Plan, Refresh
-    from lancestat.plan.appraise import appraise
+    from lancestat.plan.assessment import appraise
     from lancestat.plan.planner import decide
-    from lancestat.plan.render_json import render_json
-    from lancestat.plan.render_text import render_text
+    from lancestat.presentation.plan_json import render_json
+    from lancestat.presentation.plan_text import render_text
     from lancestat.spec.model import Table
 
     table = Table("huge", "huge.lance", Location("specs/huge.yml", 1, 1))
@@ -138,10 +138,10 @@ def decided(
 
 def published(base: Snapshot) -> dict[str, str]:
     """What the manifest would say of a table whose statistics were published at `base`."""
-    from lancestat.lake.schema_hash import schema_hash
-    from lancestat.stats.column_type import column_type
-    from lancestat.stats.partial import EMPTY_PARTIAL, summarize
-    from lancestat.stats.wire import encode_statistics
+    from lancestat.lake.fingerprint import schema_hash
+    from lancestat.manifest.wire import encode_statistics
+    from lancestat.statistics.column_type import column_type
+    from lancestat.statistics.partial import EMPTY_PARTIAL, summarize
 
     columns = {}
     for field in base.fields:
@@ -172,8 +172,8 @@ def background(
     """What `plan.observe` would gather."""
     from lancestat.lake.fingerprint import column_groups, table_digest
     from lancestat.lake.history import Commit, History
+    from lancestat.plan.assessment import Background
     from lancestat.plan.judgement import TableStatistics
-    from lancestat.plan.observation import Background
 
     commits = tuple(Commit(now.version, effect, "Some") for effect in effects)
     groups = tuple(column_groups(now, now.fields))
@@ -223,7 +223,7 @@ def make_table(folder: Path, tiny: bool) -> Measures:
 def make_published(folder: Path, tiny: bool) -> Measures:
     """Publish statistics and remember what they are made of, as a run would."""
     project, now = seen(folder)
-    from lancestat.stats.publish import Landed, Publication, commit
+    from lancestat.manifest.publication import Landed, Publication, commit
 
     entries = published(now)
     landed = commit(Publication(now.pin, entries, now.config))
@@ -272,7 +272,7 @@ def remember_partials(project: Project, now: Snapshot) -> None:
 
     from lancestat.lake.fingerprint import column_groups
     from lancestat.state.identity import table_identity
-    from lancestat.state.partial_rows import join_fields, partial_schema
+    from lancestat.state.partials import join_fields, partial_schema
 
     def batches() -> Iterator[pa.RecordBatch]:
         groups = column_groups(now, now.fields)
@@ -295,8 +295,7 @@ def remember_partials(project: Project, now: Snapshot) -> None:
 
 def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> None:
     """The record of the run that published."""
-    from lancestat.lake.fingerprint import column_groups, table_digest
-    from lancestat.lake.schema_hash import schema_hash
+    from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
     from lancestat.state.identity import table_identity
     from lancestat.state.values import NodeRun, RunRecord, TableRecord
 

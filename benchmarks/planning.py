@@ -70,7 +70,7 @@ def plans(folder: Path, tiny: bool) -> Measures:
 
 def begin(folder: Path) -> tuple[SparkSession, lancestat.Project]:
     """A warm session, and the project."""
-    from lancestat.spark.session import start_session
+    from lancestat.spark.session.start import start_session
     from lancestat.spec.model import Target
 
     conf = {"spark.sql.warehouse.dir": str(folder / "spark-warehouse")}
@@ -103,7 +103,7 @@ def plan(spark: SparkSession, text: str) -> float:
 
 def watch_desk() -> list[float]:
     """Seconds of each answer to the JVM, from now on."""
-    from lancestat.spark.desk import Desk
+    from lancestat.spark.read.planning_service import Desk
 
     seconds: list[float] = []
     answer = Desk.answer

@@ -148,7 +148,7 @@ def index_rows(fragments: int, columns: int, schema: pa.Schema) -> Iterator[pa.R
     """Rows as they are stored, with empty sketches."""
     import pyarrow as pa
 
-    from lancestat.state.partial_rows import join_fields
+    from lancestat.state.partials import join_fields
 
     fields = join_fields(f"{column}:decimal(12,2)" for column in range(columns))
     for start in range(0, fragments, 1000):
@@ -171,8 +171,8 @@ def full_partials(fragments: int, columns: int) -> Iterator[StoredPartials]:
     import numpy as np
 
     from lancestat.state.values import StoredPartials
-    from lancestat.stats.partial import ColumnPartial
-    from lancestat.stats.sketch import REGISTERS, Sketch
+    from lancestat.statistics.partial import ColumnPartial
+    from lancestat.statistics.sketch import REGISTERS, Sketch
 
     random = np.random.default_rng(7)
     for number in range(fragments):

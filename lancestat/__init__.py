@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lancestat.project import Project
     from lancestat.spark.knn.dataframe import knn_join
-    from lancestat.spark.reading import read_table
+    from lancestat.spark.read.relation import read_table
 
 __version__ = "0.1.0"
 __all__ = ["Project", "__version__", "knn_join", "read_table"]
@@ -15,7 +15,7 @@ __all__ = ["Project", "__version__", "knn_join", "read_table"]
 _PLACES = {
     "Project": "lancestat.project",
     "knn_join": "lancestat.spark.knn.dataframe",
-    "read_table": "lancestat.spark.reading",
+    "read_table": "lancestat.spark.read.relation",
 }
 
 

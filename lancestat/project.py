@@ -21,19 +21,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from lancestat.execution.executor import Performer
+    from lancestat.execution.result import Progress, RunResult, Unfinished
     from lancestat.plan.actions import Plan
-    from lancestat.plan.keeper import PlanKeeper
     from lancestat.plan.observe import Observer
-    from lancestat.plan.shown import Shown
+    from lancestat.plan.plan_store import PlanKeeper
+    from lancestat.plan.table_status import Shown
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
-    from lancestat.run.perform import Performer
-    from lancestat.run.progress import Progress
-    from lancestat.run.result import RunResult
-    from lancestat.run.unfinished import Unfinished
-    from lancestat.spark.reading import Attachment
+    from lancestat.spark.read.relation import Attachment
+    from lancestat.state.garbage_collection import SweepReport
     from lancestat.state.store import LanceState
-    from lancestat.state.sweep import SweepReport
 
 T = TypeVar("T")
 
@@ -121,7 +119,7 @@ class Project:
             InvalidProject: a side has errors, each with its place there.
             UsageError: a side is not there.
         """
-        from lancestat.review.review import review
+        from lancestat.review.diff import review
 
         return review(
             Path(project_dir), base, head, target=target, vars=vars, with_datasets=with_datasets
@@ -221,7 +219,7 @@ class Project:
         Raises:
             StateError: the state cannot be reached.
         """
-        from lancestat.run.unfinished import unfinished
+        from lancestat.execution.result import unfinished
 
         names = frozenset(node.name for node in self.spec.nodes)
         return unfinished(self.state, self.spec.target.name, names)
@@ -295,7 +293,7 @@ class Project:
         Raises:
             RunError: Spark does not start.
         """
-        from lancestat.spark.session import optimizer_settings, start_session
+        from lancestat.spark.session.start import optimizer_settings, start_session
 
         session = start_session(self.spec.target, "lancestat")
         for key, value in optimizer_settings(self.spec.target.spark_conf).items():
@@ -324,9 +322,9 @@ class Project:
             UsageError: a selector is wrong or matches nothing.
             RunError: the session cannot be used.
         """
-        from lancestat.read.opening import DeclaredTables
-        from lancestat.spark.compiler import compiling
-        from lancestat.spark.reading import attach_views
+        from lancestat.optimizer.table import DeclaredTables
+        from lancestat.spark.read.relation import attach_views
+        from lancestat.spark.session.compiler import compiling
 
         tables = [node for node in self.nodes(select, exclude) if isinstance(node, Table)]
         with compiling(spark):
@@ -343,8 +341,8 @@ class Project:
             UsageError: no table of that name is declared.
             LancestatError: the dataset cannot be opened.
         """
-        from lancestat.plan.shown import show
-        from lancestat.report.fragments import fragment_coverage
+        from lancestat.plan.table_status import show
+        from lancestat.report.gather import fragment_coverage
 
         appraisal, background = self._observer.appraise(self._table(table))
         covered = fragment_coverage(appraisal, background.index).columns
@@ -395,8 +393,7 @@ class Project:
             StateError: the state cannot be reached.
         """
         from lancestat.report.gather import gather
-        from lancestat.report.runs import ALL, runs_by_node
-        from lancestat.report.tables import ReportTable, report_tables
+        from lancestat.report.rows import ALL, ReportTable, report_tables, runs_by_node
 
         return report_tables(
             frozenset(map(ReportTable, wanted)),
@@ -413,8 +410,8 @@ class Project:
             StateError: The state cannot be reached.
             RunError: A scratch root cannot be looked at.
         """
-        from lancestat.report.site.place import DEFAULT, clear_drafts
-        from lancestat.run.sweep import sweep_all
+        from lancestat.execution.garbage_collection import sweep_all
+        from lancestat.report.site.build import DEFAULT, clear_drafts
 
         if not dry_run:
             clear_drafts(self.spec.root.resolve() / DEFAULT)
@@ -442,15 +439,15 @@ class Project:
     @property
     def _keeper(self) -> PlanKeeper:
         from lancestat import __version__
-        from lancestat.plan.keeper import PlanKeeper
+        from lancestat.plan.plan_store import PlanKeeper
 
         return PlanKeeper(self._observer, self.nodes, __version__)
 
     def _performer(
         self, threads: int | None, fail_fast: bool, progress: Progress | None
     ) -> Performer:
-        from lancestat.run.perform import Performer
-        from lancestat.run.progress import Silent
+        from lancestat.execution.executor import Performer
+        from lancestat.execution.result import Silent
 
         told = progress or Silent()
         return Performer(self._observer, self.state, self._digests, told, threads, fail_fast)

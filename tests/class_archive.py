@@ -18,7 +18,7 @@ import lance
 from pyspark import SparkContext
 
 import lancestat
-from lancestat.spark.session import start_session
+from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
 
 _SECONDS = 120

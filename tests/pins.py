@@ -7,8 +7,7 @@ from pathlib import Path
 
 import lance
 
-from lancestat.lake.manifest import pin_of
-from lancestat.lake.pin import Pin
+from lancestat.lake.snapshot import Pin, pin_of
 
 
 def pinned(uri: str | Path, version: int | None = None) -> Pin:

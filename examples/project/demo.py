@@ -36,7 +36,7 @@ def main() -> None:
 def check() -> None:
     """Find out now what would otherwise stop the walk in the middle."""
     from lancestat.errors import LancestatError
-    from lancestat.spark.java import find_java
+    from lancestat.spark.session.start import find_java
 
     generator()
     lancestat()

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from lancestat.cli.completion import complete_selector, complete_target
-from lancestat.cli.console import CONSOLE
 from lancestat.cli.talk import listen
 from lancestat.errors import InvalidProject
+from lancestat.presentation.terminal import CONSOLE
 from lancestat.redact import Audience
 
 if TYPE_CHECKING:
-    from lancestat.cli.output import Output
+    from lancestat.presentation.output import Output
     from lancestat.project import Project
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -47,7 +47,7 @@ class Invocation:
 
     def printer(self) -> Output:
         """The output in the wanted format."""
-        from lancestat.cli.output import make_output
+        from lancestat.presentation.output import make_output
 
         return make_output(self.output, verbose=self.verbose)
 

@@ -1,15 +1,45 @@
-"""How an error looks to the person who meets it, and which exit code it gives."""
+"""SIGTERM ends a command as Ctrl-C does, so that it cleans up behind itself."""
 
 from __future__ import annotations
 
+import signal
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from types import FrameType
+from typing import NoReturn
 
-from lancestat.cli.console import CONSOLE
-from lancestat.cli.paint import paint
-from lancestat.cli.termination import Terminated
 from lancestat.errors import InvalidProject, LancestatError, UsageError
+from lancestat.presentation.terminal import CONSOLE, paint
 from lancestat.redact import message_lines
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as schedulers send it to what takes too long."""
+
+
+@contextmanager
+def termination_raised() -> Iterator[None]:
+    """Raise `Terminated` in the block at the first SIGTERM; a second one kills as usual.
+
+    A handler that somebody else has installed stays in charge.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _raise)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)
+    raise Terminated
 
 
 class ExitCode(IntEnum):
@@ -63,7 +93,7 @@ def painted(error: LancestatError) -> list[str]:
 
 
 def _cleaned(line: str) -> str:
-    from lancestat.lake.clean import clean
+    from lancestat.redact import clean
 
     indent = line[: len(line) - len(line.lstrip())]
     return indent + clean(CONSOLE.text(line))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lancestat.cli.console import CONSOLE
-from lancestat.cli.failure import ExitCode, report
-from lancestat.cli.termination import termination_raised
+from lancestat.cli.failure import ExitCode, report, termination_raised
+from lancestat.presentation.terminal import CONSOLE
 from lancestat.redact import inert, visible
 
 if TYPE_CHECKING:

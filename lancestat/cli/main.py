@@ -99,7 +99,7 @@ def main() -> None:
         warnings.simplefilter("ignore")
     if "_LANCESTAT_COMPLETE" in os.environ:
         # A shell asks.
-        from lancestat.cli.completion_script import register
+        from lancestat.cli.completion import register
 
         register()
     try:

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lancestat.knn.stages import Stage, StageProgress
-from lancestat.plan.format import count, large, size
+from lancestat.execution.result import NodeResult, Progress, Silent, Status, TableProgress
+from lancestat.formats import count, large, size
+from lancestat.knn.request import Stage, StageProgress
 from lancestat.redact import visible
-from lancestat.run.progress import Progress, Silent, TableProgress
-from lancestat.run.result import NodeResult, Status
 
 if TYPE_CHECKING:
     import rich.progress as bars

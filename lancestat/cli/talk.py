@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lancestat.cli.console import CONSOLE
-from lancestat.cli.paint import paint
+from lancestat.presentation.terminal import CONSOLE, paint
 
 
 def listen(*, quiet: bool, verbose: bool) -> None:

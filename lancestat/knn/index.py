@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from lancestat.errors import RunError
 from lancestat.knn.centroids import mean_and_lower
-from lancestat.knn.metric import Metric, distances
-from lancestat.knn.neighbours import Neighbours, merge, nothing
-from lancestat.knn.search import Nearest
-from lancestat.knn.side import VectorSide
+from lancestat.knn.request import Metric, distances
+from lancestat.knn.search import Nearest, Neighbours, merge, nothing
 from lancestat.knn.vectors import vectors
-from lancestat.lake.clean import clean, secret_values
+from lancestat.knn.work import VectorSide
+from lancestat.redact import clean, secret_values
 
 if TYPE_CHECKING:
     import lance

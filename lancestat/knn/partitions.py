@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 
 from lancestat.errors import RunError
 from lancestat.knn.centroids import Centroids
-from lancestat.knn.metric import Metric
-from lancestat.knn.neighbours import Neighbours, merge
-from lancestat.knn.search import BLOCK_BYTES, Nearest
+from lancestat.knn.request import Metric
+from lancestat.knn.search import BLOCK_BYTES, Nearest, Neighbours, merge
 from lancestat.knn.vectors import vectors
-from lancestat.lake.clean import clean, secret_values
-from lancestat.lake.manifest import pin_of
 from lancestat.lake.open import store_options
-from lancestat.lake.pin import Pin
+from lancestat.lake.snapshot import Pin, pin_of
+from lancestat.redact import clean, secret_values
 
 if TYPE_CHECKING:
     import lance

@@ -1,11 +1,69 @@
-"""What a KNN join is asked to find."""
+"""Distances between vectors, as Lance defines them: smaller is nearer for all."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from lancestat.knn.metric import Metric
+from lancestat.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Cosines in float64 are off by about 2^-52. Distances below that are noise, and rounding it away
+# makes vectors of one direction equally near.
+_COSINE_STEPS = float(1 << 46)
+
+
+class Metric(str, Enum):
+    """`l2` is the squared Euclidean distance, `cosine` is 1 - cos, `dot` is 1 - dot product."""
+
+    L2 = "l2"
+    COSINE = "cosine"
+    DOT = "dot"
+
+
+def distances(
+    queries: NDArray[np.float32], rows: NDArray[np.float32], metric: Metric
+) -> NDArray[np.float64]:
+    """Distances of pairs in float64, free of the cancellation that matrix products suffer from.
+
+    The distance of a pair depends on nothing but its two vectors. Cosine distances are multiples of
+    2^-46 from 0 to 2.
+
+    Args:
+        queries: (n, dim).
+        rows: (n, dim): what to compare each query with.
+        metric: Which distance.
+
+    Returns:
+        (n,).
+    """
+    import numpy as np
+
+    # Of one layout, because the order of sums follows it.
+    left, right = queries.astype(np.float64, order="C"), rows.astype(np.float64, order="C")
+    if metric is Metric.L2:
+        right -= left
+        return _products(right, right)
+    products = _products(left, right)
+    if metric is Metric.DOT:
+        return 1.0 - products
+    lengths = np.sqrt(_products(left, left)) * np.sqrt(_products(right, right))
+    steps = np.rint((1.0 - products / lengths) * _COSINE_STEPS)
+    found: NDArray[np.float64] = np.clip(steps / _COSINE_STEPS, 0.0, 2.0)
+    return found
+
+
+def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    products: NDArray[np.float64] = np.einsum("nd,nd->n", left, right)
+    return products
+
 
 MOST_NEIGHBOURS = 100_000
 DISTANCE = "_distance"
@@ -43,3 +101,111 @@ class JoinRequest:
     recall: float | None = None
     min_right_rows: int = 10_000
     with_rank: bool = False
+
+
+SUFFIX = "_right"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputNames:
+    """What the columns of a result are called, in their order.
+
+    `left` and `right` are parallel to the selected columns of the sides; `measures` are `_distance`
+    and, where it is asked for, `_rank`.
+    """
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    measures: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every column of the result."""
+        return self.left + self.right + self.measures
+
+
+def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) -> OutputNames:
+    """Name a result's columns so that Spark, which does not tell cases apart, can read each.
+
+    Args:
+        left: The columns selected on the left, which keep their names.
+        right: The columns selected on the right; one that the left has too gets the suffix
+            `_right`.
+        with_rank: Whether there is a column `_rank`.
+
+    Raises:
+        UsageError: a side selects a column twice (LS450) or one that is called like what the join
+            adds (LS451), or a name with its suffix is taken (LS452).
+    """
+    measures = (DISTANCE, RANK) if with_rank else (DISTANCE,)
+    for side, names in (("left", left), ("right", right)):
+        _check_side(side, names, measures)
+    on_left = {name.lower() for name in left}
+    shown = tuple(name + SUFFIX if name.lower() in on_left else name for name in right)
+    on_right = {name.lower() for name in right}
+    for name, renamed in zip(right, shown, strict=True):
+        if renamed == name:
+            continue
+        side = "left" if renamed.lower() in on_left else "right"
+        if renamed.lower() in on_left | on_right:
+            raise UsageError(
+                "LS452",
+                f"the right column '{name}' would be called '{renamed}' in the result, since the "
+                f"left side has a '{name}' too, but the {side} side selects a column of that name",
+                hint="rename one of them, or leave it out of 'select'",
+            )
+    return OutputNames(tuple(left), shown, measures)
+
+
+def _check_side(side: str, names: Sequence[str], measures: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        folded = name.lower()
+        if folded in measures:
+            raise UsageError(
+                "LS451",
+                f"the {side} side selects '{name}', which is what the join calls a column of its "
+                "own",
+                hint="rename it, or leave it out of 'select'",
+            )
+        if folded in seen:
+            both = f"'{name}' twice" if seen[folded] == name else f"'{seen[folded]}' and '{name}'"
+            raise UsageError(
+                "LS450",
+                f"the {side} side selects {both}, which Spark cannot tell apart",
+                hint="leave one of them out of 'select'",
+            )
+        seen[folded] = name
+
+
+class Stage(str, Enum):
+    """The stages, in their order."""
+
+    GATE = "gate"
+    SCRATCH = "scratch"
+    PROBE = "probe"
+    MERGE = "merge"
+    MATERIALIZE = "materialize"
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """How far a stage is.
+
+    `rows_done` of `rows_total` rows (None where nobody has counted yet) are through; when probing,
+    these are left rows times the parts of the right side that they meet, and `pairs_per_second`
+    is the rate at which distances are computed. `note` is a sentence about what was decided.
+    """
+
+    stage: Stage
+    rows_done: int = 0
+    rows_total: int | None = None
+    pairs_per_second: float | None = None
+    note: str | None = None
+
+
+OnStage = Callable[[StageProgress], None]
+
+
+def nobody(progress: StageProgress) -> None:
+    """Progress that nobody looks at."""

@@ -1,16 +1,93 @@
-"""Exact nearest neighbours of queries among rows that come block by block."""
+"""The best of the products of two matrices of float32."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.frame import Asked, Frame, Offered, far_longer
-from lancestat.knn.metric import Metric, distances
-from lancestat.knn.neighbours import Neighbours, merge, nothing
-from lancestat.knn.products import best
+from lancestat.knn.request import Metric, distances
+from lancestat.knn.vectors import Asked, Frame, Offered, far_longer
+
+
+def best(
+    queries: NDArray[np.float32], rows: NDArray[np.float32], count: int, metric: Metric
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The rows of each query with the best scores, best first.
+
+    Args:
+        queries: (n, dim), contiguous.
+        rows: (m, dim), contiguous.
+        count: Up to m.
+        metric: Under `l2` a score is the squared distance, else the product.
+
+    Returns:
+        Scores and row numbers, both (n, count).
+    """
+    kind = faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
+    with _blocked():
+        scores, found = faiss.knn(queries, rows, count, metric=kind)
+    return scores, found
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    # With fewer than a thousand queries faiss would take them one by one, at a seventh of the rate.
+    before = faiss.cvar.distance_compute_blas_threshold
+    faiss.cvar.distance_compute_blas_threshold = 1
+    try:
+        yield
+    finally:
+        faiss.cvar.distance_compute_blas_threshold = before
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The nearest rows of each query, nearest first, equally near ones in row order.
+
+    Both are (queries, k): `places` int64, -1 where there are fewer than k; `distances` float32,
+    infinite there. Neighbours are ranked by the distance as the output shows it, in float32, so
+    that what is equal there is in row order, and parts merge to what one search finds.
+    """
+
+    places: NDArray[np.int64]
+    distances: NDArray[np.float32]
+
+
+def nothing(queries: int, k: int) -> Neighbours:
+    """No neighbour for any query."""
+    return Neighbours(
+        np.full((queries, k), -1, np.int64), np.full((queries, k), np.inf, np.float32)
+    )
+
+
+def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
+    """The k nearest of what searches of the same queries found in disjoint rows.
+
+    It is associative and commutative.
+    """
+    places = np.concatenate([part.places for part in parts], axis=1)
+    distances = np.concatenate([part.distances for part in parts], axis=1)
+    # Places that hold nothing come last, whatever is infinitely far.
+    last = np.where(places < 0, np.iinfo(np.int64).max, places)
+    order = np.lexsort((last, distances), axis=1)[:, :k]
+    found = Neighbours(
+        np.take_along_axis(places, order, axis=1), np.take_along_axis(distances, order, axis=1)
+    )
+    return found if order.shape[1] == k else _padded(found, k)
+
+
+def _padded(found: Neighbours, k: int) -> Neighbours:
+    padded = nothing(len(found.places), k)
+    width = found.places.shape[1]
+    padded.places[:, :width] = found.places
+    padded.distances[:, :width] = found.distances
+    return padded
+
 
 BLOCK_BYTES = 64 << 20
 # Rows beyond those expected that a product of matrices is asked for.

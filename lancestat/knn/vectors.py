@@ -1,4 +1,4 @@
-"""Vectors of an Arrow column as one float32 matrix, and which of them can match."""
+"""Vectors made ready for products of matrices in float32, and how far those may be off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,215 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lancestat.errors import RunError
-from lancestat.knn.metric import Metric
+from lancestat.knn.request import Metric
+
+# Unit roundoff of float32 and float64.
+_U32 = 2.0**-24
+_U64 = 2.0**-53
+# Rows that a centre is taken from.
+_SAMPLE = 4096
+# A centre is worth a copy of all rows when so much of their mean square length goes with it.
+_WORTH_CENTRING = 0.25
+# Lengths within these need no scaling: their squares neither overflow nor vanish.
+_SHORT, _LONG = 2.0**-30, 2.0**30
+# Rows so much longer than the middle one would spoil the bound for all others.
+_ODD = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Queries in a frame: `values` (n, dim), their `lengths`, and what `offset` adds to scores."""
+
+    values: NDArray[np.float32]
+    lengths: NDArray[np.float64]
+    offset: NDArray[np.float64]
+
+    def some(self, which: NDArray[np.int64] | slice) -> Asked:
+        """Some of them."""
+        return Asked(self.values[which], self.lengths[which], self.offset[which])
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Rows in a frame: `values` (m, dim), none longer than `longest`.
+
+    `halves` are half their squares. `odd` are far longer than most, or too long for the frame; None
+    where all are of a kind.
+    """
+
+    values: NDArray[np.float32]
+    halves: NDArray[np.float32]
+    longest: float
+    odd: NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The coordinates in which products are taken.
+
+    Distances do not change with the origin, and products only by what depends on the query alone,
+    so vectors that lie far from the origin are moved to it, where float32 resolves them better.
+    `scale` is a power of two, which rounds nothing. Under cosine vectors have length 1 first.
+    """
+
+    metric: Metric
+    centre: NDArray[np.float32] | None
+    scale: float
+
+    @classmethod
+    def around(
+        cls, queries: NDArray[np.float32], rows: NDArray[np.float32], metric: Metric
+    ) -> Frame:
+        """A frame that suits these queries and such rows."""
+        sample = rows[:: max(1, len(rows) // _SAMPLE)].astype(np.float64)
+        if metric is Metric.COSINE:
+            sample = _unit(sample)
+        squares = np.einsum("nd,nd->n", sample, sample)
+        usual = squares <= _ODD**2 * np.median(squares)
+        centre, square = sample[usual].mean(axis=0), float(squares[usual].mean())
+        is_far = centre @ centre > _WORTH_CENTRING * square
+        longest = max(float(_lengths(queries).max(initial=0.0)), float(np.sqrt(square)))
+        scale = 1.0
+        if metric is not Metric.COSINE and longest and not _SHORT < longest < _LONG:
+            scale = 2.0 ** int(np.clip(-np.floor(np.log2(longest)), -120, 100))
+        return cls(metric, centre.astype(np.float32) if is_far else None, scale)
+
+    def ask(self, queries: NDArray[np.float32]) -> Asked:
+        """Queries in this frame."""
+        with np.errstate(over="ignore"):
+            values = self._placed(queries, moved=self.metric is Metric.L2)
+        offset = np.zeros(len(queries))
+        if self.centre is not None and self.metric is not Metric.L2:
+            centre = self.centre.astype(np.float64)
+            for start in range(0, len(queries), _SAMPLE):
+                some = slice(start, start + _SAMPLE)
+                wide = queries[some].astype(np.float64)
+                offset[some] = (_unit(wide) if self.metric is Metric.COSINE else wide) @ centre
+        return Asked(values, _lengths(values), offset)
+
+    def offer(self, rows: NDArray[np.float32]) -> Offered:
+        """Rows in this frame."""
+        with np.errstate(over="ignore"):
+            values = self._placed(rows, moved=True)
+            squares = np.einsum("nd,nd->n", values, values)
+        longest, odd = float(squares.max(initial=0.0)), None
+        limit = min(max(_ODD**2 * float(np.median(squares)), _SHORT**2), _LONG**4)
+        if not longest <= limit:
+            odd = ~(squares <= limit)
+        return Offered(
+            values, squares / 2, np.sqrt(longest) * (1 + (rows.shape[1] + 2) * _U32), odd
+        )
+
+    def error(self, asked: Asked, offered: Offered) -> NDArray[np.float64]:
+        """How far distances by products may be off, for each query.
+
+        A product of n terms in any order is off by at most n u / (1 - n u) times that of the
+        absolute values (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section
+        3.1), u = 2^-24. What moving, scaling and normalising round comes on top.
+        """
+        dimension = asked.values.shape[1]
+        share = (dimension + 12) * _U32 / (1 - min(0.5, dimension * _U32))
+        # Products may vanish below the smallest normal number.
+        vanished = dimension * 2.0**-120
+        if self.metric is Metric.L2:
+            return self._unscaled(share * (asked.lengths + offered.longest) ** 2 + vanished)
+        far = 0.0 if self.centre is None else float(np.linalg.norm(self.centre.astype(np.float64)))
+        wide = 4 * dimension * _U64 * (far * self.scale + offered.longest)
+        if self.metric is Metric.COSINE:
+            # Normalising rounds relative to length 1, whatever is left of it around the centre.
+            wide += 6 * _U32
+        products = (share * offered.longest + wide) * asked.lengths + vanished
+        return self._unscaled(products) + 8 * _U64
+
+    def least(
+        self, scores: NDArray[np.float32], asked: Asked, error: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """What distances are at least, by `products.best` scores (n, m)."""
+        found = self._unscaled(scores.astype(np.float64))
+        if self.metric is not Metric.L2:
+            found = (1.0 - asked.offset)[:, None] - found
+        return self._above_zero(found - error[:, None])
+
+    def nearness(self, asked: Asked, offered: Offered, rows: slice) -> NDArray[np.float32]:
+        """Products (n, m) with some of the rows, the larger the nearer."""
+        near: NDArray[np.float32] = asked.values @ offered.values[rows].T
+        if self.metric is Metric.L2:
+            near -= offered.halves[rows]
+        return near
+
+    def least_by(
+        self,
+        near: NDArray[np.float32],
+        query: NDArray[np.int64],
+        asked: Asked,
+        error: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """What distances of pairs are at least, by their nearness (p,) and their query (p,)."""
+        wide = near.astype(np.float64)
+        if self.metric is Metric.L2:
+            found = self._unscaled(asked.lengths[query] ** 2 - 2 * wide)
+        else:
+            found = (1.0 - asked.offset)[query] - self._unscaled(wide)
+        return self._above_zero(found - error[query])
+
+    def bar(
+        self, limit: NDArray[np.float32], asked: Asked, error: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
+        """The nearness of every row whose distance in float32 may be within a limit (n,)."""
+        with np.errstate(over="ignore"):
+            reach = np.nextafter(limit, np.float32(np.inf)).astype(np.float64) + error
+            if self.metric is Metric.L2:
+                bar = (asked.lengths**2 - reach * self.scale * self.scale) / 2
+            else:
+                bar = (1.0 - asked.offset - reach) * self.scale * self.scale
+            narrow: NDArray[np.float32] = np.nextafter(bar.astype(np.float32), np.float32(-np.inf))
+            return narrow
+
+    def _above_zero(self, least: NDArray[np.float64]) -> NDArray[np.float64]:
+        return least if self.metric is Metric.DOT else np.maximum(least, 0.0, out=least)
+
+    def _unscaled(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.scale == 1.0:
+            return found
+        return found / self.scale / self.scale
+
+    def _placed(self, vectors: NDArray[np.float32], *, moved: bool) -> NDArray[np.float32]:
+        placed = directions(vectors) if self.metric is Metric.COSINE else vectors
+        if self.scale != 1.0:
+            placed = placed * np.float32(self.scale)
+        if moved and self.centre is not None:
+            placed = placed - self.centre * np.float32(self.scale)
+        return np.ascontiguousarray(placed)
+
+
+def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors of length 1, rounded to float32; of vectors that are not zero."""
+    lengths = _lengths(vectors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = vectors * (1.0 / lengths).astype(np.float32)[:, None]
+    # Float32 has no inverse of these.
+    odd = np.flatnonzero(~((lengths > 2.0**-100) & (lengths < 2.0**100)))
+    found[odd] = _unit(vectors[odd].astype(np.float64))
+    return found
+
+
+def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    lengths: NDArray[np.float64] = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+    return vectors / lengths[:, None]
+
+
+def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    lengths: NDArray[np.float64] = np.sqrt(
+        np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+    )
+    return lengths
+
+
+def far_longer(queries: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Queries so much longer than most that no frame suits both."""
+    lengths = _lengths(queries)
+    limit = _LONG * float(np.median(lengths[lengths > 0])) if lengths.any() else np.inf
+    return lengths > limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LakeError
-from lancestat.lake.manifest import committed_at, fragment_values
-from lancestat.lake.open import observe_dataset, probe, readable
-from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.errors import LakeError, UsageError, did_you_mean
+from lancestat.lake.files import store_of
+from lancestat.lake.open import observe_dataset, open_pinned, pinned_history, probe, readable
+from lancestat.lake.snapshot import Field, Pin, Snapshot, committed_at, fragment_values, pin_of
 from lancestat.lake.spark_type import spark_type
-from lancestat.lake.uri import store_of
 
 if TYPE_CHECKING:
     import lance
@@ -110,3 +109,105 @@ def _fields(dataset: lance.LanceDataset) -> tuple[Field, ...]:
         Field(id, field.name, field.type, field.nullable, spark_type(field.type))
         for id, field in zip(ids, dataset.schema, strict=True)
     )
+
+
+TWO_MOMENTS = "LS410"
+BAD_VERSION = "LS411"
+UNKNOWN_TAG = "LS208"
+
+_LARGEST_VERSION = 2**63 - 1
+_TAGS_SHOWN = 10
+
+
+def observe_at(
+    uri: str,
+    version: int | None,
+    tag: str | None,
+    storage_options: Mapping[str, str] | None = None,
+) -> lance.LanceDataset:
+    """Open a dataset for a first look, at the version that a number or a tag means.
+
+    Args:
+        uri: A path or an object-store URI.
+        version: A manifest version.
+        tag: A tag of the dataset. Without one and without a version, the latest version is opened.
+        storage_options: For opening the dataset.
+
+    Raises:
+        UsageError: Both were given (LS410), or the version cannot be one (LS411).
+        LakeError: No such tag (LS208), the dataset has been replaced since the tag was looked up
+            (LS209), or as `lake.open.observe_dataset`.
+    """
+    if version is not None and tag is not None:
+        raise UsageError(
+            TWO_MOMENTS,
+            f"both version {version} and tag '{tag}' are given for {uri}",
+            hint="a table is read at one version: leave one of them out",
+        )
+    if tag is not None:
+        return open_pinned(_tagged(uri, tag, storage_options), storage_options=storage_options)
+    if version is not None:
+        _check_version(version)
+    return observe_dataset(uri, version=version, storage_options=storage_options)
+
+
+def parse_version(text: str) -> int:
+    """The version that an option's text means.
+
+    Raises:
+        UsageError: It is not a whole number from 1 on (LS411).
+    """
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_LARGEST_VERSION))):
+        raise _not_a_version(text)
+    number = int(digits)
+    if not 1 <= number <= _LARGEST_VERSION:
+        raise _not_a_version(text)
+    return number
+
+
+def _check_version(version: int) -> None:
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise _not_a_version(str(version))
+    if not 1 <= version <= _LARGEST_VERSION:
+        raise _not_a_version(str(version))
+
+
+def _not_a_version(found: str) -> UsageError:
+    return UsageError(
+        BAD_VERSION,
+        f"'{found}' is no version of a dataset",
+        hint="versions are whole numbers from 1 on; a tag is given as tag",
+    )
+
+
+def _tagged(uri: str, tag: str, storage_options: Mapping[str, str] | None) -> Pin:
+    """The pin of the version that a tag names, in the dataset that has the tag."""
+    observed = observe_dataset(uri, storage_options=storage_options)
+    with pinned_history(pin_of(observed, uri), storage_options) as dataset:
+        version = _tagged_version(dataset, uri, tag)
+        with readable(uri, version=version, storage_options=storage_options):
+            return pin_of(dataset.checkout_version(version), uri)
+
+
+def _tagged_version(dataset: lance.LanceDataset, uri: str, tag: str) -> int:
+    tags: Mapping[str, lance.Tag] = dataset.tags.list()
+    if tag not in tags:
+        raise LakeError(UNKNOWN_TAG, f"{uri} has no tag '{tag}'", hint=_known(tag, sorted(tags)))
+    branch = tags[tag]["branch"]
+    if branch is not None:
+        raise LakeError(
+            UNKNOWN_TAG,
+            f"tag '{tag}' of {uri} is on branch '{branch}', not on the main line of versions",
+            hint="read the branch by a URI of its own",
+        )
+    return int(tags[tag]["version"])
+
+
+def _known(tag: str, tags: list[str]) -> str:
+    if not tags:
+        return "the dataset has no tags"
+    shown = ", ".join(tags[:_TAGS_SHOWN])
+    more = f" and {len(tags) - _TAGS_SHOWN} more" if len(tags) > _TAGS_SHOWN else ""
+    near = did_you_mean(tag, tags)
+    return f"{near + ' ' if near else ''}tags: {shown}{more}"

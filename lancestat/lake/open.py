@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
-from lancestat.lake.clean import clean, secret_values
-from lancestat.lake.manifest import pin_of
-from lancestat.lake.pin import Pin
-from lancestat.lake.refusal import Refusal, refuse
-from lancestat.lake.uri import local_path
+from lancestat.lake.error_mapping import Refusal, refuse
+from lancestat.lake.files import local_path
+from lancestat.lake.snapshot import Pin, pin_of
+from lancestat.redact import clean, secret_values
 
 if TYPE_CHECKING:
     import lance

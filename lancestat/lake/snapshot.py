@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from lancestat.lake.pin import Pin, manifest_identity
-
 if TYPE_CHECKING:
+    import lance
     import pyarrow as pa
+    from lance.bitmap import Bitmap
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +100,126 @@ class Snapshot:
     def field(self, name: str) -> Field | None:
         """The column of that exact name."""
         return next((field for field in self.fields if field.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A version of a dataset, told apart from every other dataset that was or will be at its URI.
+
+    Version numbers alone do not do that: a dataset that is dropped and created again counts from 1,
+    and a restored backup counts on from where it was taken. `manifest` identifies the manifest
+    (`manifest_identity`). A pin is made when a dataset is observed, and checked whenever it is
+    opened again (`lake.open.open_pinned`).
+    """
+
+    uri: str
+    version: int
+    manifest: str
+
+
+def manifest_identity(committed_at: datetime | None, newest: Fragment | None) -> str:
+    """A digest of what tells two manifests of the same version number apart: 32 hex digits.
+
+    These are the commit time, which Lance records in microseconds, and the files of the fragment
+    with the highest id, whose names are random. The second tells histories apart whose clocks
+    agree, as frozen or coarse ones do. Both are in memory once a manifest has been read.
+
+    Args:
+        committed_at: The time of the commit, as the manifest has it.
+        newest: The fragment with the highest id, None where there is no fragment.
+    """
+    at = None if committed_at is None else committed_at.astimezone(timezone.utc).isoformat()
+    files = None
+    if newest is not None:
+        paths = [[file.base_id, file.path] for file in newest.files]
+        files = [newest.id, newest.physical_rows, newest.deletion_file, paths]
+    text = json.dumps([at, files])
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+# Field ids by themselves: the one tuple that stands for all equal ones.
+FieldIds = dict[tuple[int, ...], tuple[int, ...]]
+
+
+def pin_of(dataset: lance.LanceDataset, uri: str | None = None) -> Pin:
+    """The pin of an open dataset at its version.
+
+    Args:
+        dataset: An open dataset.
+        uri: How the project names it; the dataset's own URI when None.
+    """
+    ids = dataset.fragment_ids()
+    newest = dataset.get_fragment(max(ids)) if ids else None
+    fragment = None if newest is None else next(fragment_values([newest.metadata], {}))
+    identity = manifest_identity(committed_at(dataset), fragment)
+    return Pin(dataset.uri if uri is None else uri, dataset.version, identity)
+
+
+def committed_at(dataset: lance.LanceDataset) -> datetime:
+    """When the version that is open was committed, by the clock of whoever made it, in UTC."""
+    at: datetime = dataset.get_version()["timestamp"]
+    return at.astimezone(timezone.utc)
+
+
+def fragment_values(
+    metadata: Iterable[lance.FragmentMetadata], shared: FieldIds
+) -> Iterator[Fragment]:
+    """Fragments as values, one at a time, with the field ids of like files shared.
+
+    A manifest of 100,000 fragments of 200 columns names twenty million ids; shared, they are 200.
+    """
+    return (_fragment(each, shared) for each in metadata)
+
+
+def _fragment(metadata: lance.FragmentMetadata, shared: FieldIds) -> Fragment:
+    deletion = metadata.deletion_file
+    return Fragment(
+        id=metadata.id,
+        physical_rows=metadata.physical_rows,
+        deleted_rows=metadata.num_deletions,
+        files=tuple(_data_file(file, shared) for file in metadata.files),
+        deletion_file=None if deletion is None else _deletion_file(deletion),
+        overlays=tuple(
+            Overlay(_data_file(each.data_file, shared), _coverage(each.offsets))
+            for each in metadata.overlays
+        ),
+    )
+
+
+def _deletion_file(deletion: lance.fragment.DeletionFile) -> str:
+    # The parts of its file name, which Lance makes from the commit and a random number.
+    return f"{deletion.read_version}-{deletion.id}-{deletion.file_type}-{deletion.base_id}"
+
+
+def _data_file(file: lance.fragment.DataFile, shared: FieldIds) -> DataFile:
+    field_ids = tuple(file.fields)
+    return DataFile(
+        # `path` would wrap the string in a class of its own, for every file.
+        path=file._path,
+        field_ids=shared.setdefault(field_ids, field_ids),
+        size_bytes=file.file_size_bytes,
+        base_id=file.base_id,
+    )
+
+
+def _coverage(offsets: Bitmap | Sequence[Iterable[int]]) -> str:
+    """A digest of the cells that an overlay covers: rows for all its fields, or for each."""
+    import numpy as np
+    from lance.bitmap import Bitmap
+
+    each = [offsets] if isinstance(offsets, Bitmap) else offsets
+    digest = hashlib.blake2b(digest_size=16)
+    for rows in each:
+        cells = np.sort(np.fromiter(rows, dtype="<u8"))
+        digest.update(len(cells).to_bytes(8, "little") + cells.tobytes())
+    return digest.hexdigest()
+
+
+def index_metric(dataset: lance.LanceDataset, column: str) -> str | None:
+    """The metric of a column's vector index, as `l2`, `cosine` or `dot`; None without an index."""
+    for index in dataset.describe_indices():
+        if index.field_names == [column] and "VectorIndex" in index.type_url:
+            details = index.details
+            metric = details.get("metric_type") if isinstance(details, Mapping) else None
+            return str(metric).lower() if metric else None
+    return None

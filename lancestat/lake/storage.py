@@ -12,10 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from lancestat.lake.drafts import new_draft
+from lancestat.lake.files import local_path
 from lancestat.lake.open import store_options
-from lancestat.lake.temporary import temporary_folder
-from lancestat.lake.uri import local_path
+from lancestat.lake.temporary_files import new_draft, temporary_folder
 
 if TYPE_CHECKING:
     from lance.file import LanceFileSession

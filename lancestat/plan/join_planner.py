@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lancestat.knn.gate import Decision, JoinSize, Strategy, choose
-from lancestat.knn.metric import Metric
-from lancestat.knn.request import JoinKind, JoinRequest, Mode
-from lancestat.knn.stages import Stage
-from lancestat.knn.work import (
-    JoinCounts,
-    JoinWork,
-    OutputFormat,
-    OutputState,
-    Scope,
-    scoped,
-)
-from lancestat.lake.clean import clean
-from lancestat.plan.actions import Skip
-from lancestat.plan.format import count, large
-from lancestat.plan.join_actions import Join, JoinFigures
-from lancestat.plan.join_input import Change, JoinInput, appended, change
-from lancestat.plan.reason import Reason
+from lancestat.formats import count, large
+from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
+from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode, Stage
+from lancestat.knn.work import JoinCounts, JoinWork, OutputFormat, OutputState, Scope, scoped
+from lancestat.plan.actions import Join, JoinFigures, Reason, Skip
+from lancestat.plan.join_sides import Change, JoinInput, appended, change
+from lancestat.redact import clean
 from lancestat.spec.model import KnnJoin
 from lancestat.state.values import InputRecord, JoinRecord
 

@@ -15,15 +15,14 @@ from functools import cached_property
 
 from lancestat.errors import LakeError
 from lancestat.lake.changed_rows import rows_changed_between
-from lancestat.lake.fingerprint import column_groups, table_digest
+from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
 from lancestat.lake.history import History
-from lancestat.lake.schema_hash import schema_hash
 from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.manifest.guard import Distance, GuardReason, Verdict, judge
+from lancestat.manifest.wire import COMPUTED_AT_VERSION, PublishedStatistics, decode_statistics
 from lancestat.spec.model import Publish, StaleBounds, Table
 from lancestat.state.values import TableRecord
-from lancestat.stats.column_type import ColumnType, column_type
-from lancestat.stats.guard import Distance, GuardReason, Verdict, judge
-from lancestat.stats.wire import COMPUTED_AT_VERSION, PublishedStatistics, decode_statistics
+from lancestat.statistics.column_type import ColumnType, column_type
 
 _log = logging.getLogger("lancestat.read")
 

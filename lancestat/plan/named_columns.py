@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lancestat.errors import SpecError, UsageError, did_you_mean
-from lancestat.plan.appraise import resolve
-from lancestat.plan.observation import Appraisal
+from lancestat.plan.assessment import Appraisal, resolve
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Publish
 
 BAD_COLUMN = "LS423"

@@ -13,19 +13,15 @@ from lancestat.lake.history import History, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot_at
 from lancestat.lake.open import REPLACED_CODES, pinned_history
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
-from lancestat.plan.actions import Action, Blocked, Plan
-from lancestat.plan.appraise import appraise
+from lancestat.plan.actions import Action, Await, Blocked, Join, Plan, await_joins
+from lancestat.plan.assessment import Appraisal, Background, appraise
 from lancestat.plan.coverage import Rewritten
-from lancestat.plan.join_actions import Await, Join, await_joins
-from lancestat.plan.join_observe import JoinObserver
-from lancestat.plan.join_reads import awaited_joins, in_order, lance_uris
+from lancestat.plan.join_observe import JoinObserver, awaited_joins, in_order, lance_uris
 from lancestat.plan.judgement import digest_of_names, no_past
-from lancestat.plan.observation import Appraisal, Background
 from lancestat.plan.planner import NOTHING_STORED, decide, settle
 from lancestat.redact import Audience
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
-from lancestat.state.identity import table_identity
-from lancestat.state.keys import quantile_key
+from lancestat.state.identity import quantile_key, table_identity
 from lancestat.state.values import JoinRecord, StateReader, TableRecord
 
 # A table that is replaced while it is planned is looked at again, so many times at most in all.

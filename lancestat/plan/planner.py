@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.history import Effect
-from lancestat.lake.width import estimated_bytes
+from lancestat.manifest.guard import GuardReason
+from lancestat.manifest.wire import published_entries, same_statistics
 from lancestat.plan.actions import (
     Action,
     Analyze,
     Figures,
+    Reason,
     Refresh,
     Restamp,
     Scan,
     Skip,
     TableWork,
 )
+from lancestat.plan.assessment import Appraisal, Background
 from lancestat.plan.coverage import Coverage, cover
-from lancestat.plan.observation import Appraisal, Background
-from lancestat.plan.reason import Reason
 from lancestat.spec.model import Publish
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.keys import plain_keys
+from lancestat.state.identity import plain_keys
 from lancestat.state.values import PartialIndex
-from lancestat.stats.guard import GuardReason
-from lancestat.stats.wire import published_entries, same_statistics
 
 NOTHING_STORED = PartialIndex({}, ())
 

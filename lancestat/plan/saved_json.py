@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 
 from lancestat.plan.saved import Options, Place, SavedNode, SavedPlan, SeenDataset
-from lancestat.state.stored_json import count, instant, text
+from lancestat.state.run_rows import count, instant, text
 
 FORMAT_VERSION = 2
 # What tells a plan file from any other JSON.

@@ -1,23 +1,234 @@
-"""Gather what is known of nodes: datasets are looked at once, the state is read once."""
+"""Which of a table's fragments the state knows, column by column."""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from lancestat.plan.join_reads import awaited_joins
-from lancestat.plan.observe import Observer
+from lancestat.errors import LakeError, LancestatError
+from lancestat.lake.fingerprint import field_key
+from lancestat.lake.history import rows_changed_at
+from lancestat.lake.open import pinned_history
+from lancestat.lake.snapshot import Fragment, Snapshot
+from lancestat.optimizer.groups import load_groups
+from lancestat.plan.actions import Action, Blocked, Skip
+from lancestat.plan.assessment import Appraisal
+from lancestat.plan.coverage import cover
+from lancestat.plan.join_observe import awaited_joins
+from lancestat.plan.observe import Observer, Survey, stored_groups
+from lancestat.plan.table_status import show
 from lancestat.redact import Audience, Redactor
-from lancestat.report.join import join_report
-from lancestat.report.runs import runs_by_node
-from lancestat.report.table import TableReporter
-from lancestat.report.values import NodeReport, ProjectReport
+from lancestat.report.health import (
+    Problem,
+    failed,
+    freshness_of,
+    outdated,
+    problem,
+    refused,
+    uncovered,
+    unreadable,
+    worst,
+)
+from lancestat.report.rows import runs_by_node
+from lancestat.report.values import (
+    FragmentReport,
+    Health,
+    JoinReport,
+    NodeReport,
+    NodeRunReport,
+    ProjectReport,
+    TableReport,
+)
+from lancestat.spec.disclosure import disclosed
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
-from lancestat.state.identity import table_identity
-from lancestat.state.values import PartialIndex, StateReader
+from lancestat.state.identity import plain_key, table_identity
+from lancestat.state.values import JoinRecord, PartialIndex, StateReader
+from lancestat.statistics.histogram import Histogram, equi_height
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentCoverage:
+    """Fragments, each with how many wanted columns are known of it; columns, each in how many."""
+
+    fragments: tuple[FragmentReport, ...]
+    columns: Mapping[str, int]
+
+
+def fragment_coverage(appraisal: Appraisal, index: PartialIndex) -> FragmentCoverage:
+    """What of a table's content is stored; what a compaction moved since does not count."""
+    by_fragment: Counter[int] = Counter()
+    by_key: Counter[str] = Counter()
+    for group, keys in cover(stored_groups(appraisal), index, ()).missing:
+        by_fragment[group.fragment_id] += len(keys)
+        by_key.update(map(plain_key, keys))
+    wanted, fragments = appraisal.wanted, appraisal.snapshot.fragments
+    return FragmentCoverage(
+        tuple(_report(each, len(wanted) - by_fragment[each.id]) for each in fragments),
+        {field.name: len(fragments) - by_key[field_key(field)] for field in wanted},
+    )
+
+
+def _report(fragment: Fragment, covered: int) -> FragmentReport:
+    sizes = [file.size_bytes for file in fragment.files]
+    known = [size for size in sizes if size is not None]
+    return FragmentReport(
+        id=fragment.id,
+        rows=fragment.rows,
+        deleted_rows=fragment.deleted_rows,
+        files=len(fragment.files),
+        size_bytes=sum(known) if len(known) == len(sizes) else None,
+        covered=covered,
+    )
+
+
+_log = logging.getLogger("lancestat.report")
+
+
+@dataclass(frozen=True, slots=True)
+class TableReporter:
+    """Makes reports of tables from a survey; may be shared by threads."""
+
+    observer: Observer
+    survey: Survey
+    now: datetime
+    with_histograms: bool = False
+
+    def report(
+        self, table: Table, runs: tuple[NodeRunReport, ...], index: PartialIndex | None = None
+    ) -> TableReport:
+        """The report of one table, also of one that cannot be opened.
+
+        Args:
+            table: Which.
+            runs: Its runs, newest first.
+            index: What the state has stored; without it fragments are not looked at.
+        """
+        try:
+            return self._report(table, runs, index)
+        except LancestatError as error:
+            problems = [unreadable(error), *failed(runs, self.now, error)]
+            return TableReport(
+                spec=table,
+                health=Health.ERROR,
+                problems=tuple(each.sentence for each in problems),
+                verdict="refuse",
+                reason="unreadable",
+                shown=None,
+                error=error,
+                runs=runs,
+            )
+
+    def _report(
+        self, table: Table, runs: tuple[NodeRunReport, ...], index: PartialIndex | None
+    ) -> TableReport:
+        appraisal = self._appraisal(table)
+        coverage = None if index is None else fragment_coverage(appraisal, index)
+        covered = coverage.columns if coverage else None
+        shown = show(appraisal, self.now, covered)
+        changed_at = self._changed_at(appraisal.snapshot)
+        problems = [
+            *refused(shown),
+            *failed(runs, self.now),
+            *outdated(table.freshness, changed_at, self.now),
+            *uncovered(shown),
+        ]
+        return TableReport(
+            spec=table,
+            health=worst(problems),
+            problems=tuple(each.sentence for each in problems),
+            verdict="use" if shown.use else "refuse",
+            reason=shown.reason,
+            shown=shown,
+            changed_at=changed_at,
+            freshness=freshness_of(table.freshness, changed_at, self.now),
+            histograms=self._histograms(appraisal),
+            fragments=coverage.fragments if coverage else (),
+            runs=runs,
+        )
+
+    def _appraisal(self, table: Table) -> Appraisal:
+        found = self.survey.snapshots[table.uri]
+        if isinstance(found, LakeError):
+            raise found
+        return self.observer.appraisal(table, found, self.survey.records, self.now)
+
+    def _changed_at(self, found: Snapshot) -> datetime | None:
+        options = self.observer.spec.target.storage_options
+        try:
+            with pinned_history(found.pin, options) as dataset:
+                return rows_changed_at(dataset)
+        except LakeError as error:
+            _log.warning("when rows last changed is not known: %s", error.message)
+            return None
+
+    def _histograms(self, appraisal: Appraisal) -> Mapping[str, Histogram]:
+        if not (self.with_histograms and appraisal.histograms):
+            return {}
+        known = load_groups(self.observer.state, appraisal.identity, appraisal.snapshot)
+        names = [field.name for field in appraisal.wanted if field.name in appraisal.histograms]
+        known.load(names)
+        made = {
+            name: equi_height(partial, appraisal.types[name])
+            for name in names
+            if (partial := known.partial(name)) is not None
+        }
+        return {name: histogram for name, histogram in made.items() if histogram is not None}
+
+
+def join_report(
+    join: KnnJoin,
+    action: Action,
+    record: JoinRecord | None,
+    runs: tuple[NodeRunReport, ...],
+    now: datetime,
+) -> JoinReport:
+    """The report of a join, from what a run would do to it now and what the last ones did."""
+    verdict = _verdict(action)
+    error = action.error if isinstance(action, Blocked) else None
+    problems = [*_shortcomings(action, verdict), *failed(runs, now, error)]
+    return JoinReport(
+        spec=join,
+        health=worst(problems),
+        problems=tuple(each.sentence for each in problems),
+        verdict=verdict,
+        reasons=_reasons(action),
+        record=record,
+        error=error,
+        runs=runs,
+    )
+
+
+def _verdict(action: Action) -> str:
+    if isinstance(action, Blocked):
+        return "blocked"
+    if isinstance(action, Skip):
+        return "current"
+    # What has no usable result is analyzed.
+    return "absent" if action.verb == "analyze" else "behind"
+
+
+def _reasons(action: Action) -> tuple[str, ...]:
+    return () if isinstance(action, Blocked) else tuple(each.value for each in action.reasons)
+
+
+def _shortcomings(action: Action, verdict: str) -> list[Problem]:
+    if isinstance(action, Blocked):
+        return [unreadable(action.error)]
+    reasons = _reasons(action)
+    why = ", ".join(reason.replace("_", " ") for reason in reasons)
+    if verdict == "behind":
+        return [problem(Health.WARN, f"its result is behind: {why}")]
+    if verdict == "absent":
+        is_new = "new" in reasons
+        text = "it has no result yet" if is_new else f"its result is not there: {why}"
+        return [problem(Health.ERROR, text)]
+    return []
+
 
 THREADS = 8
 RUNS = 30
@@ -100,3 +311,20 @@ def _reads(spec: ProjectSpec, nodes: Sequence[Node]) -> dict[str, tuple[str, ...
         )
         for node in nodes
     }
+
+
+def undisclosed(
+    report: ProjectReport, spec: ProjectSpec, audience: Audience = Audience.PUBLIC
+) -> ProjectReport:
+    """The same report with templates in place of what an audience must not see."""
+    return replace(report, nodes=tuple(_without(node, spec, audience) for node in report.nodes))
+
+
+def _without(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeReport:
+    shown = disclosed(node.spec, spec.origins.get(node.spec.name, {}), audience)
+    problems = tuple(spec.redactor.text(problem, audience) for problem in node.problems)
+    if isinstance(node, TableReport):
+        assert isinstance(shown, Table)
+        return replace(node, spec=shown, problems=problems)
+    assert isinstance(node, JoinReport) and isinstance(shown, KnnJoin)
+    return replace(node, spec=shown, problems=problems)

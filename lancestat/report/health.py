@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lancestat.errors import LancestatError
-from lancestat.plan.format import age, count
-from lancestat.plan.shown import Shown
+from lancestat.execution.result import Status
+from lancestat.formats import age, count
+from lancestat.plan.table_status import Shown
 from lancestat.report.values import Health, NodeRunReport
-from lancestat.run.result import Status
 from lancestat.spec.model import Freshness
 
 _NAMES_LISTED = 5

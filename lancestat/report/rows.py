@@ -1,19 +1,55 @@
-"""What is known of a project as rows, for SQL and for files: one shape each, typed."""
+"""What runs did to each node, as far as the state remembers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from lancestat.plan.join_actions import JoinFigures
-from lancestat.plan.shown import Shown
-from lancestat.report.values import NodeRunReport, TableReport
-from lancestat.run.result import NodeResult
+from lancestat.execution.result import NodeResult
+from lancestat.plan.actions import JoinFigures
+from lancestat.plan.table_status import Shown
+from lancestat.report.values import NodeRunReport, ProjectReport, TableReport
+from lancestat.state.values import NodeOutcome, StateReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger("lancestat.report")
+
+# More than the state keeps.
+ALL = 1_000_000
+
+NodeRuns = Mapping[str, tuple[NodeRunReport, ...]]
+
+
+def runs_by_node(state: StateReader, target: str, limit: int) -> NodeRuns:
+    """By node, the newest runs under a target, newest first; what does not decode is left out.
+
+    Args:
+        state: Which may be that of several targets.
+        target: Whose runs are of interest.
+        limit: How many runs of a node are looked at.
+    """
+    found = state.outcomes(target, limit)
+    return {node: _reports(outcomes) for node, outcomes in found.items()}
+
+
+def _reports(outcomes: tuple[NodeOutcome, ...]) -> tuple[NodeRunReport, ...]:
+    reports = []
+    for each in outcomes:
+        try:
+            result = NodeResult.from_json(each.result)
+        except ValueError as error:
+            _log.debug("an outcome of run %s is passed by: %s", each.run_id, error)
+            continue
+        reports.append(
+            NodeRunReport(each.run_id, each.command, each.target, each.finished_at, result)
+        )
+    return tuple(reports)
+
 
 Row = dict[str, object]
 
@@ -179,3 +215,41 @@ def fragment_rows(table: TableReport) -> Iterator[Row]:
             "columns": wanted,
             "columns_covered": each.covered,
         }
+
+
+class ReportTable(str, Enum):
+    """What there is, by its name in SQL."""
+
+    STATISTICS = "statistics"
+    RUNS = "runs"
+    FRAGMENTS = "fragments"
+
+
+def report_tables(
+    wanted: Collection[ReportTable],
+    report: Callable[[], ProjectReport],
+    runs: Callable[[], NodeRuns],
+) -> dict[str, pa.Table]:
+    """The wanted ones by name; only what they need is gathered.
+
+    Args:
+        wanted: Which.
+        report: Gathers all tables, with their fragments.
+        runs: Gathers all runs, newest first.
+    """
+    found: dict[str, pa.Table] = {}
+    if ReportTable.RUNS in wanted:
+        ended = [run for each in runs().values() for run in each]
+        ended.sort(key=lambda run: run.finished_at, reverse=True)
+        found[ReportTable.RUNS.value] = RUNS.table(run_rows(ended))
+    if {ReportTable.STATISTICS, ReportTable.FRAGMENTS}.isdisjoint(wanted):
+        return found
+    tables = [node for node in report().nodes if isinstance(node, TableReport)]
+    if ReportTable.STATISTICS in wanted:
+        shown = (table.shown for table in tables if table.shown is not None)
+        rows = (row for each in shown for row in statistics_rows(each))
+        found[ReportTable.STATISTICS.value] = STATISTICS.table(rows)
+    if ReportTable.FRAGMENTS in wanted:
+        rows = (row for table in tables for row in fragment_rows(table))
+        found[ReportTable.FRAGMENTS.value] = FRAGMENTS.table(rows)
+    return found

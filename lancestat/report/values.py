@@ -8,11 +8,11 @@ from datetime import datetime
 from enum import Enum
 
 from lancestat.errors import LancestatError
-from lancestat.plan.shown import Shown
-from lancestat.run.result import NodeResult
+from lancestat.execution.result import NodeResult
+from lancestat.plan.table_status import Shown
 from lancestat.spec.model import KnnJoin, Table
 from lancestat.state.values import JoinRecord
-from lancestat.stats.histogram import Histogram
+from lancestat.statistics.histogram import Histogram
 
 
 class Health(str, Enum):

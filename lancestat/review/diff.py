@@ -1,15 +1,15 @@
-"""What changes between two sides of a project, and what it brings."""
+"""Which node of one side is which of the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timezone
+from pathlib import Path
 
-from lancestat.review.evidence import Evidence, gather
+from lancestat.errors import UsageError
+from lancestat.review.evidence import Evidence, gather, is_state_trusted, trusted_uris, why_withheld
 from lancestat.review.join_diff import JoinChange, judge_join
-from lancestat.review.masking import Mask
-from lancestat.review.pairs import Pair, pair
 from lancestat.review.properties import (
     Origins,
     changes,
@@ -17,12 +17,72 @@ from lancestat.review.properties import (
     target_properties,
     without_flags,
 )
+from lancestat.review.source import Side, Sides, find_sides
 from lancestat.review.table_diff import TableChange, judge_table
-from lancestat.review.trust import trusted_uris, why_withheld
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
+from lancestat.review.wording import Mask
+from lancestat.spec import codes
+from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
+from lancestat.spec.selection import select as select_nodes
+from lancestat.state.identity import canonical_uri
 from lancestat.state.values import StateReader
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A node on both sides, None where a side has none."""
+
+    old: Node | None
+    new: Node | None
+
+    @property
+    def node(self) -> Node:
+        """The node, as HEAD has it if it does."""
+        node = self.new if self.new is not None else self.old
+        assert node is not None
+        return node
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it is called on either side."""
+        return frozenset(node.name for node in (self.old, self.new) if node is not None)
+
+
+def pair(base: ProjectSpec, head: ProjectSpec) -> tuple[Pair, ...]:
+    """All nodes of both sides, those of HEAD first.
+
+    Nodes belong together by kind and name; and where a name came and another went, by the one
+    dataset that both have alone.
+    """
+    old = {_name(node): node for node in base.nodes}
+    new = {_name(node): node for node in head.nodes}
+    went = _alone(node for name, node in old.items() if name not in new)
+    came = _alone(node for name, node in new.items() if name not in old)
+    renamed = {_name(came[place]): went[place] for place in came.keys() & went.keys()}
+    pairs = [Pair(old.get(name) or renamed.get(name), node) for name, node in new.items()]
+    taken = {_name(found.old) for found in pairs if found.old is not None}
+    left = (Pair(node, None) for name, node in old.items() if name not in taken)
+    return (*pairs, *left)
+
+
+Key = tuple[str, str]
+
+
+def _name(node: Node) -> Key:
+    return node.kind.value, node.name
+
+
+def _alone(nodes: Iterable[Node]) -> dict[Key, Node]:
+    """Nodes by what they write to, without those that share it."""
+    found: dict[Key, Node | None] = {}
+    for node in nodes:
+        uri = node.uri if isinstance(node, Table) else node.output_uri
+        place = node.kind.value, canonical_uri(uri)
+        found[place] = None if place in found else node
+    return {place: node for place, node in found.items() if node is not None}
+
 
 NodeChange = TableChange | JoinChange
 
@@ -177,3 +237,121 @@ def _renamed(old: Node, new: Node) -> PropertyChange:
 
 def _origins(spec: ProjectSpec, node: Node) -> Origins:
     return spec.origins.get(node.name, {})
+
+
+Selector = str | Sequence[str] | None
+
+FOREIGN_STATE = "LS669"
+
+
+def review(
+    project_dir: Path,
+    base: str,
+    head: str | None = None,
+    *,
+    target: str | None = None,
+    vars: Mapping[str, object] | None = None,
+    select: Selector = None,
+    exclude: Selector = None,
+    with_datasets: bool = True,
+    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    loaded: Callable[[ProjectSpec], object] = lambda spec: None,
+) -> Diff:
+    """Compare what two sides of a project declare.
+
+    Args:
+        project_dir: The project's folder; relative URIs of both sides lead from there.
+        base: What to compare with (`source.find_sides`); at a revision from before the project
+            there are no nodes.
+        head: What is compared, the work tree when None.
+        target: One of the project's targets on both sides, its default when None.
+        vars: Overrides of the project's `vars` on both sides.
+        select: Which nodes, of either side.
+        exclude: Which to leave out.
+        with_datasets: Whether the datasets and the state of `base` are opened, to tell columns and
+            bytes. What only `head` names is never opened (`trust`).
+        clock: Tells the time.
+        loaded: Told of each side once it is loaded.
+
+    Raises:
+        InvalidProject: A side has errors, each at its place there.
+        UsageError: LS660 to LS665 and LS668 about the sides, or a selector that is wrong; LS669 a
+            selector asks for a state that is not that of `base`.
+    """
+    sides = find_sides(project_dir, base, head)
+    old, new = _load(sides, target, vars or {}, loaded)
+    comparison = Comparison(
+        old, new, (sides.base.label, sides.head.label), (sides.base.commit, sides.head.commit)
+    )
+    state = _state_of(None if sides.base.is_before_project else old, new)
+    names = _names((old, new), select, exclude, state)
+    found = comparison.diff(names, state if with_datasets else None, clock())
+    if sides.base.is_before_project:
+        place = comparison.mask.line(sides.base.place)
+        note = f"there is no project {place}: every node is new"
+        return replace(found, notes=(note, *found.notes))
+    return found
+
+
+def _load(
+    sides: Sides,
+    target: str | None,
+    vars: Mapping[str, object],
+    loaded: Callable[[ProjectSpec], object],
+) -> tuple[ProjectSpec, ProjectSpec]:
+    def load(side: Side) -> ProjectSpec:
+        spec = side.load(sides.root, target=target, vars=vars)
+        loaded(spec)
+        return spec
+
+    if sides.base.is_before_project:
+        new = load(sides.head)
+        return replace(new, nodes=(), origins={}), new
+    return load(sides.base), load(sides.head)
+
+
+def _state_of(old: ProjectSpec | None, new: ProjectSpec) -> Callable[[], StateReader]:
+    def opened() -> StateReader:
+        from lancestat.state.store import open_state
+
+        if old is None or not is_state_trusted(old, new):
+            message = "the place of the state or its storage options are not those of BASE"
+            raise UsageError(FOREIGN_STATE, message)
+        return open_state(new.target.state, new.target.storage_options)
+
+    return opened
+
+
+def _names(
+    specs: tuple[ProjectSpec, ProjectSpec],
+    select: Selector,
+    exclude: Selector,
+    state: Callable[[], StateReader],
+) -> frozenset[str]:
+    """The names that selectors mean on either side; one that fits no node of both is an error."""
+    chosen: set[str] = set()
+    refused: list[UsageError] = []
+    for spec in specs:
+        try:
+            chosen |= {node.name for node in _selected(spec, select, exclude, state)}
+        except UsageError as error:
+            if error.code != codes.NOTHING_SELECTED:
+                raise
+            refused.append(error)
+    if len(refused) == len(specs):
+        raise refused[-1]
+    return frozenset(chosen)
+
+
+def _selected(
+    spec: ProjectSpec, select: Selector, exclude: Selector, state: Callable[[], StateReader]
+) -> tuple[Node, ...]:
+    def states() -> Mapping[str, str]:
+        known = state().digests()
+        digests = {node.name: node_digest(node) for node in spec.nodes}
+        return {
+            name: "new" if name not in known else "same" if known[name] == digest else "modified"
+            for name, digest in digests.items()
+        }
+
+    return select_nodes(spec, select, exclude, states=states)

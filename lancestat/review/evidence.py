@@ -1,4 +1,8 @@
-"""What datasets and the state tell about a change, as far as they can be reached."""
+"""Where a diff may look: at the places of BASE, which was reviewed, and nowhere else.
+
+Opening a dataset sends credentials to wherever its URI and the storage options lead. Those of HEAD
+may be a stranger's.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,50 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from lancestat.errors import LakeError, LancestatError
-from lancestat.lake.snapshot import Snapshot
-from lancestat.review.masking import Mask
-from lancestat.spec.model import ProjectSpec
+from lancestat.errors import LakeError, LancestatError, SpecError
+from lancestat.lake.column_bytes import estimated_bytes
+from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.plan.assessment import Appraisal, appraise
+from lancestat.plan.coverage import cover
+from lancestat.plan.join_observe import read_uris
+from lancestat.plan.join_sides import datasets_of
+from lancestat.plan.planner import settle
+from lancestat.review.wording import Mask
+from lancestat.spec.digest import node_digest
+from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
+from lancestat.state.identity import answered, plain_keys, quantile_key, table_identity
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader, TableRecord
+
+_NOWHERE_ELSE = "and credentials go only where BASE sends them"
+
+
+def trusted_uris(base: ProjectSpec, head: ProjectSpec) -> frozenset[str]:
+    """The URIs that may be opened with HEAD's storage options: BASE's, if BASE has these options.
+
+    They are compared as they are spelled, since a query or a user in a URI may redirect a request.
+    """
+    if not _has_same_options(base, head):
+        return frozenset()
+    outputs = (node.output_uri for node in base.nodes if isinstance(node, KnnJoin))
+    return frozenset(uri for node in base.nodes for uri in read_uris(base, node)).union(outputs)
+
+
+def is_state_trusted(base: ProjectSpec, head: ProjectSpec) -> bool:
+    """Whether HEAD's state is where BASE's is, and opened with the same options."""
+    return _has_same_options(base, head) and base.target.state == head.target.state
+
+
+def why_withheld(base: ProjectSpec, head: ProjectSpec) -> str:
+    """Why a dataset that is not trusted is not opened."""
+    if not _has_same_options(base, head):
+        return f"the storage options are not those of BASE, {_NOWHERE_ELSE}"
+    return f"BASE reads nothing at its URI, {_NOWHERE_ELSE}"
+
+
+def _has_same_options(base: ProjectSpec, head: ProjectSpec) -> bool:
+    return base.target.storage_options == head.target.storage_options
+
 
 Opened = Mapping[str, Snapshot | LakeError]
 
@@ -85,3 +128,112 @@ def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateRead
             f"{error.code} {nothing.mask.line(error.message)}"
         )
         return replace(found, notes=(note,))
+
+
+def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
+    """Bytes of the columns that are analyzed newly, None where the dataset cannot be opened.
+
+    What the state knows of them is not read again, nor is anything where the manifest holds all
+    that is wanted already.
+
+    Args:
+        old: What was declared of the same dataset before, if anything.
+        new: What is declared now.
+        evidence: Datasets and state.
+    """
+    snapshot = evidence.snapshot(new.uri)
+    if snapshot is None:
+        return None
+    try:
+        after = _appraise(new, snapshot, evidence)
+    except SpecError:
+        # No run reads what a plan refuses.
+        return 0
+    if settle(after) is not None:
+        return 0
+    known = _keys(old, snapshot, evidence)
+    wanted = {_key(field, after): field for field in after.wanted}
+    fresh = {key: field for key, field in wanted.items() if key not in known}
+    return _missing_bytes(snapshot, fresh, evidence)
+
+
+def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
+    """Bytes of what a join that is run anew reads, None where some of it cannot be told."""
+    record = evidence.joins.get(join.name)
+    if record is not None and record.digest == node_digest(join):
+        return 0
+    sides = [_side_bytes(side, evidence) for side in (join.left, join.right)]
+    known = [found for found in sides if found is not None]
+    return sum(known) if len(known) == len(sides) else None
+
+
+def _appraise(table: Table, snapshot: Snapshot, evidence: Evidence) -> Appraisal:
+    identity = table_identity(table.uri)
+    return appraise(table, identity, snapshot, evidence.records.get(identity), evidence.now)
+
+
+def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozenset[str]:
+    if table is None:
+        return frozenset()
+    try:
+        found = _appraise(table, snapshot, evidence)
+    except SpecError:
+        return frozenset()
+    return answered(frozenset(_key(field, found) for field in found.wanted))
+
+
+def _key(field: Field, appraisal: Appraisal) -> str:
+    key = field_key(field)
+    return quantile_key(key) if field.name in appraisal.histograms else key
+
+
+def _missing_bytes(snapshot: Snapshot, fresh: dict[str, Field], evidence: Evidence) -> int:
+    if not fresh:
+        return 0
+    stored = {field_key(field): key for key, field in fresh.items()}
+    groups = [_stored_as(group, stored) for group in column_groups(snapshot, [*fresh.values()])]
+    index = evidence.index(table_identity(snapshot.uri))
+    fragments = {fragment.id: fragment for fragment in snapshot.fragments}
+    return sum(
+        estimated_bytes(fragments[group.fragment_id], plain_keys(keys), snapshot.fields)
+        for group, keys in cover(groups, index, ()).missing
+    )
+
+
+def _stored_as(group: ColumnGroup, stored: dict[str, str]) -> ColumnGroup:
+    return replace(group, fields=frozenset(stored[key] for key in group.fields))
+
+
+def _side_bytes(side: KnnSide, evidence: Evidence) -> int | None:
+    spec = evidence.spec
+    if side.sql is None and side.table is None and side.format != "lance":
+        return _files_bytes(side.uri or "", evidence)
+    node = None if side.table is None else spec.node(side.table)
+    if isinstance(node, KnnJoin) and node.output_format != "lance":
+        return _files_bytes(node.output_uri, evidence)
+    found = [evidence.snapshot(dataset.uri) for dataset in datasets_of(spec, side)]
+    opened = [snapshot for snapshot in found if snapshot is not None]
+    if len(opened) < len(found) or not found:
+        return None
+    select = None if side.sql is not None or side.select is None else (*side.select, side.vector)
+    return sum(_read_bytes(snapshot, select) for snapshot in opened)
+
+
+def _read_bytes(snapshot: Snapshot, select: Iterable[str] | None) -> int:
+    if select is None:
+        return snapshot.size_bytes
+    fields = [found for name in select if (found := snapshot.field(name)) is not None]
+    keys = frozenset(map(field_key, fields))
+    return sum(estimated_bytes(each, keys, snapshot.fields) for each in snapshot.fragments)
+
+
+def _files_bytes(uri: str, evidence: Evidence) -> int | None:
+    from lancestat.lake.files import list_files, list_store_files, local_path
+
+    if not evidence.may_open(uri):
+        return None
+    if local_path(uri) is not None:
+        files = list_files(uri)
+    else:
+        files = list_store_files(uri, evidence.spec.target.storage_options)
+    return None if files is None else sum(file.size_bytes for file in files)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from lancestat.errors import LancestatError, UsageError, did_you_mean
-from lancestat.lake.clean import clean
-from lancestat.spec.boundary import work_tree
+from lancestat.redact import clean
+from lancestat.spec.files import work_tree
 
 NO_GIT = "LS660"
 NO_REPOSITORY = "LS661"

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from lancestat.errors import LancestatError
-from lancestat.lake.clean import clean
+from lancestat.redact import clean
 
 NOT_CONFIGURED = "LS610"
 """The token, the repository, the pull request or the API's address is missing or wrong."""

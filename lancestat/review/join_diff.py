@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lancestat.plan.format import size
-from lancestat.plan.join_reads import lance_uris, read_uris
-from lancestat.review.cost import join_cost
-from lancestat.review.evidence import Evidence
+from lancestat.formats import size
+from lancestat.plan.join_observe import lance_uris, read_uris
+from lancestat.review.evidence import Evidence, join_cost
 from lancestat.review.table_diff import Findings
 from lancestat.review.values import PropertyChange, Risk, RiskNote
 from lancestat.spec.digest import node_digest

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from lancestat.plan.format import age, count, staleness
+from lancestat.formats import age, count, staleness
 from lancestat.redact import Origin
-from lancestat.review.masking import Mask
 from lancestat.review.values import Json, Property, PropertyChange
+from lancestat.review.wording import Mask
 from lancestat.spec.disclosure import named
 from lancestat.spec.model import (
     ColumnPattern,

@@ -18,9 +18,8 @@ from lancestat.errors import (
 )
 from lancestat.review.git import Entry, Repository, parents
 from lancestat.spec import codes
-from lancestat.spec.boundary import resolved_inside, work_tree
 from lancestat.spec.document import MAX_BYTES
-from lancestat.spec.files import Files, Folder, is_spec
+from lancestat.spec.files import Files, Folder, is_spec, resolved_inside, work_tree
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ProjectSpec
 from lancestat.spec.quoting import quoted

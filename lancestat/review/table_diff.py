@@ -1,18 +1,153 @@
-"""What a change of a table means for those who read it and for the next run."""
+"""Which columns gain and which lose statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from fnmatch import fnmatchcase
 
-from lancestat.plan.format import count, size
-from lancestat.review.columns import Compared, compare_columns
-from lancestat.review.cost import table_cost
-from lancestat.review.evidence import Evidence
-from lancestat.review.staleness import staleness_risks
+from lancestat.errors import SpecError
+from lancestat.formats import count, size
+from lancestat.lake.snapshot import Snapshot
+from lancestat.plan.assessment import analyzable, resolve
+from lancestat.review.evidence import Evidence, table_cost
+from lancestat.review.properties import selection_rules
 from lancestat.review.values import ColumnsChange, PropertyChange, Risk, RiskNote
-from lancestat.spec.model import Publish, Table
+from lancestat.review.wording import Mask
+from lancestat.spec.model import (
+    ColumnPattern,
+    ColumnRule,
+    Policy,
+    Publish,
+    Refresh,
+    StaleBounds,
+    Table,
+)
 from lancestat.state.identity import canonical_uri
+
+Rules = tuple[ColumnRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The columns of a table before and after.
+
+    `may_gain` and `may_lose` are certain where there was a schema; else patterns allow it. `notes`
+    say what could not be resolved.
+    """
+
+    change: ColumnsChange
+    may_gain: bool
+    may_lose: bool
+    notes: tuple[str, ...] = ()
+
+
+def compare_columns(
+    old: Table | None, new: Table | None, snapshot: Snapshot | None, mask: Mask
+) -> Compared:
+    """Compare the columns of two declarations, against one schema where there is one."""
+    notes: list[str] = []
+    is_refused = False
+    if snapshot is not None:
+        before, after = _names(old, snapshot), _names(new, snapshot)
+        if isinstance(after, SpecError):
+            is_refused = True
+            notes.append(f"'lancestat plan' will refuse this: {mask.line(after.message)}")
+        elif not isinstance(before, SpecError):
+            names = [field.name for field in snapshot.fields]
+            gained = tuple(name for name in names if name in after - before)
+            lost = tuple(name for name in names if name in before - after)
+            change = ColumnsChange(mask.lines(gained), mask.lines(lost), True)
+            return Compared(change, bool(gained), bool(lost))
+        else:
+            notes.append(f"what BASE declares does not fit the table: {mask.line(before.message)}")
+    before_rules, after_rules = _rules(old), _rules(new)
+    gained = tuple(dict.fromkeys(_uncovered(after_rules, before_rules)))
+    lost = tuple(dict.fromkeys(_uncovered(before_rules, after_rules)))
+    change = ColumnsChange(mask.lines(gained), mask.lines(lost), False)
+    return Compared(change, bool(gained) and not is_refused, bool(lost), tuple(notes))
+
+
+def _names(table: Table | None, snapshot: Snapshot) -> frozenset[str] | SpecError:
+    if table is None:
+        return frozenset()
+    try:
+        return frozenset(resolve(table, snapshot, analyzable(snapshot)).names)
+    except SpecError as error:
+        return error
+
+
+def _rules(table: Table | None) -> Rules:
+    return () if table is None else selection_rules(table.columns)
+
+
+def _uncovered(rules: Rules, others: Rules) -> Iterator[str]:
+    """The patterns of which some columns may be in `rules` and not in `others`."""
+    for rule in rules:
+        for pattern in rule.include:
+            rests = [_left_out(other, pattern, rule) for other in others]
+            known = [sorted(rest) for rest in rests if rest is not None]
+            # Of a pattern that is included still, only what it leaves out may be lost.
+            yield from sorted(known, key=len)[0] if known else (pattern.text,)
+
+
+def _left_out(other: ColumnRule, pattern: ColumnPattern, rule: ColumnRule) -> set[str] | None:
+    """What the other rule excludes of a rule's pattern, None where it does not include that."""
+    text = pattern.text
+    if other.types is not None and not (rule.types is not None and rule.types <= other.types):
+        return None
+    included = any(
+        each.text in (text, "*") or (not pattern.is_glob and fnmatchcase(text, each.text))
+        for each in other.include
+    )
+    if not included:
+        return None
+    excluded = {each.text for each in other.exclude} - {each.text for each in rule.exclude}
+    if pattern.is_glob:
+        return excluded
+    return {text} if any(each == text or fnmatchcase(text, each) for each in excluded) else set()
+
+
+_INFINITE = float("inf")
+
+
+def staleness_risks(old: Policy, new: Policy) -> tuple[Risk, ...]:
+    """Loosened, tightened, both or neither.
+
+    `false` is below all bounds and `true` above them; a bound that is not given is infinite, and
+    each is compared by itself, so that a change may be both. `refresh: when_stale` loosens where
+    readers accept anything stale at all: until they refuse, runs bring nothing up to date.
+    """
+    before, after = _reach(old), _reach(new)
+    loosened = any(then < now for then, now in zip(before, after, strict=True))
+    tightened = any(then > now for then, now in zip(before, after, strict=True))
+    found = ((Risk.STALENESS_LOOSENED, loosened), (Risk.STALENESS_TIGHTENED, tightened))
+    return tuple(risk for risk, is_there in found if is_there)
+
+
+def _reach(policy: Policy) -> tuple[float, ...]:
+    """How far statistics may lag: versions, seconds, share of rows, and whether runs let them."""
+    allowed = policy.allow_stale
+    waits = policy.refresh is Refresh.WHEN_STALE and allowed is not False
+    if isinstance(allowed, bool):
+        # Below 0, where a bound may be: that readers accept a version behind is not yet allowed.
+        return (*((_INFINITE if allowed else -1.0,) * 3), float(waits))
+    if allowed == StaleBounds():
+        return (-1.0, -1.0, -1.0, float(waits))
+    return (
+        _bound(allowed.max_versions),
+        _bound(allowed.max_age),
+        _bound(allowed.max_changed_rows),
+        float(waits),
+    )
+
+
+def _bound(bound: float | timedelta | None) -> float:
+    if bound is None:
+        return _INFINITE
+    return bound.total_seconds() if isinstance(bound, timedelta) else float(bound)
+
 
 # Only changes of these ask which columns there are, and what reading them costs.
 _OF_COLUMNS = frozenset(("uri", "columns", "histogram"))

@@ -1,13 +1,63 @@
-"""What every rendering of a diff says in the same words."""
+"""Texts of specifications and libraries, made fit to be shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from pathlib import Path
 
-from lancestat.plan.format import count, size
+from lancestat.formats import count, size
+from lancestat.redact import NOTHING_KNOWN, Audience, Redactor, clean, visible
 from lancestat.review.source import WORK_TREE
 from lancestat.review.values import Change, Diff, NodeDiff, PropertyChange, Risk
+from lancestat.spec.model import ProjectSpec
+
+# Of so many characters `clean` leaves none away.
+_PIECE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Makes texts fit for the public (`lancestat.redact`), and spells out what nobody could see.
+
+    What lies in the project's folder, `root`, is told from there: where that folder is differs from
+    one machine to the next.
+    """
+
+    redactor: Redactor = NOTHING_KNOWN
+    root: Path | None = None
+
+    @classmethod
+    def of(cls, one: ProjectSpec, other: ProjectSpec) -> Mask:
+        """For what two projects in one folder know."""
+        return cls(one.redactor.merged(other.redactor), one.root)
+
+    def text(self, text: str) -> str:
+        """A text of any number of lines, none of which is shortened."""
+        lines = self.redactor.text(text, Audience.PUBLIC).rstrip("\n").split("\n")
+        return "\n".join(map(self._indented, lines))
+
+    def line(self, text: str) -> str:
+        """A name, or a message of a library."""
+        return self._line(self.redactor.text(text, Audience.PUBLIC))
+
+    def lines(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """Several of them."""
+        return tuple(map(self.line, texts))
+
+    def _line(self, text: str) -> str:
+        text = clean(text)
+        if self.root is not None and len(self.root.parts) > 1:
+            text = text.replace(f"{self.root}/", "")
+        return visible(text)
+
+    def _indented(self, line: str) -> str:
+        indent = line[: len(line) - len(line.lstrip(" "))]
+        pieces = textwrap.wrap(line, _PIECE, break_long_words=False, break_on_hyphens=False)
+        return indent + " ".join(map(self._line, pieces))
+
 
 SYMBOLS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}
 KINDS = {"table": "table", "knn_join": "KNN join"}

@@ -1,29 +1,115 @@
-"""Tables, column rules and KNN joins from their YAML."""
+"""Spans of time from their YAML: `90s`, `30m`, `24h`, `7d`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from lancestat.errors import LancestatError
 from lancestat.spec import codes
-from lancestat.spec.freshness import build_freshness
-from lancestat.spec.item import Item
+from lancestat.spec.disclosure import named, named_parts
+from lancestat.spec.files import resolve_uri
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
     ColumnSelection,
+    Freshness,
     KnnJoin,
     KnnSide,
     Policy,
     Publish,
+    Refresh,
+    StaleBounds,
     Table,
 )
-from lancestat.spec.names import Namespace
-from lancestat.spec.policy import build_policy
+from lancestat.spec.names import Item, Namespace
 from lancestat.spec.query import option_objection, query_objection
-from lancestat.spec.uri import resolve_uri
+
+_LONGEST = timedelta(days=36500)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def build_duration(
+    item: Item, value: Mapping[str, Any], errors: list[LancestatError], *steps: str
+) -> timedelta | None:
+    """The span under the last of `steps` in `value`, None where there is none; errors are appended.
+
+    Args:
+        item: What the place of an error is told by.
+        value: The mapping that holds the span, as the schema allows it.
+        errors: Where to put an error.
+        steps: The way from the item to the span.
+    """
+    key = steps[-1]
+    text = value.get(key)
+    if text is None:
+        return None
+    span = timedelta(seconds=int(text[:-1]) * _SECONDS[text[-1]])
+    if span > _LONGEST:
+        told = item.quoted(str(text), *steps)
+        message = f"'{key}' must be at most {_LONGEST.days} days, found {told}"
+        errors.append(item.error(codes.WRONG_VALUE, message, *steps))
+    return span
+
+
+_KEY = "freshness"
+
+
+def build_freshness(item: Item, errors: list[LancestatError]) -> Freshness | None:
+    """The bounds that an item gives for the age of its rows, if any; errors are appended."""
+    value = item.value.get(_KEY)
+    if value is None:
+        return None
+    warn = build_duration(item, value, errors, _KEY, "warn_after")
+    error = build_duration(item, value, errors, _KEY, "error_after")
+    if warn is not None and error is not None and error < warn:
+        message = (
+            f"'error_after' must not be shorter than 'warn_after', "
+            f"{item.quoted(value['warn_after'], _KEY, 'warn_after')}, "
+            f"found {item.quoted(value['error_after'], _KEY, 'error_after')}"
+        )
+        errors.append(item.error(codes.WRONG_VALUE, message, _KEY, "error_after"))
+    return Freshness(warn, error, named_parts(item.origins_below(), _KEY))
+
+
+def build_policy(
+    item: Item, errors: list[LancestatError], *steps: str, name: str | None = None
+) -> Policy:
+    """The policy that the mapping at `steps` of an item describes; errors are appended."""
+    value: Any = item.value
+    for step in steps:
+        value = value[step]
+    allowed = value.get("allow.stale", False)
+    if isinstance(allowed, dict):
+        allowed = _build_bounds(item, allowed, errors, *steps, "allow.stale")
+    own = item.origins_below(*steps)
+    return Policy(
+        name,
+        value.get("description"),
+        allowed,
+        Refresh(value.get("refresh", Refresh.ALWAYS)),
+        named(own, "allow.stale", "refresh"),
+    )
+
+
+def _build_bounds(
+    item: Item, value: dict[str, Any], errors: list[LancestatError], *steps: str
+) -> StaleBounds:
+    versions = value.get("max_versions")
+    share = value.get("max_changed_rows")
+    return StaleBounds(
+        None if versions is None else int(versions),
+        build_duration(item, value, errors, *steps, "max_age"),
+        None if share is None else _share(share),
+        named_parts(item.origins_below(*steps[:-1]), steps[-1]),
+    )
+
+
+def _share(value: str | float) -> float:
+    return float(value.removesuffix("%")) / 100 if isinstance(value, str) else float(value)
+
 
 _FORMATS = ("lance", "parquet")
 

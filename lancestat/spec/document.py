@@ -8,9 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from lancestat.errors import InvalidProject, Location, SpecError
 from lancestat.spec import codes
-from lancestat.spec.compose import Composer, Mark, YamlNode, short_tag
+from lancestat.spec.compose import (
+    Composer,
+    Mark,
+    Scalar,
+    YamlNode,
+    plain_scalar,
+    short_tag,
+    tagged_scalar,
+)
 from lancestat.spec.quoting import quoted
-from lancestat.spec.scalars import Scalar, plain_scalar, tagged_scalar
 
 MAX_BYTES = 16 * 1024 * 1024
 

@@ -1,8 +1,10 @@
-"""The files of a project."""
+"""Which files are a project's own: those of its git work tree, or of its folder without one."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,9 +14,68 @@ from typing import Protocol
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
 from lancestat.redact import Origin, visible
 from lancestat.spec import codes
-from lancestat.spec.boundary import boundary, resolved_inside
 from lancestat.spec.document import MAX_BYTES, Document, read_document
 from lancestat.spec.quoting import quoted
+
+# As many as Linux follows.
+_MAX_LINKS = 40
+
+
+def work_tree(folder: Path) -> Path | None:
+    """The top of the git work tree around a folder, None where there is none.
+
+    Only `.git` counts, which no commit can hold. A folder that looks like a bare repository can
+    come with any commit, and its configuration with it.
+    """
+    for each in (folder, *folder.parents):
+        git = each / ".git"
+        if os.path.isfile(git) or os.path.lexists(git / "HEAD"):  # noqa: PTH113 - raises nothing
+            return each
+    return None
+
+
+def boundary(root: Path) -> Path:
+    """The folder whose files may be read for the project in `root`, a path without links."""
+    return work_tree(root) or root
+
+
+def resolved_inside(top: Path, path: Path) -> Path | None:
+    """A path without its symbolic links, None where it leaves `top`, even if it comes back.
+
+    Args:
+        top: A folder, by a path without links.
+        path: An absolute path, which need not exist.
+
+    Raises:
+        OSError: The links lead in a circle.
+    """
+    here, steps, links = top, _steps_from(top, path), 0
+    while steps is not None and steps:
+        step = steps.pop()
+        if step == "..":
+            if here == top:
+                return None
+            here = here.parent
+            continue
+        here /= step
+        if here.is_symlink():
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            target = here.readlink()
+            here = top if target.is_absolute() else here.parent
+            further = _steps_from(top, target) if target.is_absolute() else _reversed(target)
+            steps = None if further is None else [*steps, *further]
+    return None if steps is None else here
+
+
+def _steps_from(top: Path, path: Path) -> list[str] | None:
+    return _reversed(path.relative_to(top)) if path.is_relative_to(top) else None
+
+
+def _reversed(path: Path) -> list[str]:
+    return [*reversed(path.parts)]
+
 
 _SUFFIXES = (".yml", ".yaml")
 
@@ -173,3 +234,23 @@ def _placed(error: SpecError, folder: SpecFolder) -> LancestatError:
         return error.placed(folder.location)
     message = f"spec path '{visible(folder.origin.shown)}' is nothing that is read"
     return SpecError(error.code, message, location=folder.location, hint=error.hint)
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def resolve_uri(root: Path, text: str) -> str:
+    """A URI as it is; a path made absolute against `root`, `~` being the home folder.
+
+    ValueError, to be read after the key's name, when no path can look like that.
+    """
+    if any(ord(char) < 32 or ord(char) == 127 for char in text):
+        raise ValueError("holds a control character")
+    if not text.strip():
+        raise ValueError("is blank")
+    if _SCHEME.match(text):
+        return text
+    try:
+        return os.path.normpath(root / Path(text).expanduser())
+    except RuntimeError:
+        raise ValueError("starts with '~' but names no home folder") from None

@@ -11,20 +11,17 @@ from typing import Any
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
 from lancestat.redact import Audience, Known, Origin, Redactor
 from lancestat.spec import codes
-from lancestat.spec.build import build_knn_join, build_rule, build_table
-from lancestat.spec.check import check
+from lancestat.spec.build import build_knn_join, build_policy, build_rule, build_table
 from lancestat.spec.disclosure import resolved_places
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
-from lancestat.spec.item import Item
 from lancestat.spec.model import ColumnRule, KnnJoin, Node, Policy, ProjectSpec
-from lancestat.spec.names import Namespace
-from lancestat.spec.policy import build_policy
+from lancestat.spec.names import Item, Namespace
 from lancestat.spec.project_file import Arguments, read_header
-from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_FILE, SPECS_SCHEMA, keywords
-from lancestat.spec.template import Scope
+from lancestat.spec.schema_check import check
+from lancestat.spec.template import Rendering, Scope
 from lancestat.spec.wording import subject
 
 __all__ = ["dependencies", "load_project"]

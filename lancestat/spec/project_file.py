@@ -17,17 +17,14 @@ from lancestat.redact import (
     secret_options,
 )
 from lancestat.spec import codes
-from lancestat.spec.check import check
 from lancestat.spec.document import Document, KeyPath
-from lancestat.spec.files import SpecFolder
-from lancestat.spec.item import Item
+from lancestat.spec.files import SpecFolder, resolve_uri
 from lancestat.spec.model import Reader, Target
-from lancestat.spec.names import Namespace
+from lancestat.spec.names import Item, Namespace
 from lancestat.spec.quoting import quoted
-from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_SCHEMA
-from lancestat.spec.template import Scope, is_template
-from lancestat.spec.uri import resolve_uri
+from lancestat.spec.schema_check import check
+from lancestat.spec.template import Rendering, Scope, is_template
 
 _DEFAULT_STATE = ".lancestat/state"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from lancestat.errors import LancestatError, StateError
-from lancestat.lake.clean import clean, secret_values
+from lancestat.redact import clean, secret_values
 from lancestat.state.identity import canonical_uri
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from hashlib import sha256
 from urllib.parse import urlsplit
 
-from lancestat.lake.uri import local_path
+from lancestat.lake.files import local_path
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 # In these URIs the container stands where other schemes have the user.
@@ -38,3 +39,43 @@ def canonical_uri(uri: str) -> str:
         host = f"{user.partition(':')[0]}@{host}"
     segments = "/".join(segment for segment in parts.path.split("/") if segment)
     return f"{scheme}://{host.lower()}/{segments}"
+
+
+# Spark's types hold no plus sign.
+_QUANTILES = "+quantiles"
+
+# 4 kB and 20 kB, in memory.
+_PARTIALS_PER_QUANTILES = 5
+
+
+def quantile_key(field_key: str) -> str:
+    """The key of a column's partial with quantiles."""
+    return field_key + _QUANTILES
+
+
+def has_quantiles(key: str) -> bool:
+    """Whether a partial stored under this key has quantiles."""
+    return key.endswith(_QUANTILES)
+
+
+def plain_key(key: str) -> str:
+    """The field key behind a stored key."""
+    return key.removesuffix(_QUANTILES)
+
+
+# Fragments of a table mostly have the same columns, so that few sets are asked for, often.
+@lru_cache(maxsize=1024)
+def plain_keys(keys: frozenset[str]) -> frozenset[str]:
+    """The field keys behind stored keys."""
+    return frozenset(map(plain_key, keys))
+
+
+@lru_cache(maxsize=1024)
+def weight(keys: frozenset[str]) -> int:
+    """How many partials without quantiles take as much memory as those of these keys."""
+    return len(keys) + _PARTIALS_PER_QUANTILES * sum(map(has_quantiles, keys))
+
+
+def answered(keys: frozenset[str]) -> frozenset[str]:
+    """The keys that partials stored under `keys` can be asked for: also those without quantiles."""
+    return keys | plain_keys(keys) if any(map(has_quantiles, keys)) else keys

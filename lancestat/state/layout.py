@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
+from lancestat.lake.files import local_path, store_of
 from lancestat.lake.open import probe, store_options
 from lancestat.lake.storage import storage_at
-from lancestat.lake.uri import local_path, store_of
 from lancestat.state.failure import Failure, failure_of, is_lance_failure, unreachable
 from lancestat.state.identity import canonical_uri
 

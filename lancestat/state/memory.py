@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.keys import answered, plain_key
-from lancestat.state.partial_rows import join_fingerprints
-from lancestat.state.summary_rows import block_keys, only_stored
-from lancestat.state.surplus import StoredRow, surplus
+from lancestat.state.identity import answered, plain_key
+from lancestat.state.partials import join_fingerprints
+from lancestat.state.retention import StoredRow, surplus
+from lancestat.state.summaries import block_keys, only_stored
 from lancestat.state.values import (
     BlockKey,
     JoinRecord,

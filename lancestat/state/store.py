@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.layout import LAYOUT, Kind, StateFolder
-from lancestat.state.outcomes import read_outcomes
-from lancestat.state.partial_index import read_index, read_indexes
-from lancestat.state.partial_rows import partial_batches, partial_schema
-from lancestat.state.partial_stream import stream_partials
-from lancestat.state.records import read_digests, read_joins, read_records, read_runs
+from lancestat.state.partials import (
+    partial_batches,
+    partial_schema,
+    read_index,
+    read_indexes,
+    stream_partials,
+)
+from lancestat.state.retention import compact, tidy_partials, tidy_runs, tidy_summaries
+from lancestat.state.run_records import (
+    read_digests,
+    read_joins,
+    read_outcomes,
+    read_records,
+    read_runs,
+)
 from lancestat.state.run_rows import run_batch, run_schema
 from lancestat.state.stored_table import StoredTable
-from lancestat.state.summary_rows import summary_batches, summary_schema
-from lancestat.state.summary_stream import read_summary, stream_blocks
-from lancestat.state.tidy import compact, tidy_partials, tidy_runs, tidy_summaries
+from lancestat.state.summaries import read_summary, stream_blocks, summary_batches, summary_schema
 from lancestat.state.values import (
     BlockKey,
     JoinRecord,

@@ -1,15 +1,22 @@
-"""One of the state's datasets across its generations: read, appended to, set aside."""
+"""Ids of rows, which tell in which order the rows were committed.
+
+Places do not tell it: a compaction that races with an append moves older rows behind newer ones.
+Times do not either, because clocks differ. So an id begins with the version of the dataset that its
+writer saw: whoever saw a row has seen a later version than the row's writer. Rows whose writers
+saw the same version were written at the same time, and of them the later in place counts as newer.
+"""
 
 from __future__ import annotations
 
 import copy
 import logging
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from datetime import timedelta
-from itertools import chain, islice
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from itertools import chain, count, islice
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from lancestat.state.failure import (
     Failure,
@@ -20,11 +27,35 @@ from lancestat.state.failure import (
     unreachable,
 )
 from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
-from lancestat.state.row_order import row_ids
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     from lance import FragmentMetadata, LanceDataset
+    from numpy.typing import NDArray
+
+# Earlier releases gave ids at random from 0 on; ids that tell an order lie below 0.
+_FIRST = -(1 << 63)
+_NAME_BITS = 36
+_NAMES = 1 << _NAME_BITS
+_LAST_VERSION = (1 << (63 - _NAME_BITS)) - 1
+
+
+def row_ids(version: int) -> Iterator[int]:
+    """Ids for the rows of one append, whose writer saw this version of the dataset."""
+    start = _FIRST + (min(version, _LAST_VERSION) << _NAME_BITS)
+    name = secrets.randbits(_NAME_BITS)
+    return (start + (name + number) % _NAMES for number in count())
+
+
+def commit_order(ids: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Positions of rows in the order of their commits, given their ids in the order of places."""
+    import numpy as np
+
+    given = ids.to_numpy()
+    versions = np.where(given < 0, (given - _FIRST) >> _NAME_BITS, -1)
+    return np.argsort(versions, kind="stable")
+
 
 _log = logging.getLogger("lancestat.state")
 _T = TypeVar("_T")
@@ -306,3 +337,63 @@ class _Source:
         except BaseException as error:
             self.error = error
             raise
+
+
+Found = TypeVar("Found")
+Found_co = TypeVar("Found_co", covariant=True)
+
+
+class Search(Protocol[Found_co]):
+    """What is looked for; it takes note of what it finds."""
+
+    @property
+    def missing(self) -> Collection[object]:
+        """What was not found yet."""
+
+    def found_in(self, batch: pa.RecordBatch) -> Iterator[Found_co]:
+        """What a batch holds of it."""
+
+
+def find(
+    stored: StoredTable,
+    search: Search[Found],
+    batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
+) -> Iterator[Found]:
+    """Yield what is found in batches of the latest version.
+
+    When a clean-up takes files away under the scan, what is still missing is read from the latest
+    version then.
+
+    Args:
+        stored: Where to look; it is told of failures.
+        search: What to look for.
+        batches: Reads a version for what is missing at that moment.
+    """
+    if search.missing:
+        complete = yield from _scan(stored, search, batches, last=False)
+        if not complete:
+            yield from _scan(stored, search, batches, last=True)
+
+
+def _scan(
+    stored: StoredTable,
+    search: Search[Found],
+    batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
+    *,
+    last: bool,
+) -> Generator[Found, None, bool]:
+    dataset = stored.dataset(latest=True)
+    if dataset is None:
+        return True
+    reading = batches(dataset)
+    while True:
+        try:
+            batch = next(reading, None)
+        except BaseException as error:
+            if is_lance_failure(error) and not last:
+                return False
+            stored.fail(error)
+            return True
+        if batch is None:
+            return True
+        yield from search.found_in(batch)

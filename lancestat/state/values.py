@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Protocol
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.lake.pin import Pin
-from lancestat.stats.partial import ColumnPartial
+from lancestat.lake.snapshot import Pin
+from lancestat.statistics.partial import ColumnPartial
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lancestat.lake.process import is_mark_alive, process_mark
 from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import is_mark_alive, process_mark
 from lancestat.state.failure import is_lance_failure, unreachable
 from lancestat.state.layout import StateFolder
 

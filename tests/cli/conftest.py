@@ -10,14 +10,13 @@ from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
 from lancestat.errors import Location
+from lancestat.execution.result import Progress, RunResult
 from lancestat.plan.actions import Plan
-from lancestat.plan.shown import Shown
+from lancestat.plan.table_status import Shown
 from lancestat.project import Project
-from lancestat.run.progress import Progress
-from lancestat.run.result import RunResult
 from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
 from lancestat.spec.selection import select as select_nodes
-from lancestat.state.sweep import SweepReport
+from lancestat.state.garbage_collection import SweepReport
 from tests.plan.plans import plan as make_plan
 
 Lancestat = Callable[..., Result]

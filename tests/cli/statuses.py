@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import LakeError, Location
-from lancestat.plan.join_actions import JoinFigures
-from lancestat.plan.shown import Shown
+from lancestat.execution.result import NodeResult, Status
+from lancestat.manifest.wire import PublishedColumn
+from lancestat.plan.actions import JoinFigures
+from lancestat.plan.table_status import Shown
 from lancestat.report.values import Health, JoinReport, NodeRunReport, ProjectReport, TableReport
-from lancestat.run.result import NodeResult, Status
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
 from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
-from lancestat.stats.wire import PublishedColumn
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 PLACE = Location("specs/shop.yml", 1, 1)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.plan.join_actions import JoinFigures
-from lancestat.plan.shown import Shown
-from lancestat.run.result import NodeResult, RunResult, Status
-from lancestat.state.sweep import SweepReport
-from lancestat.stats.wire import PublishedColumn
+from lancestat.execution.result import NodeResult, RunResult, Status
+from lancestat.manifest.wire import PublishedColumn
+from lancestat.plan.actions import JoinFigures
+from lancestat.plan.table_status import Shown
+from lancestat.state.garbage_collection import SweepReport
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden
 from tests.plan.plans import blocked, plan, refresh, restamp, skip

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lancestat.cli.completion_script import BashCompletion, FishCompletion, ZshCompletion, script
+from lancestat.cli.completion import BashCompletion, FishCompletion, ZshCompletion, script
 from lancestat.cli.main import cli
 from tests.cli.conftest import Lancestat
 from tests.cli.test_imports import HEAVY
@@ -207,7 +207,7 @@ def test_an_unknown_shell_is_wrong_usage(lancestat: Lancestat) -> None:
 
 
 def test_click_alone_gives_the_same_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lancestat.cli.completion_script import register
+    from lancestat.cli.completion import register
 
     register()
     asked = {"_LANCESTAT_COMPLETE": "fish_source"}

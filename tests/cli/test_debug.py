@@ -9,11 +9,12 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.cli import reach, surroundings
-from lancestat.cli.check import Check
+from lancestat.cli import checks as reach
+from lancestat.cli import checks as surroundings
+from lancestat.cli.checks import Check
 from lancestat.errors import InvalidProject, LakeError, Location, RunError, SpecError
 from lancestat.project import Project
-from lancestat.spark import session
+from lancestat.spark.session import start as session
 from lancestat.spec.model import Target
 from tests.cli.conftest import Lancestat
 

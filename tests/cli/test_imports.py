@@ -58,7 +58,7 @@ def test_help_loads_nothing_heavy(args: tuple[str, ...], tmp_path: Path) -> None
 def test_planning_a_join_loads_neither_spark_nor_what_searches(tmp_path: Path) -> None:
     import lance
 
-    from tests.run.joined import vectors
+    from tests.execution.joined import vectors
 
     for side, name in (("l", "v"), ("r", "w")):
         lance.write_dataset(vectors(0, 5, name=name), str(tmp_path / f"{side}.lance"))
@@ -78,7 +78,7 @@ def test_planning_a_join_loads_neither_spark_nor_what_searches(tmp_path: Path) -
 def test_a_status_loads_neither_spark_nor_what_searches(tmp_path: Path) -> None:
     import lance
 
-    from tests.run.world import orders, write_project
+    from tests.execution.world import orders, write_project
 
     write_project(tmp_path, "orders")
     lance.write_dataset(orders(0, 5), str(tmp_path / "orders.lance"))

@@ -10,12 +10,12 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.run.result import NodeResult, RunResult, Status
+from lancestat.execution.result import NodeResult, RunResult, Status
 from lancestat.state.values import NodeRun, RunRecord
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden
-from tests.run.test_project import run_locally
-from tests.run.world import orders, write_project
+from tests.execution.test_project import run_locally
+from tests.execution.world import orders, write_project
 
 FINISHED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 

@@ -8,9 +8,8 @@ from rich.progress import Progress as Bars
 from rich.progress import TextColumn
 
 from lancestat.cli.progress import TerminalProgress, progress_display
-from lancestat.knn.stages import Stage, StageProgress
-from lancestat.run.progress import Silent, TableProgress
-from lancestat.run.result import NodeResult, Status
+from lancestat.execution.result import NodeResult, Silent, Status, TableProgress
+from lancestat.knn.request import Stage, StageProgress
 
 
 class Terminal:

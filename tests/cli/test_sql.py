@@ -10,21 +10,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lancestat.cli.output import Printed, make_output
-from lancestat.cli.sql_value import json_value
-from lancestat.read.estimate import ColumnEstimate, Histogram, HistogramBin
-from lancestat.read.explanation import Explanation
-from lancestat.spark.plan_explanation import Join, Operator, PlanExplanation, ScanLine
-from lancestat.spark.query_result import (
-    Array,
-    Map,
-    Plain,
-    QueryResult,
-    ResultColumn,
-    Scalar,
-    Struct,
-)
-from lancestat.stats.guard import GuardReason, Verdict
+from lancestat.manifest.guard import GuardReason, Verdict
+from lancestat.optimizer.estimates import ColumnEstimate, Explanation, Histogram, HistogramBin
+from lancestat.presentation.output import Printed, make_output
+from lancestat.presentation.sql import json_value
+from lancestat.spark.sql.explain import Join, Operator, PlanExplanation, ScanLine
+from lancestat.spark.sql.query import Array, Map, Plain, QueryResult, ResultColumn, Scalar, Struct
 from tests.cli.conftest import Lancestat
 from tests.cli.test_imports import HEAVY, loaded
 from tests.conftest import Golden
@@ -134,7 +125,7 @@ def test_csv_does_not_wait_for_the_last_row() -> None:
         lines.append(len(seen))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lancestat.cli.csv_output.click.echo", echo)
+        patch.setattr("lancestat.presentation.csv.click.echo", echo)
         make_output("csv").queried(QueryResult((COLUMNS[0],), rows(), None))
     assert lines[0] < 1001 < 3000 == lines[-1]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import lance
 
 from lancestat.errors import LancestatError
+from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.lake.schema_hash import schema_hash
-from lancestat.stats.guard import judge
-from lancestat.stats.wire import PublishedStatistics, decode_statistics
+from lancestat.manifest.guard import judge
+from lancestat.manifest.wire import PublishedStatistics, decode_statistics
+from tests.execution.test_faults import unstamped
 from tests.faults.shop import RESULT, Shop, rows_of
-from tests.run.test_faults import unstamped
 
 # Files of a project, its tables and its results; what else there is has been left by a process.
 _OWN = re.compile(

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from lancestat.errors import LancestatError
-from lancestat.plan.plan_file import read_plan_file
+from lancestat.plan.plan_store import read_plan_file
 from tests.faults.bench import Bench
 
 _LINK = re.compile(r'(?:href|src)="([^"#?]+)[^"]*"')

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.knn.scratch import scratch
-from lancestat.knn.stages import OnStage
+from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
-from tests.run.joined import joined, rows_of
-from tests.run.local import scan_locally
+from lancestat.scratch.folder import scratch
+from tests.execution.joined import joined, rows_of
+from tests.execution.local import scan_locally
 
 # Where joins of this process put a copy of their left side, as Spark's do with files.
 SCRATCH = "LANCESTAT_TEST_SCRATCH"

@@ -49,17 +49,17 @@ def preload() -> None:
     import lancestat.cli.commands.docs
     import lancestat.cli.commands.plan
     import lancestat.cli.commands.run
-    import lancestat.cli.json_output
     import lancestat.cli.main
-    import lancestat.cli.text_output
-    import lancestat.knn.lance_output
-    import lancestat.knn.parquet_output
+    import lancestat.execution.executor
+    import lancestat.execution.garbage_collection
+    import lancestat.execution.summarize
+    import lancestat.output.lance_output
+    import lancestat.output.parquet_output
+    import lancestat.presentation.json
+    import lancestat.presentation.text
     import lancestat.report.gather
     import lancestat.report.site.build
     import lancestat.review.comment
-    import lancestat.run.perform
-    import lancestat.run.summarize
-    import lancestat.run.sweep
     import lancestat.spark.knn.scratch_root
     import lancestat.state.store  # noqa: F401
     import tests.faults.local  # noqa: F401

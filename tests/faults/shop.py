@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import yaml
 
 from lancestat.knn.work import Scope
+from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.lake.schema_hash import schema_hash
-from lancestat.plan.join_actions import Join
+from lancestat.plan.actions import Join
 from lancestat.project import Project
+from tests.execution.joined import _Joining, vectors
+from tests.execution.test_history import full_values
+from tests.execution.world import orders
 from tests.faults.local import SCRATCH
-from tests.run.joined import _Joining, vectors
-from tests.run.test_history import full_values
-from tests.run.world import orders
 
 TABLES = ("orders", "returns", "items", "l", "r")
 JOINS = ("near", "far")

@@ -12,8 +12,8 @@ import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lancestat.lake.filter import Day, Instant, LocalTime
 from lancestat.lake.spark_type import spark_type
+from lancestat.predicates.filter import Day, Instant, LocalTime
 from tests.integration.spark_predicates import spark_literal
 from tests.lake import awkward
 from tests.lake.awkward import day, micros

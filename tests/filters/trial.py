@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import lance
 
 import lancestat
-from lancestat.read.opening import DeclaredTables
-from lancestat.spark.relation import Relation, relate
-from lancestat.spark.source import register
+from lancestat.optimizer.table import DeclaredTables
+from lancestat.spark.read.relation import Relation, relate
+from lancestat.spark.read.source import register
+from tests.execution.world import World
 from tests.filters.columns import COLUMNS, parquet_view, write_lance, write_parquet
 from tests.filters.conditions import condition
-from tests.run.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from lancestat.spark.session import optimizer_settings, start_session
+from lancestat.spark.session.start import optimizer_settings, start_session
 from lancestat.spec.model import Target
 from tests.histories.history import SETTINGS, Counts, draw_history, run_history, shrink
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import lance
 import pytest
 
-from lancestat.knn.stages import OnStage
+from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
+from tests.execution.local import scan_locally
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows
 from tests.histories.statistics import check_agreement, check_statistics
 from tests.histories.world import STEPS, HistoryWorld, draw_step
-from tests.run.local import scan_locally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,9 +18,9 @@ from lancestat.cli.main import cli
 from lancestat.errors import LancestatError
 from lancestat.knn.work import PinnedTable
 from lancestat.lake.observe import snapshot
-from lancestat.spark.knn.opened_side import opened_table
 from lancestat.spark.knn.reader import read_columns
-from lancestat.spark.source import register
+from lancestat.spark.knn.sides import opened_table
+from lancestat.spark.read.source import register
 from tests.histories.rows import (
     ALL,
     PREDICATES,

@@ -10,27 +10,25 @@ import lance
 import pyarrow as pa
 
 from lancestat.errors import LancestatError
-from lancestat.lake.filter import Comparison, Day, Filter, Instant, IsNull, Operator
+from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.lake.schema_hash import schema_hash
-from lancestat.plan.shown import Shown
-from lancestat.read.opening import DeclaredTables, open_table
-from lancestat.read.settings import read_settings
-from lancestat.read.table import ReadTable
-from lancestat.spec.model import Publish, StaleBounds, Table
-from lancestat.stats.column_type import column_type
-from lancestat.stats.guard import GuardReason, Verdict
-from lancestat.stats.kernel import analyze
-from lancestat.stats.partial import summarize
-from lancestat.stats.wire import (
+from lancestat.manifest.guard import GuardReason, Verdict
+from lancestat.manifest.wire import (
     PublishedColumn,
     PublishedStatistics,
     decode_statistics,
     encode_statistics,
 )
+from lancestat.optimizer.table import DeclaredTables, ReadTable, open_table, read_settings
+from lancestat.plan.table_status import Shown
+from lancestat.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
+from lancestat.spec.model import Publish, StaleBounds, Table
+from lancestat.statistics.column_type import column_type
+from lancestat.statistics.kernel import analyze
+from lancestat.statistics.partial import summarize
+from tests.execution.grouped import check_filter, one_pass, without_quantiles
 from tests.histories.readers import Finding
 from tests.histories.world import HistoryWorld
-from tests.run.grouped import check_filter, one_pass, without_quantiles
 
 _FILTERS: tuple[Filter, ...] = (
     Comparison("id", Operator.LESS, 120),

@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lancestat.stats.column_type import ColumnType
-from lancestat.stats.partial import ColumnStatistics
-from lancestat.stats.wire import COLUMN_PREFIX, encode_statistics
+from lancestat.manifest.wire import COLUMN_PREFIX, encode_statistics
+from lancestat.statistics.column_type import ColumnType
+from lancestat.statistics.partial import ColumnStatistics
 from tests.integration.planned import planned
 
 if TYPE_CHECKING:

@@ -30,11 +30,13 @@ def configuration(folder: Path) -> dict[str, str]:
 
 def arm(folder: Path) -> None:
     """Wrap the work of each stage; in this process alone."""
-    from lancestat.knn import lance_output, partitions
-    from lancestat.knn.output import OutputWriter
-    from lancestat.spark.knn import search_job, written_side
-    from lancestat.spark.knn.partitioned import PartitionProbe
-    from lancestat.spark.knn.probe import ExactProbe
+    from lancestat.knn import partitions
+    from lancestat.output import lance_output
+    from lancestat.output.result import OutputWriter
+    from lancestat.spark.knn import tasks as search_job
+    from lancestat.spark.knn import written_side
+    from lancestat.spark.knn.strategies import PartitionProbe
+    from lancestat.spark.knn.tasks import ExactProbe
 
     points: list[tuple[str, Any, str]] = [
         ("scratch", written_side._Writer, "write"),

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from lancestat.cli.main import main
-from lancestat.knn import output
-from lancestat.knn.gate import Decision, Strategy
-from lancestat.spark.knn import engine, grid, join, written_side
+from lancestat.knn.cost_model import Decision, Strategy
+from lancestat.output import result as output
+from lancestat.spark.knn import engine, grid, written_side
+from lancestat.spark.knn import engine as join
 from tests.integration.faulty_daemon import strike, striking
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import lancestat
 from lancestat.errors import LancestatError
-from lancestat.knn.gate import Decision, Strategy
+from lancestat.knn.cost_model import Decision, Strategy
 from lancestat.knn.request import JoinKind, JoinRequest, Mode
 from lancestat.knn.work import JoinWork, OutputFormat, SideWork
-from lancestat.spark.knn import engine, grid, join, written_side
+from lancestat.spark.knn import engine, grid, written_side
+from lancestat.spark.knn import engine as join
 from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session import start_session
+from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
 from tests.integration.faulty_daemon import configuration
 from tests.integration.knn_oracle import pinned

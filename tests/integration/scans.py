@@ -7,16 +7,21 @@ from collections.abc import Collection, Sequence
 import lance
 import pyarrow as pa
 
-from lancestat.lake.fingerprint import column_groups, content_digest, field_key
+from lancestat.lake.column_bytes import estimated_bytes
+from lancestat.lake.fingerprint import column_groups, content_digest, field_key, schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.lake.schema_hash import schema_hash
-from lancestat.lake.width import estimated_bytes
 from lancestat.plan.actions import Scan, TableWork
 from lancestat.plan.coverage import Coverage
-from lancestat.spark.scanner import SparkScanner
+from lancestat.spark.analyze.scanner import SparkScanner
 from lancestat.spec.model import Target
-from lancestat.stats.column_type import ColumnType, column_type
-from lancestat.stats.partial import EMPTY_PARTIAL, ColumnPartial, ColumnStatistics, merge, summarize
+from lancestat.statistics.column_type import ColumnType, column_type
+from lancestat.statistics.partial import (
+    EMPTY_PARTIAL,
+    ColumnPartial,
+    ColumnStatistics,
+    merge,
+    summarize,
+)
 
 TARGET = Target(name="test", state="state")
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 from typing_extensions import assert_never
 
-from lancestat.lake.filter import (
+from lancestat.predicates.filter import (
     And,
     Comparison,
     Day,

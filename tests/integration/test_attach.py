@@ -15,10 +15,10 @@ import pytest
 
 import lancestat
 from lancestat.errors import LakeError, RunError, UsageError
-from lancestat.spark import compiler
-from lancestat.spark.relation import Relation, desk, relate
+from lancestat.spark.read.relation import Relation, desk, relate
+from lancestat.spark.session import compiler
+from tests.execution.world import World, orders, write_project
 from tests.integration.planned import planned, with_cbo
-from tests.run.world import World, orders, write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -223,7 +223,7 @@ def test_a_query_goes_on_when_no_estimate_can_be_had(
         raise trouble
 
     project.attach(session)
-    monkeypatch.setattr("lancestat.spark.desk.estimate", fail)
+    monkeypatch.setattr("lancestat.spark.read.planning_service.estimate", fail)
     found = session.sql("select * from orders where o_id < 10")
     with caplog.at_level(logging.WARNING):
         assert planned(found).columns == {}
@@ -240,7 +240,7 @@ def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
         raise LakeError("LS204", "the manifest is damaged", hint="restore it")
 
     project.attach(session)
-    monkeypatch.setattr("lancestat.spark.desk.split_parts", fail)
+    monkeypatch.setattr("lancestat.spark.read.planning_service.split_parts", fail)
     with pytest.raises(Exception, match=r"LS204  the manifest is damaged\n.*hint: restore it"):
         session.table("orders").collect()
 

@@ -15,12 +15,12 @@ import pytest
 
 import lancestat
 from lancestat.errors import RunError, UsageError
-from lancestat.read.opening import open_table
-from lancestat.spark import connector
-from lancestat.spark.relation import Relation, desk, relate
+from lancestat.optimizer.table import open_table
+from lancestat.spark.read import connector
+from lancestat.spark.read.relation import Relation, desk, relate
+from tests.execution.world import World
 from tests.integration.fakes import SHORT_NAME, Fakes
 from tests.integration.planned import planned, with_cbo
-from tests.run.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

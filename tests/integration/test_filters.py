@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.lake.filter import And, Day, Filter, Instant, Literal, LocalTime, Not, Or
 from lancestat.lake.spark_type import spark_type
-from lancestat.spark.source import register
+from lancestat.predicates.filter import And, Day, Filter, Instant, Literal, LocalTime, Not, Or
+from lancestat.spark.read.source import register
 from tests.integration.spark_predicates import spark_predicate
 from tests.lake.awkward import COLUMNS, Row, leaf, predicate, table
-from tests.lake.three_valued import selected, truth
+from tests.predicates.three_valued import selected, truth
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

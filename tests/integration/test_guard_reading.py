@@ -13,10 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lancestat
-from lancestat.read.opening import DeclaredTables
-from lancestat.read.table import ReadTable
-from lancestat.spark.relation import Relation, relate
-from lancestat.stats.wire import (
+from lancestat.manifest.wire import (
     COLUMN_PREFIX,
     COMPLETE,
     COMPUTED_AT_VERSION,
@@ -26,8 +23,10 @@ from lancestat.stats.wire import (
     VERSION,
     format_instant,
 )
+from lancestat.optimizer.table import DeclaredTables, ReadTable
+from lancestat.spark.read.relation import Relation, relate
+from tests.execution.world import Clock, World, orders
 from tests.integration.planned import Planned, optional, planned, with_cbo
-from tests.run.world import Clock, World, orders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,8 +15,8 @@ import pytest
 
 from lancestat import Project
 from lancestat.plan.actions import Skip
-from tests.run.test_faults import check_no_reader_is_misled
-from tests.run.world import orders, write_project
+from tests.execution.test_faults import check_no_reader_is_misled
+from tests.execution.world import orders, write_project
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
 

@@ -22,8 +22,8 @@ import yaml
 
 import lancestat
 from lancestat import Project
-from lancestat.knn.scratch_marker import MARKER
 from lancestat.plan.actions import Skip
+from lancestat.scratch.marker import MARKER
 from lancestat.spark.knn import engine
 from tests.integration.faulty_daemon import REPOSITORY, Faults, configuration
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table

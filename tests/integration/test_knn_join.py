@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.knn.gate import Decision, JoinSize, Strategy, choose
-from lancestat.knn.metric import Metric
-from lancestat.knn.request import JoinKind, JoinRequest, Mode
+from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
+from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, SideWork, StaleBase
 from lancestat.spark.knn.engine import Engine
 from tests.integration.knn_oracle import (
@@ -89,7 +88,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> None:
             return Decision(Strategy.PARTITIONED, "asked for", lists=LISTS)
         return choose(request, size, cores)
 
-    monkeypatch.setattr("lancestat.spark.knn.join.choose", chosen)
+    monkeypatch.setattr("lancestat.spark.knn.engine.choose", chosen)
     monkeypatch.setattr("lancestat.spark.knn.grid.SHUFFLE_SECONDS", 0)
 
 
@@ -311,7 +310,7 @@ def test_a_vector_index_of_the_metric_is_used_and_its_recall_told(
         seen.append(size)
         return Decision(Strategy.INDEX, "asked for")
 
-    monkeypatch.setattr("lancestat.spark.knn.join.choose", chosen)
+    monkeypatch.setattr("lancestat.spark.knn.engine.choose", chosen)
     outcome = tables.run(asked)
 
     assert seen[0].has_index

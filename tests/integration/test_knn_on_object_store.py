@@ -11,12 +11,12 @@ import pytest
 from pyarrow.fs import FileSelector
 
 from lancestat import Project
+from tests.execution.joined import vectors
 from tests.integration.object_store import (
     SECRET_KEY,
     ObjectStore,
     object_store,
 )
-from tests.run.joined import vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

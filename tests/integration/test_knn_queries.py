@@ -17,14 +17,12 @@ from lancestat.errors import LancestatError, Location
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
 from lancestat.lake.observe import snapshot
-from lancestat.plan.actions import Skip
-from lancestat.plan.join_actions import Join
-from lancestat.plan.reason import Reason
+from lancestat.plan.actions import Join, Reason, Skip
 from lancestat.spark.knn.engine import Engine
-from lancestat.spark.knn.query_side import QuerySide
+from lancestat.spark.knn.sides import QuerySide
 from lancestat.spec.model import KnnSide
+from tests.execution.joined import vectors
 from tests.integration.test_knn_runs import SparkWorld
-from tests.run.joined import vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,13 +15,12 @@ from pyarrow import parquet
 
 from lancestat import Project
 from lancestat.errors import RunError
-from lancestat.knn.stages import OnStage, Stage, StageProgress
+from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.work import JoinOutcome, JoinWork
-from lancestat.plan.actions import Skip
-from lancestat.plan.join_actions import Join
-from lancestat.spark.scanner import SparkScanner
+from lancestat.plan.actions import Join, Skip
+from lancestat.spark.analyze.scanner import SparkScanner
 from lancestat.spec.model import KnnSide, Target
-from tests.run.joined import JoinWorld, vectors
+from tests.execution.joined import JoinWorld, vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lancestat
-from lancestat.read.settings import ALLOW_STALE
-from lancestat.spark.relation import desk
-from lancestat.spark.system_views import system_views, view_schema
+from lancestat.manifest.guard import Verdict
+from lancestat.optimizer.table import ALLOW_STALE
+from lancestat.spark.read.relation import desk
+from lancestat.spark.sql.system_views import system_views, view_schema
 from lancestat.spec.model import Publish, StaleBounds
-from lancestat.stats.guard import Verdict
+from tests.execution.judged import POLICIES, STEPS, JudgedTable, policy
 from tests.integration.planned import planned, with_cbo
 from tests.report.surfaces import Surfaces, check_surfaces
-from tests.run.judged import POLICIES, STEPS, JudgedTable, policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,11 +22,11 @@ import pytest
 from lancestat.errors import LakeError, LancestatError, RunError
 from lancestat.lake.fingerprint import field_key
 from lancestat.plan.actions import Scan, TableWork
-from lancestat.spark import partials_job
-from lancestat.spark.scanner import SparkScanner
-from lancestat.spark.work import jobs, split
-from lancestat.stats.kernel import analyze
-from lancestat.stats.partial import ColumnPartial, merge
+from lancestat.spark.analyze import jobs as partials_job
+from lancestat.spark.analyze.scanner import SparkScanner
+from lancestat.spark.analyze.work import jobs, split
+from lancestat.statistics.kernel import analyze
+from lancestat.statistics.partial import ColumnPartial, merge
 from tests.integration.scans import TARGET, merged, scanned, whole_table
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_however_the_work_is_cut_the_partials_are_the_same(
     per_job: int,
 ) -> None:
     monkeypatch.setattr(partials_job, "split", partial(split, lightest=lightest, heaviest=50_000))
-    monkeypatch.setattr("lancestat.spark.work._FRAGMENT_WEIGHT", 0)
+    monkeypatch.setattr("lancestat.spark.analyze.work._FRAGMENT_WEIGHT", 0)
     monkeypatch.setattr(partials_job, "jobs", partial(jobs, limit=per_job))
     work = whole_table(table)
     parts = [slice.parts for item in split(work.scans, 2, lightest=1) for slice in item.slices]

@@ -21,10 +21,10 @@ from pyspark.sql import Row
 
 import lancestat
 from lancestat.errors import RunError
-from lancestat.spark import compiler
-from lancestat.spark.compiler import compile_jar, relation_classes
-from lancestat.spark.desk import Desk
-from lancestat.spark.worker_error import carried_error
+from lancestat.spark.read.planning_service import Desk
+from lancestat.spark.session import compiler
+from lancestat.spark.session.compiler import compile_jar, relation_classes
+from lancestat.spark.session.failure import carried_error
 from tests.integration.planned import planned
 from tests.spark.arrow_values import CASES, Case
 

@@ -11,9 +11,9 @@ import lance
 import pytest
 
 import lancestat
-from lancestat.spark.source import register
+from lancestat.spark.read.source import register
+from tests.execution.world import orders, write_project
 from tests.integration.planned import with_cbo
-from tests.run.world import orders, write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,7 +129,7 @@ def test_a_run_over_a_table_made_anew_while_workers_read_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The plan is of one table, and what the workers find is another."""
-    from lancestat.spark import scanner
+    from lancestat.spark.analyze import scanner
 
     uri = tmp_path / "orders.lance"
     lance.write_dataset(orders(300, 100), uri, mode="append")

@@ -12,13 +12,13 @@ import lance
 import pytest
 from pyarrow.fs import FileSelector, FileType
 
+from tests.execution.world import orders
 from tests.integration.object_store import (
     ACCESS_KEY,
     SECRET_KEY,
     ObjectStore,
     object_store,
 )
-from tests.run.world import orders
 
 __all__ = ["object_store"]
 

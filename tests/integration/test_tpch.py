@@ -12,8 +12,8 @@ import pytest
 
 import lancestat
 from examples.project.load import FRAGMENTS, generate, table_path, write
+from tests.execution.world import World
 from tests.integration.planned import planned, with_cbo
-from tests.run.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

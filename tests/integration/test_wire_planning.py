@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lancestat.stats.column_type import ColumnType, Kind
-from lancestat.stats.partial import ColumnStatistics
+from lancestat.statistics.column_type import ColumnType, Kind
+from lancestat.statistics.partial import ColumnStatistics
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lancestat.stats.column_type import ColumnType, Kind
-from lancestat.stats.partial import ColumnStatistics
-from lancestat.stats.values import format_bound, parse_bound
+from lancestat.statistics.bound_text import format_bound, parse_bound
+from lancestat.statistics.column_type import ColumnType, Kind
+from lancestat.statistics.partial import ColumnStatistics
 from tests.integration.catalyst import Catalyst, entries_of
 
 if TYPE_CHECKING:

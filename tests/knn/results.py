@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lancestat.knn import output
-from lancestat.knn.output import OutputWriter, Written
 from lancestat.knn.work import OutputFormat, OutputState
+from lancestat.output import result as output
+from lancestat.output.result import OutputWriter, Written
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("_distance", pa.float32())])
 

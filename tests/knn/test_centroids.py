@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lancestat.knn.centroids import choose_nprobes, recall_curve, train
-from lancestat.knn.metric import Metric
+from lancestat.knn.request import Metric
 from lancestat.knn.search import search
 
 

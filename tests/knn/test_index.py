@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from lancestat.errors import RunError
 from lancestat.knn.index import Effort, IndexedSide
-from lancestat.knn.metric import Metric
-from lancestat.knn.neighbours import Neighbours, nothing
-from lancestat.knn.search import search
-from lancestat.knn.side import FragmentRows, VectorSide
-from lancestat.lake.manifest import pin_of
+from lancestat.knn.request import Metric
+from lancestat.knn.search import Neighbours, nothing, search
+from lancestat.knn.work import FragmentRows, VectorSide
+from lancestat.lake.snapshot import pin_of
 from tests.knn.brute_force import assert_same
 
 Matrix = NDArray[np.float32]

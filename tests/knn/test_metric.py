@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.knn.metric import Metric, distances
+from lancestat.knn.request import Metric, distances
 
 FLOATS = st.floats(-100, 100, width=32)
 PAIRS = st.integers(1, 6).flatmap(

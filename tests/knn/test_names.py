@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lancestat.errors import UsageError
-from lancestat.knn.names import output_names
+from lancestat.knn.request import output_names
 
 
 def test_columns_come_in_the_order_in_which_they_were_selected() -> None:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from lancestat.errors import RunError
 from lancestat.knn.centroids import Centroids, recall_curve, train
-from lancestat.knn.metric import Metric
-from lancestat.knn.neighbours import merge
 from lancestat.knn.partitions import (
     LaidOut,
     WrittenPart,
@@ -20,7 +18,8 @@ from lancestat.knn.partitions import (
     search_lists,
     write_partition,
 )
-from lancestat.knn.search import search
+from lancestat.knn.request import Metric
+from lancestat.knn.search import merge, search
 from tests.knn.brute_force import assert_same
 
 Matrix = NDArray[np.float32]

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.knn import products
+from lancestat.knn import search as products
 from lancestat.knn import search as search_module
-from lancestat.knn.metric import Metric, distances
-from lancestat.knn.neighbours import Neighbours, merge
-from lancestat.knn.search import Nearest, search
+from lancestat.knn.request import Metric, distances
+from lancestat.knn.search import Nearest, Neighbours, merge, search
 from tests.knn.brute_force import assert_nearest, assert_same, nearest_by, pair_distances
 
 Matrix = NDArray[np.float32]

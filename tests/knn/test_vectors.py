@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import RunError
-from lancestat.knn.metric import Metric
+from lancestat.knn.request import Metric
 from lancestat.knn.vectors import dimension, is_vector, vectors
 
 ELEMENTS = (pa.float16(), pa.float32(), pa.float64())

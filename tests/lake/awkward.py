@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lancestat.lake.filter import (
+from lancestat.predicates.filter import (
     And,
     Comparison,
     Day,

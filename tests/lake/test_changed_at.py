@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.lake.changed_at import rows_changed_at
+from lancestat.lake.history import rows_changed_at
 
 Rows = Callable[[int, int], pa.Table]
 Dataset = lance.LanceDataset

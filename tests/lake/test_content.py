@@ -7,7 +7,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.lake.content import FragmentContent, fragment_contents, leaves, rows_digest
+from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leaves, rows_digest
 from lancestat.lake.observe import snapshot
 
 

@@ -11,15 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.lake import temporary
-from lancestat.lake.drafts import is_draft, new_draft, remove_drafts, write_new, write_whole
-from lancestat.lake.temporary import sweep_temporary_folders, temporary_folder
+from lancestat.lake import temporary_files as temporary
+from lancestat.lake.temporary_files import (
+    is_draft,
+    new_draft,
+    remove_drafts,
+    sweep_temporary_folders,
+    temporary_folder,
+    write_new,
+    write_whole,
+)
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from lancestat.lake.drafts import new_draft
-from lancestat.lake.temporary import make_temporary_folder
+from lancestat.lake.temporary_files import new_draft
+from lancestat.lake.temporary_files import make_temporary_folder
 
 new_draft(Path(sys.argv[1])).write_text("half")
 (make_temporary_folder() / "spark.properties").write_text("secret")

@@ -14,10 +14,9 @@ import pytest
 
 import lancestat
 from lancestat.errors import LakeError
-from lancestat.lake.manifest import pin_of
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import open_pinned, pinned_history, pinned_reads, replacement
-from lancestat.lake.pin import manifest_identity
+from lancestat.lake.snapshot import manifest_identity, pin_of
 from tests.pins import pinned
 
 ROWS = pa.table({"id": range(10)})

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from lancestat.lake import process
-from lancestat.lake.process import Process, this_process
+from lancestat.lake import temporary_files as process
+from lancestat.lake.temporary_files import Process, this_process
 
 
 @pytest.fixture

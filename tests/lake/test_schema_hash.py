@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lancestat.lake.schema_hash import schema_hash
+from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.snapshot import Field
 from lancestat.lake.spark_type import spark_type
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lancestat.lake import store_files
-from lancestat.lake.files import ListedFile, files_digest
-from lancestat.lake.store_files import list_store_files
+from lancestat.lake import files as store_files
+from lancestat.lake.files import ListedFile, files_digest, list_store_files
 from tests.integration.object_store import ObjectStore, object_store
 
 __all__ = ["object_store"]

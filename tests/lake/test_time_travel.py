@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LakeError, UsageError
-from lancestat.lake.time_travel import observe_at, parse_version
+from lancestat.lake.observe import observe_at, parse_version
 
 
 def test_neither_means_the_latest(

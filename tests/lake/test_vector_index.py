@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancestat.lake.vector_index import index_metric
+from lancestat.lake.snapshot import index_metric
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,10 @@ from typing import Any
 
 from lancestat.errors import Location
 from lancestat.knn.work import OutputFormat, OutputState, SideWork
-from lancestat.lake.content import FragmentContent, rows_digest
-from lancestat.plan.actions import Skip
-from lancestat.plan.join_actions import Join
-from lancestat.plan.join_input import JoinInput
+from lancestat.lake.fingerprint import FragmentContent, rows_digest
+from lancestat.plan.actions import Join, Skip
 from lancestat.plan.join_planner import JoinAppraisal, decide_join
+from lancestat.plan.join_sides import JoinInput
 from lancestat.spec.model import KnnJoin, KnnSide
 from lancestat.state.values import JoinRecord, ResultRecord
 

@@ -7,11 +7,9 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from lancestat.errors import Location, UsageError
-from lancestat.knn.gate import Decision, JoinSize, Strategy
+from lancestat.knn.cost_model import Decision, JoinSize, Strategy
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.plan.actions import Blocked, Plan, Skip
-from lancestat.plan.join_actions import Await, Join
-from lancestat.plan.reason import Reason
+from lancestat.plan.actions import Await, Blocked, Join, Plan, Reason, Skip
 from tests.plan.join_values import (
     LEFT,
     SPEC,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lancestat.errors import LakeError, LancestatError, Location
-from lancestat.lake.pin import Pin
-from lancestat.lake.snapshot import Field
+from lancestat.lake.snapshot import Field, Pin
 from lancestat.plan.actions import (
     Action,
     Analyze,
     Blocked,
     Figures,
     Plan,
+    Reason,
     Refresh,
     Restamp,
     Scan,
@@ -20,7 +20,6 @@ from lancestat.plan.actions import (
     TableWork,
 )
 from lancestat.plan.coverage import Coverage
-from lancestat.plan.reason import Reason
 
 FIELDS = tuple(Field(i, f"c{i}", pa.int64(), True, "bigint") for i in range(16))
 KEYS = frozenset(f"{field.id}:{field.spark_type}" for field in FIELDS)

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, Location
 from lancestat.lake.fingerprint import ColumnGroup
-from lancestat.lake.pin import Pin
-from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Snapshot
-from lancestat.plan.actions import TableWork
+from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Pin, Snapshot
+from lancestat.plan.actions import Reason, TableWork
 from lancestat.plan.coverage import Carry, Coverage, Reuse
-from lancestat.plan.digest import action_digest, snapshot_digest, value_digest
-from lancestat.plan.reason import Reason
+from lancestat.plan.saved import action_digest, snapshot_digest, value_digest
 from tests.plan.plans import FIELDS, analyze, blocked, refresh, restamp, skip
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from lancestat.knn.work import JoinCounts, Scope
-from lancestat.lake.content import FragmentContent
-from lancestat.plan.actions import Skip
-from lancestat.plan.join_actions import Join
-from lancestat.plan.join_input import JoinInput
+from lancestat.lake.fingerprint import FragmentContent
+from lancestat.plan.actions import Join, Reason, Skip
 from lancestat.plan.join_planner import decide_join
-from lancestat.plan.reason import Reason
+from lancestat.plan.join_sides import JoinInput
 from tests.plan.join_values import (
     LEFT,
     OUTPUT,

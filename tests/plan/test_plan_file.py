@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.plan import plan_file
-from lancestat.plan.plan_file import PlanFileError, read_plan_file, write_plan_file
+from lancestat.plan import plan_store as plan_file
+from lancestat.plan.plan_store import PlanFileError, read_plan_file, write_plan_file
 from lancestat.plan.saved import Options, Place, SavedNode, SavedPlan, SeenDataset
 from lancestat.plan.saved_json import decode_plan, encode_plan
 

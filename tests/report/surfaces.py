@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lancestat.plan.actions import Action, Skip
-from lancestat.plan.reason import Reason
+from lancestat.manifest.guard import GuardReason, Verdict
+from lancestat.optimizer.table import DeclaredTables, ReadTable, Settings, open_table
+from lancestat.plan.actions import Action, Reason, Skip
 from lancestat.project import Project
-from lancestat.read.opening import DeclaredTables, open_table
-from lancestat.read.settings import Settings
-from lancestat.read.table import ReadTable
 from lancestat.report.values import TableReport
 from lancestat.spec.model import Publish, StaleBounds
-from lancestat.stats.guard import GuardReason, Verdict
-from tests.run.judged import JudgedTable, policy
+from tests.execution.judged import JudgedTable, policy
 
 # Whether statistics are used, the word for why, and the sentence for people.
 Answer = tuple[bool, str, str]

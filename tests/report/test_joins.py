@@ -9,13 +9,13 @@ import lance
 import pytest
 
 from lancestat.errors import RunError
+from lancestat.execution.result import Status
 from lancestat.knn.work import JoinWork
 from lancestat.report.gather import gather
 from lancestat.report.values import Health, JoinReport, ProjectReport
-from lancestat.run.result import Status
 from lancestat.spec.model import Table
-from tests.run.joined import JoinWorld, vectors
-from tests.run.world import PLACE
+from tests.execution.joined import JoinWorld, vectors
+from tests.execution.world import PLACE
 
 
 def whole(joins: JoinWorld, names: Sequence[str] = ("near",)) -> ProjectReport:

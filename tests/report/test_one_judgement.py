@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lancestat.spec.model import Publish, StaleBounds
+from tests.execution.judged import POLICIES, STEPS, JudgedTable, Step, policy
 from tests.report.surfaces import check_surfaces
-from tests.run.judged import POLICIES, STEPS, JudgedTable, Step, policy
 
 
 @pytest.mark.parametrize("publish", Publish)

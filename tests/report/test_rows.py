@@ -13,13 +13,14 @@ from lancestat.report.rows import (
     RUNS,
     STATISTICS,
     CellType,
+    ReportTable,
     Row,
     RowShape,
     fragment_rows,
+    report_tables,
     run_rows,
     statistics_rows,
 )
-from lancestat.report.tables import ReportTable, report_tables
 from lancestat.report.values import FragmentReport, ProjectReport, TableReport
 from tests.cli.statuses import NOW, SHOWN, join, ran, table
 

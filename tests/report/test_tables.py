@@ -13,9 +13,9 @@ from typing import Any
 import lance
 import pytest
 
+from lancestat.execution.result import Status
 from lancestat.report.gather import gather
 from lancestat.report.values import Health, TableReport
-from lancestat.run.result import Status
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -27,8 +27,8 @@ from lancestat.spec.model import (
     StaleBounds,
 )
 from lancestat.state.values import NodeRun, RunRecord
+from tests.execution.world import World, orders
 from tests.report.gathering import Gathering
-from tests.run.world import World, orders
 
 HOUR = timedelta(hours=1)
 

@@ -15,7 +15,7 @@ import pytest
 
 from lancestat.errors import LakeError
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Snapshot
-from lancestat.review.review import review
+from lancestat.review.diff import review
 from lancestat.review.values import Diff
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=timezone.utc)

@@ -11,12 +11,12 @@ from lancestat.review.comment import (
     NO_CHANGES,
     Kept,
     Outcome,
+    PullRequest,
     fitted,
     keep_comment,
     marker,
 )
 from lancestat.review.github import CommentError, GitHub, ReadOnlyToken
-from lancestat.review.pull_request import PullRequest
 from tests.review.github_stub import BOT, GitHubStub, Reply, serving
 
 TOKEN = "ghs_TheTokenThatNobodyMaySee0123456789"

@@ -13,11 +13,11 @@ from lancestat.lake.fingerprint import column_groups, field_key
 from lancestat.lake.observe import observe_snapshots
 from lancestat.plan.actions import Analyze, Refresh
 from lancestat.project import Project
-from lancestat.review.review import review
+from lancestat.review.diff import review
 from lancestat.review.values import Diff, NodeDiff, Risk
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StoredPartials
-from lancestat.stats.kernel import analyze
+from lancestat.statistics.kernel import analyze
 from tests.review.conftest import NOW, write
 
 ROWS = 5000

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from lancestat.review.render_json import render_json
-from lancestat.review.render_markdown import render_markdown
-from lancestat.review.render_text import render_text
+from lancestat.presentation.diff_json import render_json
+from lancestat.presentation.diff_markdown import render_markdown
+from lancestat.presentation.diff_text import render_text
 from lancestat.review.values import Diff, Risk
 from tests.conftest import Golden
 from tests.review.conftest import Lake, Sides

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import LancestatError
+from lancestat.review.diff import review
 from lancestat.review.git import Repository as Reader
-from lancestat.review.review import review
 from lancestat.review.source import find_sides
 from lancestat.review.values import Diff
 from tests.review.conftest import Repository, write

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lancestat.review.comment import PullRequest, pull_request
 from lancestat.review.github import CommentError
-from lancestat.review.pull_request import PullRequest, pull_request
 
 
 def environment(tmp_path: Path, event: object) -> dict[str, str]:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from lancestat.errors import Location
+from lancestat.presentation.diff_markdown import MAX_CHARACTERS, cell, prose, render_markdown, span
 from lancestat.review.comment import says_nothing
-from lancestat.review.render_markdown import MAX_CHARACTERS, cell, prose, render_markdown, span
 from lancestat.review.values import (
     Change,
     ColumnsChange,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from lancestat.presentation.diff_json import render_json
+from lancestat.presentation.diff_markdown import render_markdown
+from lancestat.presentation.diff_text import render_text
 from lancestat.project import Project
-from lancestat.review.render_json import render_json
-from lancestat.review.render_markdown import render_markdown
-from lancestat.review.render_text import render_text
 from lancestat.review.values import Diff, NodeDiff, Risk
 from tests.review.conftest import Lake, Repository, Sides, write
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import InvalidProject, LancestatError, UsageError
-from lancestat.review.review import review
+from lancestat.review.diff import review
 from lancestat.review.source import find_sides
 from lancestat.review.values import Diff
 from tests.review.conftest import Repository, write

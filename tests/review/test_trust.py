@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import StateError, UsageError
-from lancestat.review.render_json import render_json
-from lancestat.review.render_markdown import prose, render_markdown
-from lancestat.review.render_text import render_text
-from lancestat.review.review import review
+from lancestat.presentation.diff_json import render_json
+from lancestat.presentation.diff_markdown import prose, render_markdown
+from lancestat.presentation.diff_text import render_text
+from lancestat.review.diff import review
 from lancestat.review.values import Diff
 from tests.review.conftest import NOW, write
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.spark.arrow_columns import for_spark
+from lancestat.spark.read.arrow_columns import for_spark
 from tests.spark.arrow_values import CASES, Case
 
 # Every type that Spark's JVM makes columns of (`ArrowColumnVector`), decimals aside.

@@ -5,7 +5,7 @@ import pytest
 
 from lancestat.lake.snapshot import Field
 from lancestat.lake.spark_type import spark_type
-from lancestat.spark.arrow_types import data_type, spark_schema, unreadable
+from lancestat.spark.session.arrow_types import data_type, spark_schema, unreadable
 from tests.spark.arrow_values import CASES, Case
 
 

@@ -5,13 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, LancestatError, PublishError, RunError, StateError
-from lancestat.lake.pin import Pin
+from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import TableWork
 from lancestat.plan.coverage import Coverage
-from lancestat.spark.failure import explain
-from lancestat.spark.knn import worker
-from lancestat.spark.work import TableScan
-from lancestat.spark.worker_error import MORE_MEMORY, WorkerError, carried_error
+from lancestat.spark.analyze.work import TableScan
+from lancestat.spark.knn import tasks as worker
+from lancestat.spark.session.failure import MORE_MEMORY, WorkerError, carried_error, explain
 
 TABLE = TableScan(
     "orders",

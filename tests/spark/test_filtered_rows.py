@@ -8,10 +8,11 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.read.part import Piece
-from lancestat.spark import batch_size, filtered_rows
-from lancestat.spark.batch_size import BATCH_BYTES, BATCH_ROWS
-from lancestat.spark.fragment_reader import pinned_dataset, read_piece
+from lancestat.optimizer.row_ranges import Piece
+from lancestat.spark.read import read_task as filtered_rows
+from lancestat.spark.read.fragment_reader import pinned_dataset, read_piece
+from lancestat.spark.session import arrow_types as batch_size
+from lancestat.spark.session.arrow_types import BATCH_BYTES, BATCH_ROWS
 from tests.pins import pinned
 
 ROWS = 60_000

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import LakeError
-from lancestat.spark import batch_size, fragment_reader
-from lancestat.spark.fragment_reader import BATCH_BYTES, pinned_dataset, read_slice
-from lancestat.spark.work import Slice
+from lancestat.spark.analyze.work import Slice
+from lancestat.spark.read import fragment_reader
+from lancestat.spark.read.fragment_reader import BATCH_BYTES, pinned_dataset, read_slice
+from lancestat.spark.session import arrow_types as batch_size
 from tests.pins import pinned
 
 MIB = 1 << 20

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.knn.side import Rows
+from lancestat.knn.work import Rows
 from lancestat.spark.knn.grid import CHUNK_BYTES, cut, grid
 
 

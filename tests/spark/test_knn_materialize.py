@@ -11,13 +11,11 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from lancestat.knn.names import output_names
-from lancestat.knn.neighbours import Neighbours
-from lancestat.knn.output import OutputWriter
-from lancestat.knn.request import JoinKind
-from lancestat.knn.side import Rows, VectorSide
-from lancestat.knn.work import PinnedTable
+from lancestat.knn.request import JoinKind, output_names
+from lancestat.knn.search import Neighbours
+from lancestat.knn.work import PinnedTable, Rows, VectorSide
 from lancestat.lake.observe import snapshot
+from lancestat.output.result import OutputWriter
 from lancestat.spark.knn.materialize import Chunk, Materialize, output_schema
 
 WIDTH = 200_000

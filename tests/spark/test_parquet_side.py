@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.knn.metric import Metric
-from lancestat.knn.side import Rows
+from lancestat.knn.request import Metric
+from lancestat.knn.work import Rows
 from lancestat.spark.knn.parquet_side import ParquetScan, ParquetSide, RowGroup
 from lancestat.spark.knn.reader import VectorReader
 

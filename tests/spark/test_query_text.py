@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, RunError, UsageError
-from lancestat.spark.analyze_statement import AnalyzeStatement, find_declared, not_declared
-from lancestat.spark.query_failure import Surroundings, explain_failure
-from lancestat.spark.query_text import QueryText, query_text
-from lancestat.spark.statement import mentioned
-from lancestat.spark.worker_error import WorkerError
+from lancestat.spark.session.failure import WorkerError
+from lancestat.spark.sql.query_failure import QueryText, Surroundings, explain_failure, query_text
+from lancestat.spark.sql.statement import AnalyzeStatement, find_declared, mentioned, not_declared
 
 
 def test_an_excerpt_underlines_what_is_meant() -> None:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.lake.pin import Pin
-from lancestat.read.part import Part, Piece
-from lancestat.read.scan import Scan
-from lancestat.spark import read_task
-from lancestat.spark.read_task import (
+from lancestat.lake.snapshot import Pin
+from lancestat.optimizer.row_ranges import Part, Piece
+from lancestat.optimizer.table import Scan
+from lancestat.spark.read import read_task
+from lancestat.spark.read.read_task import (
     ReadTask,
     decode_part,
     decode_scan,
@@ -23,7 +23,7 @@ from lancestat.spark.read_task import (
     encode_scan,
     read_part,
 )
-from lancestat.spark.worker_error import WorkerError, carried_error
+from lancestat.spark.session.failure import WorkerError, carried_error
 from tests.pins import pinned
 
 ALL = Part((Piece(0), Piece(1)))

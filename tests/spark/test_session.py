@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.spark.java import Java, find_java
-from lancestat.spark.session import defaults, start_session, with_attempts
+from lancestat.spark.session.start import Java, defaults, find_java, start_session, with_attempts
 from lancestat.spec.model import Target
 
 
@@ -116,7 +115,7 @@ def test_no_java_at_all_stops_before_spark_does(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     # A session of another test may run in this process; a new one is what is asked for here.
-    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.session.start.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="no java is on the PATH") as bad:
@@ -135,7 +134,7 @@ def test_a_jvm_that_does_not_start_says_why(
     )
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.session.start.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="Could not create the Java Virtual Machine") as bad:

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 
 from lancestat.lake.snapshot import Field
 from lancestat.lake.spark_type import spark_type
-from lancestat.spark.source_filters import pushed_filters
+from lancestat.spark.read.source_filters import pushed_filters
 
 _TYPES = {
     "i": pa.int32(),

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from lancestat.spark.query_failure import Surroundings, hint_for
-from lancestat.spark.session import defaults
-from lancestat.spark.system_views import SETTING, mentioned_views, view_schema
+from lancestat.spark.session.start import defaults
+from lancestat.spark.sql.query_failure import Surroundings, hint_for
+from lancestat.spark.sql.system_views import SETTING, mentioned_views, view_schema
 
 NAMES = ("statistics", "runs", "fragments")
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.plan.actions import Scan
-from lancestat.spark.work import ITEMS_PER_CORE, Slice, WorkItem, jobs, split, weigh
-from lancestat.state.keys import quantile_key
+from lancestat.spark.analyze.work import ITEMS_PER_CORE, Slice, WorkItem, jobs, split, weigh
+from lancestat.state.identity import quantile_key
 
 FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]
 MIB = 1 << 20

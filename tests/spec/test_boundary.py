@@ -9,7 +9,7 @@ import pytest
 
 from lancestat.errors import InvalidProject, SpecError
 from lancestat.report.site.source import Sources
-from lancestat.spec.boundary import boundary, resolved_inside, work_tree
+from lancestat.spec.files import boundary, resolved_inside, work_tree
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ProjectSpec
 

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import SpecError
-from lancestat.spec.check import check, format_checker
 from lancestat.spec.document import KeyPath, read_document
-from lancestat.spec.rendering import Rendering
-from lancestat.spec.resources import PROJECT_SCHEMA, SPECS_SCHEMA, schema
-from lancestat.spec.starter import project_template
+from lancestat.spec.resources import PROJECT_SCHEMA, SPECS_SCHEMA, project_template, schema
+from lancestat.spec.schema_check import check, format_checker
+from lancestat.spec.template import Rendering
 
 SCHEMAS = (PROJECT_SCHEMA, SPECS_SCHEMA)
 

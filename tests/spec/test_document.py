@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lancestat.errors import InvalidProject
+from lancestat.spec.compose import tagged_scalar
 from lancestat.spec.document import MAX_BYTES, read_document
-from lancestat.spec.scalars import tagged_scalar
 
 
 def read(text: str | bytes) -> object:

@@ -9,9 +9,17 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lancestat.spec.document import read_document
-from lancestat.spec.editor import KINDS, editor_schema, editor_schemas, editor_settings
-from lancestat.spec.resources import PROJECT_FILE, PROJECT_SCHEMA, SPECS_SCHEMA
-from lancestat.spec.starter import editor_files, project_template
+from lancestat.spec.resources import (
+    KINDS,
+    PROJECT_FILE,
+    PROJECT_SCHEMA,
+    SPECS_SCHEMA,
+    editor_files,
+    editor_schema,
+    editor_schemas,
+    editor_settings,
+    project_template,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lancestat.errors import InvalidProject
 from lancestat.spec.document import read_document
 from lancestat.spec.load import load_project
-from lancestat.spec.starter import project_template
+from lancestat.spec.resources import project_template
 from tests.spec.conftest import PROJECT, write
 from tests.spec.test_check import VALUES, change
 

@@ -18,7 +18,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Table,
 )
-from lancestat.spec.starter import project_template
+from lancestat.spec.resources import project_template
 from tests.spec.conftest import PROJECT, Load, write
 
 KNN = """\

@@ -12,12 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lancestat.errors import InvalidProject, UsageError
-from lancestat.spec.check import check
 from lancestat.spec.document import read_document
 from lancestat.spec.names import PUNCTUATION, is_name
-from lancestat.spec.rendering import Rendering
 from lancestat.spec.resources import PROJECT_SCHEMA, SPECS_SCHEMA, schema
+from lancestat.spec.schema_check import check
 from lancestat.spec.selection import select
+from lancestat.spec.template import Rendering
 from tests.spec.conftest import PROJECT, Load
 
 # What stands between the letters of a name, or alone, and is neither letter nor digit.

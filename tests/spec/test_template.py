@@ -264,7 +264,7 @@ def test_jinja_is_imported_for_templates_alone() -> None:
     program = """
 import sys
 from lancestat.spec.document import read_document
-from lancestat.spec.rendering import Rendering
+from lancestat.spec.template import Rendering
 from lancestat.spec.template import Scope
 for text, templated in ((b"a: b", False), (b"a: '{{ 1 }}'", True)):
     document = read_document(text, "f.yml")

@@ -22,8 +22,8 @@ from lancestat.state.values import (
     TableRecord,
     TableSummary,
 )
-from lancestat.stats.partial import ColumnPartial
-from lancestat.stats.sketch import REGISTERS, Sketch
+from lancestat.statistics.partial import ColumnPartial
+from lancestat.statistics.sketch import REGISTERS, Sketch
 
 EPOCH = datetime(2025, 1, 1, tzinfo=timezone.utc)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lancestat.state.keys import quantile_key
-from lancestat.state.surplus import SUPERSEDED_KEPT
+from lancestat.state.identity import quantile_key
+from lancestat.state.retention import SUPERSEDED_KEPT
 from lancestat.state.values import NodeRun, PartialKey, StateWriter, StoredPartials
 from tests.state.conftest import fingerprint, partial, record, run, stored
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancestat.state.garbage_collection import sweep
 from lancestat.state.identity import join_identity
-from lancestat.state.join_rows import decode_join, encode_join
+from lancestat.state.retention import RUNS_KEPT
+from lancestat.state.run_rows import decode_join, encode_join
 from lancestat.state.store import open_state
-from lancestat.state.sweep import sweep
-from lancestat.state.tidy import RUNS_KEPT
 from lancestat.state.values import (
     InputRecord,
     JoinRecord,

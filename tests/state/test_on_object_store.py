@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import StateError
+from lancestat.state.garbage_collection import SweepReport, sweep
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.summary_rows import block_keys
-from lancestat.state.sweep import SweepReport, sweep
+from lancestat.state.summaries import block_keys
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
 from tests.state.conftest import blocks, fingerprint, record, run, stored, summary
 

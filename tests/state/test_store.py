@@ -16,11 +16,10 @@ import pytest
 from lance.optimize import Compaction
 
 from lancestat.state.layout import Kind, Place
-from lancestat.state.partial_rows import partial_schema
-from lancestat.state.row_order import commit_order, row_ids
+from lancestat.state.partials import partial_schema
+from lancestat.state.retention import RUNS_KEPT
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.stored_table import FORMAT_KEY, StoredTable
-from lancestat.state.tidy import RUNS_KEPT
+from lancestat.state.stored_table import FORMAT_KEY, StoredTable, commit_order, row_ids
 from lancestat.state.values import StoredPartials
 from tests.state.conftest import files_under, fingerprint, partial, record, run, stored, summary
 

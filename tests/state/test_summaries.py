@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancestat.state.garbage_collection import sweep
 from lancestat.state.store import open_state
-from lancestat.state.summary_rows import block_keys, decode_summary, encode_summary
-from lancestat.state.sweep import sweep
+from lancestat.state.summaries import block_keys, decode_summary, encode_summary
 from lancestat.state.values import BlockKey, StateWriter, SummaryBlock, TableSummary
 from tests.state.conftest import blocks, files_under, fingerprint, stored, summary
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, command
-from lancestat.cli.console import CONSOLE
+from lancestat.presentation.terminal import CONSOLE
 from lancestat.redact import inert, visible
 
 _HELP = """Keep a pull request's comment up to date, in a job of GitHub Actions.
@@ -46,9 +46,8 @@ def comment(
     strict: bool,
 ) -> None:
     """Find the comment, then update it or make it."""
-    from lancestat.review.comment import keep_comment
+    from lancestat.review.comment import keep_comment, pull_request
     from lancestat.review.github import GitHub, ReadOnlyToken
-    from lancestat.review.pull_request import pull_request
 
     # Templates of the project can read the environment, and its name is part of the comment.
     token = os.environ.pop("GITHUB_TOKEN", "")

@@ -23,6 +23,6 @@ current folder holds. To install it:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(invocation: Invocation, shell: str) -> None:
     """Print it."""
-    from lancestat.cli.completion_script import script
+    from lancestat.cli.completion import script
 
     click.echo(script(shell), nl=False)

@@ -12,8 +12,13 @@ from lancestat.cli.failure import ExitCode
 @click.pass_context
 def debug(context: click.Context, invocation: Invocation) -> None:
     """Print what is as it should be, and what to do about the rest."""
-    from lancestat.cli.reach import check_project, check_spark, check_state, check_tables
-    from lancestat.cli.surroundings import check_surroundings
+    from lancestat.cli.checks import (
+        check_project,
+        check_spark,
+        check_state,
+        check_surroundings,
+        check_tables,
+    )
 
     invocation.say("looking around; starting Spark takes a few seconds")
     checks = list(check_surroundings())

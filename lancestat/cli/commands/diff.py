@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
-from lancestat.cli.console import CONSOLE
 from lancestat.cli.failure import ExitCode
+from lancestat.presentation.terminal import CONSOLE
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -77,7 +77,7 @@ def diff(
     no_datasets: bool,
 ) -> None:
     """Print the difference."""
-    from lancestat.review.review import review
+    from lancestat.review.diff import review
 
     feared = _risks(fail_on)
     found = review(

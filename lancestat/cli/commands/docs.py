@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
-from lancestat.report.site.place import DEFAULT
+from lancestat.report.site.build import DEFAULT
 
 
 @command(

@@ -15,9 +15,8 @@ from lancestat.errors import UsageError
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 def init(invocation: Invocation, folder: Path | None) -> None:
     """Write the templates; never over what is there."""
-    from lancestat.lake.drafts import remove_drafts
-    from lancestat.spec.resources import PROJECT_FILE
-    from lancestat.spec.starter import editor_files, project_template
+    from lancestat.lake.temporary_files import remove_drafts
+    from lancestat.spec.resources import PROJECT_FILE, editor_files, project_template
 
     root = folder or invocation.project_dir
     files = project_template()
@@ -66,7 +65,7 @@ def _holds(path: Path, text: str) -> bool:
 
 def _write(root: Path, files: Mapping[str, str]) -> None:
     """Write what is not there yet, and last the file that makes a folder a project."""
-    from lancestat.lake.drafts import write_new
+    from lancestat.lake.temporary_files import write_new
     from lancestat.spec.resources import PROJECT_FILE
 
     for name in sorted(files, key=lambda name: name == PROJECT_FILE):

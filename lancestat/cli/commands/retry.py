@@ -10,7 +10,7 @@ from lancestat.cli.command import Invocation, command, execution_options
 from lancestat.cli.failure import ExitCode
 
 if TYPE_CHECKING:
-    from lancestat.run.unfinished import Unfinished
+    from lancestat.execution.result import Unfinished
 
 HELP = """Run again what failed last time.
 
@@ -30,7 +30,7 @@ def retry(
 ) -> None:
     """Find what failed, plan that, do it, and print what was done."""
     from lancestat.cli.progress import progress_display
-    from lancestat.run.result import Status
+    from lancestat.execution.result import Status
 
     project = invocation.project()
     left = project.unfinished()

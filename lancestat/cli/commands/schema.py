@@ -27,8 +27,7 @@ accepted wherever one can stand, while 'validate' judges what it gives."""
 def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
     """Print one, write them, or list them."""
     from lancestat.errors import UsageError, did_you_mean
-    from lancestat.spec.editor import KINDS, editor_schema
-    from lancestat.spec.starter import json_text
+    from lancestat.spec.resources import KINDS, editor_schema, json_text
 
     if kind is not None and out is not None:
         raise click.UsageError("A KIND is printed, and --out writes files: give one of them.")
@@ -45,9 +44,8 @@ def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
 
 def _write(folder: Path) -> list[str]:
     from lancestat.errors import UsageError
-    from lancestat.lake.drafts import write_whole
-    from lancestat.spec.editor import editor_schemas
-    from lancestat.spec.starter import json_text
+    from lancestat.lake.temporary_files import write_whole
+    from lancestat.spec.resources import editor_schemas, json_text
 
     schemas = editor_schemas()
     try:

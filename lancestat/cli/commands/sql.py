@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from lancestat.errors import LancestatError
     from lancestat.project import Project
-    from lancestat.spark.analyze_statement import AnalyzeStatement
-    from lancestat.spark.query_failure import Surroundings
-    from lancestat.spark.query_text import QueryText
-    from lancestat.spark.statement import Statement
+    from lancestat.spark.sql.query_failure import QueryText, Surroundings
+    from lancestat.spark.sql.statement import AnalyzeStatement, Statement
 
 _ROWS_FOR_PEOPLE = 100
 _ALL = "all"
@@ -87,8 +85,8 @@ def sql(
 ) -> None:
     """Run one statement and print what it gives."""
     from lancestat.errors import UsageError
-    from lancestat.spark.query import query_session
-    from lancestat.spark.statement import parse
+    from lancestat.spark.sql.query import query_session
+    from lancestat.spark.sql.statement import parse
 
     if explain and invocation.output not in ("text", "json"):
         raise click.UsageError(f"--explain prints text or json, not {invocation.output}.", context)
@@ -118,7 +116,7 @@ def sql(
 
 def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
     """The query from where it was said to be."""
-    from lancestat.spark.query_text import query_text
+    from lancestat.spark.sql.query_failure import query_text
 
     if (query is None) == (path is None):
         what = "neither was" if query is None else "both were"
@@ -145,11 +143,11 @@ def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
 
 def _attach(project: Project, spark: SparkSession, text: QueryText) -> Surroundings:
     """Open the tables that the query may name; one that cannot be opened fails who names it."""
-    from lancestat.lake.clean import secret_values
-    from lancestat.report.tables import ReportTable
-    from lancestat.spark.query_failure import Surroundings
-    from lancestat.spark.statement import mentioned
-    from lancestat.spark.system_views import view_schema
+    from lancestat.redact import secret_values
+    from lancestat.report.rows import ReportTable
+    from lancestat.spark.sql.query_failure import Surroundings
+    from lancestat.spark.sql.statement import mentioned
+    from lancestat.spark.sql.system_views import view_schema
 
     tables: dict[str, LancestatError | None] = {table.name: None for table in project.spec.tables}
     wanted = mentioned(text.text, tuple(tables))
@@ -164,8 +162,8 @@ def _system_views(
     project: Project, spark: SparkSession, text: QueryText
 ) -> AbstractContextManager[None]:
     """What is known of the project, as far as the query may name it: gathering takes its time."""
-    from lancestat.report.tables import ReportTable
-    from lancestat.spark.system_views import mentioned_views, system_views, view_schema
+    from lancestat.report.rows import ReportTable
+    from lancestat.spark.sql.system_views import mentioned_views, system_views, view_schema
 
     names = [each.value for each in ReportTable]
     wanted = mentioned_views(text.text, view_schema(spark), names)
@@ -179,8 +177,8 @@ def _run(
     surroundings: Surroundings,
     limit: int | None,
 ) -> None:
-    from lancestat.plan.format import count
-    from lancestat.spark.query import run_query
+    from lancestat.formats import count
+    from lancestat.spark.sql.query import run_query
 
     result = run_query(
         spark,
@@ -205,8 +203,8 @@ def _run(
 def _explain(
     invocation: Invocation, spark: SparkSession, statement: Statement, surroundings: Surroundings
 ) -> None:
-    from lancestat.spark.explain import explain_query
-    from lancestat.spark.relation import desk
+    from lancestat.spark.read.relation import desk
+    from lancestat.spark.sql.explain import explain_query
 
     invocation.printer().explained(
         explain_query(spark, statement, desk().explanations, surroundings)
@@ -222,8 +220,8 @@ def _analyze(
 ) -> bool:
     """Do what ANALYZE TABLE says; False when it is about a table of Spark's own catalog."""
     from lancestat.cli.progress import progress_display
-    from lancestat.run.result import Status
-    from lancestat.spark.analyze_statement import find_declared, not_declared
+    from lancestat.execution.result import Status
+    from lancestat.spark.sql.statement import find_declared, not_declared
 
     names = [table.name for table in project.spec.tables]
     is_case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
-from lancestat.cli.console import CONSOLE
 from lancestat.cli.failure import ExitCode
+from lancestat.presentation.terminal import CONSOLE
 
 
 @command(
@@ -30,7 +30,7 @@ def status(
     exclude: tuple[str, ...],
 ) -> None:
     """Print the state of every node."""
-    from lancestat.report.site.undisclosed import undisclosed
+    from lancestat.report.gather import undisclosed
     from lancestat.report.values import Health
 
     project = invocation.project()

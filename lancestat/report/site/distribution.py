@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from lancestat.plan.format import count, large
-from lancestat.stats.histogram import Histogram
+from lancestat.formats import count, large
+from lancestat.statistics.histogram import Histogram
 
 INTERVALS = 48
 _MOST_VALUES = 60

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.plan.format import count, size
-from lancestat.plan.shown import Shown
+from lancestat.formats import count, size
+from lancestat.plan.table_status import Shown
 from lancestat.report.site.runs import NodeRunRow, node_run
-from lancestat.report.site.words import NOTHING, ago, roughly, share, spoken
+from lancestat.report.site.text import NOTHING, ago, roughly, share, spoken
 from lancestat.report.values import Health, JoinReport, NodeReport, ProjectReport, TableReport
 
 

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from lancestat.plan.format import count, size, staleness
+from lancestat.formats import count, size, staleness
 from lancestat.report.site import overview
-from lancestat.report.site.address import addresses
-from lancestat.report.site.columns import column_rows, selection_words
+from lancestat.report.site.facts import (
+    column_rows,
+    join_facts,
+    selection_words,
+    side_facts,
+    table_facts,
+)
 from lancestat.report.site.graph import draw
-from lancestat.report.site.history import history
-from lancestat.report.site.join_facts import join_facts, side_facts
-from lancestat.report.site.runs import all_runs, node_run
+from lancestat.report.site.runs import all_runs, history, node_run
 from lancestat.report.site.source import Sources
-from lancestat.report.site.table_facts import table_facts
-from lancestat.report.site.text import Plain
-from lancestat.report.site.words import HEALTH, ago, instant, sentence
+from lancestat.report.site.text import HEALTH, Plain, addresses, ago, instant, sentence
 from lancestat.report.values import JoinReport, ProjectReport, TableReport
 from lancestat.spec.disclosure import named
 from lancestat.spec.model import ProjectSpec

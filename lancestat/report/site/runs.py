@@ -1,4 +1,4 @@
-"""Runs as the reports of nodes have them, put together again."""
+"""What became of a table from run to run, for a chart."""
 
 from __future__ import annotations
 
@@ -7,10 +7,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.plan.format import count, duration, large
-from lancestat.report.site.words import NOTHING, spoken
+from lancestat.execution.result import NodeResult, Status
+from lancestat.formats import count, duration, large
+from lancestat.report.site.text import NOTHING, spoken
 from lancestat.report.values import NodeReport, NodeRunReport
-from lancestat.run.result import NodeResult, Status
+
+
+def history(runs: Sequence[NodeRunReport]) -> dict[str, object] | None:
+    """Fragments, those that were scanned, and versions by time; None with less than two runs.
+
+    Runs come the newest first, charts go the other way. Times are seconds since 1970.
+    """
+    told = [run for run in reversed(runs) if run.result.fragments_total is not None]
+    moments = {round(run.finished_at.timestamp()) for run in told}
+    if len(moments) < 2:
+        return None
+    return {
+        "times": [round(run.finished_at.timestamp()) for run in told],
+        "fragments": [run.result.fragments_total for run in told],
+        "scanned": [run.result.fragments_scanned or 0 for run in told],
+        "versions": [run.result.version_published or run.result.version_read for run in told],
+    }
 
 
 @dataclass(frozen=True, slots=True)

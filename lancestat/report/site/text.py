@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from lancestat.lake.clean import clean
-from lancestat.redact import MASK, NOTHING_KNOWN, Audience, Redactor
+from lancestat.formats import age
+from lancestat.redact import MASK, NOTHING_KNOWN, Audience, Redactor, clean
+from lancestat.report.values import Health, NodeReport, TableReport
 
 # Long enough for what is shown of any text; patterns of secrets must not see a megabyte.
 _LONGEST_READ = 2000
@@ -62,3 +66,86 @@ class Plain:
 def shorten(text: str, longest: int) -> str:
     """The beginning of a text that is longer than a cell has room for."""
     return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}\u2026"
+
+
+NOTHING = "\u2013"
+
+
+def instant(moment: datetime | None) -> str:
+    """A moment to the minute, in UTC."""
+    if moment is None:
+        return NOTHING
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long ago a moment was."""
+    if moment is None:
+        return NOTHING
+    span = now - moment
+    return "just now" if span < timedelta(seconds=1) else f"{roughly(span)} ago"
+
+
+def roughly(span: timedelta) -> str:
+    """A span of time in its largest unit."""
+    return " ".join(age(span).split(" ")[:2])
+
+
+def sentence(text: str) -> str:
+    """A text that begins a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def share(part: float | None) -> str:
+    """A share in per cent, such that neither little nor nearly all is rounded away."""
+    if part is None:
+        return NOTHING
+    if 0 < part < 0.001:
+        return "< 0.1 %"
+    if 0.999 < part < 1:
+        return "> 99.9 %"
+    return f"{part:.1%}".replace(".0%", " %").replace("%", " %").replace("  ", " ")
+
+
+def spoken(words: Iterable[str]) -> str:
+    """Machine words for people."""
+    return ", ".join(word.replace("_", " ") for word in words)
+
+
+HEALTH = {
+    Health.OK: "within policy",
+    Health.WARN: "needs attention",
+    Health.ERROR: "outside policy",
+}
+
+
+_PLAIN = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
+_OTHER = re.compile(r"[^a-z0-9_]+")
+_LIKE_HASHED = re.compile(r".*-[0-9a-f]{12}")
+_LONGEST = 60
+# Windows opens devices under these names, whatever the suffix.
+_RESERVED = frozenset(
+    ("con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10)))
+)
+
+
+def slug(name: str) -> str:
+    """A lower-case ASCII file name without suffix, different for different names.
+
+    A short name of lower-case letters and digits is itself; any other gets a digest of the whole.
+    """
+    is_plain = _PLAIN.fullmatch(name) and len(name) <= _LONGEST
+    if is_plain and name not in _RESERVED and not _LIKE_HASHED.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    readable = _OTHER.sub("-", name.lower())[:_LONGEST].strip("-_")
+    return f"{readable or 'node'}-{digest}"
+
+
+def addresses(nodes: Iterable[NodeReport]) -> Mapping[str, str]:
+    """The page of each node, relative to the site's folder."""
+    return {node.spec.name: f"{_folder(node)}/{slug(node.spec.name)}.html" for node in nodes}
+
+
+def _folder(node: NodeReport) -> str:
+    return "tables" if isinstance(node, TableReport) else "joins"

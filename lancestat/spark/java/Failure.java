@@ -5,7 +5,7 @@ import java.io.IOException;
 
 /** What a Python process raised, as it crosses the JVM. */
 final class Failure {
-  // `lancestat.spark.worker_error` puts it before the error's JSON.
+  // `lancestat.spark.session.failure` puts it before the error's JSON.
   static final String MARK = "lancestat-error:";
 
   /** An exception whose message is the error's own text and whose cause still carries its JSON. */

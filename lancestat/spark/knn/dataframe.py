@@ -1,4 +1,4 @@
-"""`lancestat.knn_join`: any two DataFrames, joined by the distance of their vectors."""
+"""The result of `lancestat.knn_join` as a DataFrame."""
 
 from __future__ import annotations
 
@@ -11,17 +11,32 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lancestat.errors import UsageError, did_you_mean
-from lancestat.knn.metric import Metric
-from lancestat.knn.names import OutputNames, output_names
-from lancestat.knn.request import MOST_NEIGHBOURS, JoinKind, JoinRequest, Mode
-from lancestat.knn.scratch import scratch as scratch_folder
+from lancestat.knn.request import (
+    MOST_NEIGHBOURS,
+    JoinKind,
+    JoinRequest,
+    Metric,
+    Mode,
+    OutputNames,
+    output_names,
+)
 from lancestat.knn.work import JoinWork, OutputFormat, SideWork
+from lancestat.lake.observe import snapshot
+from lancestat.lake.open import observe_dataset
+from lancestat.lake.snapshot import Snapshot
+from lancestat.optimizer.row_ranges import Part, Piece
+from lancestat.optimizer.table import Scan
+from lancestat.scratch.folder import scratch as scratch_folder
 from lancestat.spark.knn.engine import Engine
-from lancestat.spark.knn.result import result_rows
 from lancestat.spark.knn.scratch_root import scratch_root
 from lancestat.spark.knn.written_side import column_place
-from lancestat.spark.session import require_classic
+from lancestat.spark.read.read_task import read_part
+from lancestat.spark.read.relation import read_table
+from lancestat.spark.session.arrow_types import spark_schema
+from lancestat.spark.session.start import require_classic
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -31,6 +46,36 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     Word = TypeVar("Word", bound=Enum)
+
+# Results that Spark gets as they are, sooner than a job that reads them would start.
+LOCAL_BYTES = 1 << 20
+
+
+def result_rows(spark: SparkSession, uri: str, storage_options: Mapping[str, str]) -> DataFrame:
+    """The rows of a Lance dataset that was just written, in their order.
+
+    Raises:
+        LancestatError: it cannot be read.
+    """
+    dataset = observe_dataset(uri, storage_options=storage_options)
+    found = snapshot(dataset, uri, storage_options)
+    sizes = [file.size_bytes for each in found.fragments for file in each.files]
+    if sum(LOCAL_BYTES + 1 if size is None else size for size in sizes) > LOCAL_BYTES:
+        return read_table(spark, uri, storage_options=storage_options)
+    return _local_rows(spark, found, storage_options)
+
+
+def _local_rows(
+    spark: SparkSession, found: Snapshot, storage_options: Mapping[str, str]
+) -> DataFrame:
+    schema = spark_schema(found.fields)
+    columns = tuple(schema.names)
+    pieces = tuple(Piece(each.id, 0, each.rows) for each in found.fragments)
+    scan = Scan(found.pin, columns)
+    batches = list(read_part(scan, Part(pieces), storage_options))
+    if not batches:
+        return spark.createDataFrame([], schema)
+    return spark.createDataFrame(pa.Table.from_batches(batches).rename_columns(columns), schema)
 
 
 def knn_join(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lancestat.knn.gate import BLOCK_FLOPS, READ_BYTES
-from lancestat.knn.side import Rows
+from lancestat.knn.cost_model import BLOCK_FLOPS, READ_BYTES
+from lancestat.knn.work import Rows
 
 # Left vectors and the neighbours found for them, which a task holds at once.
 CHUNK_BYTES = 64 << 20

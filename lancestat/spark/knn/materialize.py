@@ -9,14 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.knn.names import OutputNames
-from lancestat.knn.neighbours import Neighbours, merge
-from lancestat.knn.output import OutputWriter, Written, read_rows
-from lancestat.knn.request import DISTANCE, JoinKind
-from lancestat.knn.side import Rows
-from lancestat.knn.work import OutputState
-from lancestat.spark.batch_size import PROBE_ROWS, fitting_rows
+from lancestat.knn.request import DISTANCE, JoinKind, OutputNames
+from lancestat.knn.search import Neighbours, merge
+from lancestat.knn.work import OutputState, Rows
+from lancestat.output.result import OutputWriter, Written, read_rows
 from lancestat.spark.knn.reader import Side, read_columns, read_schema, take
+from lancestat.spark.session.arrow_types import PROBE_ROWS, fitting_rows
 
 
 @dataclass(frozen=True, slots=True)

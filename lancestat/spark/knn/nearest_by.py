@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lancestat.knn.metric import Metric
-from lancestat.knn.neighbours import nothing
-from lancestat.knn.side import Rows
+from lancestat.knn.request import Metric
+from lancestat.knn.search import nothing
+from lancestat.knn.work import Rows
 from lancestat.spark.knn.materialize import Materialize
-from lancestat.spark.knn.probe import Probed
 from lancestat.spark.knn.reader import VectorReader
-from lancestat.spark.knn.search_job import WrittenChunk, count_valid, written_chunk
-from lancestat.spark.knn.worker import WRITING, working
-from lancestat.spark.map_in_arrow import map_in_arrow
+from lancestat.spark.knn.tasks import (
+    WRITING,
+    Probed,
+    WrittenChunk,
+    count_valid,
+    working,
+    written_chunk,
+)
+from lancestat.spark.session.jobs import map_in_arrow
 
 _WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
 

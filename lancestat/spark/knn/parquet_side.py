@@ -1,17 +1,232 @@
-"""Rows of plain Parquet files, read by Python workers as Spark would read them."""
+"""Plain scans of Parquet files, which workers read without going through the JVM."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lancestat.knn.side import Rows
+from lancestat.knn.work import Rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+# The footer of every file is looked at first; of more files, that is for Spark's tasks to do.
+MOST_FILES = 256
+
+_RELATION = "org.apache.spark.sql.execution.datasources.LogicalRelation"
+_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+_PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+_PARTITION = "org.apache.spark.sql.execution.datasources.FilePartition"
+_PROJECT = "org.apache.spark.sql.catalyst.plans.logical.Project"
+_PROJECTING = "org.apache.spark.sql.execution.ProjectExec"
+_ALIAS = "org.apache.spark.sql.catalyst.expressions.Alias"
+_ATTRIBUTE = "org.apache.spark.sql.catalyst.expressions.AttributeReference"
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """The row groups of a file whose middle is in that range of bytes, as Spark cuts files."""
+
+    path: str
+    start: int
+    length: int
+
+
+def parquet_scan(rows: DataFrame) -> ParquetScan | None:
+    """The scan that a DataFrame is; None if it is anything else, or Spark may read it otherwise.
+
+    Filters, partition columns, files elsewhere than on this machine's file systems, and columns of
+    other types than numbers, strings, bytes, booleans and lists of float and double are left to
+    Spark, and so are files whose columns are not all of the types that Spark gives them.
+    """
+    types = [_arrow_type(field.dataType) for field in rows.schema.fields]
+    if any(type is None for type in types):
+        return None
+    execution = rows._jdf.queryExecution()
+    columns = _columns(execution.optimizedPlan())
+    if columns is None or any("." in name for name in columns):
+        return None
+    partitions = _partitions(_input(execution.sparkPlan()).partitions())
+    schema = pa.schema(zip(rows.columns, types, strict=True))
+    files = None if partitions is None else _footers(partitions)
+    if files is None or not all(_is_alike(file, columns, schema) for file in files.values()):
+        return None
+    sizes = (_column_bytes(file, columns) for file in files.values())
+    return ParquetScan(
+        tuple(_row_groups(splits, files) for splits in partitions or ()),
+        columns,
+        schema,
+        tuple(map(sum, zip(*sizes, strict=True))) or (0,) * len(columns),
+    )
+
+
+def _columns(plan: Any) -> tuple[str, ...] | None:
+    """The columns of the files that a plan projects, if it does nothing else."""
+    projected = None
+    if _class(plan) == _PROJECT:
+        projected = [_projected(each) for each in _items(plan.projectList())]
+        plan = plan.child()
+    if _class(plan) != _RELATION or not _is_plain(plan):
+        return None
+    names = {each.exprId().toString(): each.name() for each in _items(plan.output())}
+    if projected is None:
+        return tuple(names.values())
+    found = [names.get(each or "") for each in projected]
+    return None if None in found else tuple(name for name in found if name)
+
+
+def _is_plain(relation: Any) -> bool:
+    files = relation.relation()
+    return bool(
+        _class(files) == _FILES
+        and _class(files.fileFormat()) == _PARQUET
+        and files.partitionSchema().isEmpty()
+        and files.bucketSpec().isEmpty()
+        and relation.catalogTable().isEmpty()
+    )
+
+
+def _projected(expression: Any) -> str | None:
+    """The id of the column that an expression is, under whatever name."""
+    inner = expression.child() if _class(expression) == _ALIAS else expression
+    return str(inner.exprId().toString()) if _class(inner) == _ATTRIBUTE else None
+
+
+def _input(plan: Any) -> Any:
+    """What a scan reads, less the code that Spark would compile to project it."""
+    return _input(plan.child()) if _class(plan) == _PROJECTING else plan.inputRDD()
+
+
+def _partitions(partitions: Any) -> tuple[tuple[_Split, ...], ...] | None:
+    found = []
+    for partition in partitions:
+        if _class(partition) != _PARTITION:
+            return None
+        splits = []
+        for file in partition.files():
+            uri = file.toPath().toUri()
+            if uri.getScheme() != "file":
+                return None
+            splits.append(_Split(uri.getPath(), file.start(), file.length()))
+        found.append(tuple(splits))
+    return tuple(found)
+
+
+def _footers(splits: Sequence[Sequence[_Split]]) -> dict[str, pq.FileMetaData] | None:
+    """The metadata of all files by their paths; None where there are many or one has none."""
+    paths = sorted({split.path for partition in splits for split in partition})
+    if len(paths) > MOST_FILES:
+        return None
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            return dict(zip(paths, pool.map(pq.read_metadata, paths), strict=True))
+    except (OSError, pa.ArrowException):
+        # Spark says best what is wrong with a file.
+        return None
+
+
+def _is_alike(file: pq.FileMetaData, columns: Sequence[str], schema: pa.Schema) -> bool:
+    """Whether a file has the columns with the types that Spark gives them."""
+    found = file.schema.to_arrow_schema()
+    return all(
+        len(found.get_all_field_indices(name)) == 1 and _plain(found.field(name).type) == field.type
+        for name, field in zip(columns, schema, strict=True)
+    )
+
+
+def _column_bytes(file: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
+    """Compressed sizes of columns; those of lists are called by what is inside, too."""
+    sizes: Counter[str] = Counter()
+    for number in range(file.num_row_groups):
+        group = file.row_group(number)
+        for place in range(group.num_columns):
+            chunk = group.column(place)
+            sizes[chunk.path_in_schema.split(".")[0]] += chunk.total_compressed_size
+    return [sizes[name] for name in columns]
+
+
+def _row_groups(
+    splits: Sequence[_Split], files: Mapping[str, pq.FileMetaData]
+) -> tuple[RowGroup, ...]:
+    """As `ParquetMetadataConverter.filterFileMetaDataByMidpoint` of parquet-java."""
+    found = []
+    for split in splits:
+        file = files[split.path]
+        for number in range(file.num_row_groups):
+            group = file.row_group(number)
+            if split.start <= _middle(group) < split.start + split.length:
+                found.append(RowGroup(split.path, number, group.num_rows))
+    return tuple(found)
+
+
+def _middle(group: pq.RowGroupMetaData) -> int:
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    first = chunks[0]
+    start = first.data_page_offset
+    if first.has_dictionary_page and first.dictionary_page_offset < start:
+        start = first.dictionary_page_offset
+    return int(start + sum(chunk.total_compressed_size for chunk in chunks) // 2)
+
+
+def _arrow_type(type: DataType) -> pa.DataType | None:
+    from pyspark.sql import types
+
+    plain = {
+        types.BooleanType: pa.bool_(),
+        types.ByteType: pa.int8(),
+        types.ShortType: pa.int16(),
+        types.IntegerType: pa.int32(),
+        types.LongType: pa.int64(),
+        types.FloatType: pa.float32(),
+        types.DoubleType: pa.float64(),
+        types.BinaryType: pa.binary(),
+    }
+    if isinstance(type, types.ArrayType):
+        element = type.elementType
+        if isinstance(element, types.FloatType | types.DoubleType):
+            return pa.list_(plain[element.__class__])
+        return None
+    if type == types.StringType():
+        return pa.string()
+    return plain.get(type.__class__)
+
+
+def _plain(type: pa.DataType) -> pa.DataType:
+    """A type less the ways in which Arrow may hold its values."""
+    if pa.types.is_dictionary(type):
+        return _plain(type.value_type)
+    if pa.types.is_large_string(type) or pa.types.is_string_view(type):
+        return pa.string()
+    if pa.types.is_large_binary(type) or pa.types.is_binary_view(type):
+        return pa.binary()
+    if _is_list(type):
+        return pa.list_(_plain(type.value_type))
+    return type
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type)
+    )
+
+
+def _class(of: Any) -> str:
+    return str(of.getClass().getName())
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(place) for place in range(sequence.size())]
+
 
 BATCH_ROWS = 16_384
 # Of a column of a row group that is held at once, compressed.

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.knn.metric import Metric
-from lancestat.knn.side import Rows, VectorSide
+from lancestat.knn.request import Metric
 from lancestat.knn.vectors import Vectors, vectors
+from lancestat.knn.work import Rows, VectorSide
 from lancestat.lake.open import pinned_reads
-from lancestat.read.part import Piece
-from lancestat.spark.fragment_reader import pinned_dataset, read_piece
+from lancestat.optimizer.row_ranges import Piece
 from lancestat.spark.knn.parquet_side import ParquetSide
+from lancestat.spark.read.fragment_reader import pinned_dataset, read_piece
 
 # What a search reads: a Lance dataset, or Parquet files that it goes through once.
 Side = VectorSide | ParquetSide

@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from lancestat.errors import LancestatError, RunError, did_you_mean
-from lancestat.knn.metric import Metric
-from lancestat.knn.side import VectorSide, placed
+from lancestat.knn.request import Metric
 from lancestat.knn.vectors import Vectors, vectors
-from lancestat.lake.clean import clean, secret_values
-from lancestat.lake.manifest import pin_of
+from lancestat.knn.work import VectorSide, placed
 from lancestat.lake.open import is_failure, readable, store_options
-from lancestat.spark.failure import job_error
-from lancestat.spark.knn.opened_side import OpenedSide
+from lancestat.lake.snapshot import pin_of
+from lancestat.redact import clean, secret_values
 from lancestat.spark.knn.parquet_side import ParquetScan
-from lancestat.spark.knn.worker import working
-from lancestat.spark.map_in_arrow import map_in_arrow
+from lancestat.spark.knn.sides import OpenedSide
+from lancestat.spark.knn.tasks import working
+from lancestat.spark.session.failure import job_error
+from lancestat.spark.session.jobs import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,8 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from lancestat.errors import LakeError, Location
-from lancestat.plan.join_actions import JoinFigures
-from lancestat.plan.shown import Shown
+from lancestat.execution.result import NodeResult, Status
+from lancestat.manifest.wire import PublishedColumn
+from lancestat.plan.actions import JoinFigures
+from lancestat.plan.table_status import Shown
 from lancestat.report.values import (
     FragmentReport,
     Health,
@@ -19,7 +21,6 @@ from lancestat.report.values import (
     ProjectReport,
     TableReport,
 )
-from lancestat.run.result import NodeResult, Status
 from lancestat.spec.model import (
     KnnJoin,
     KnnSide,
@@ -30,8 +31,7 @@ from lancestat.spec.model import (
     Target,
 )
 from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
-from lancestat.stats.histogram import Histogram, HistogramBin
-from lancestat.stats.wire import PublishedColumn
+from lancestat.statistics.histogram import Histogram, HistogramBin
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 TOLERANT = Policy("tolerant", "Dashboards only.", StaleBounds(20, timedelta(hours=24), 0.05))

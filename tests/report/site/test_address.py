@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lancestat.report.site.address import addresses, slug
+from lancestat.report.site.text import addresses, slug
 from tests.report.site.reports import join_report, table_report
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from lancestat.manifest.wire import PublishedColumn
 from lancestat.report.site.build import build_site
-from lancestat.stats.wire import PublishedColumn
 from tests.report.site.browser import Scheme, launched, visit
 from tests.report.site.conftest import YAML
 from tests.report.site.poison import PAYLOADS, poisoned

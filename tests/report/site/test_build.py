@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import UsageError
-from lancestat.report.site.build import build_site
+from lancestat.report.site.build import MARKER, build_site
 from lancestat.report.site.pages import Pages
-from lancestat.report.site.place import MARKER
 from lancestat.report.values import ProjectReport
 from tests.report.site.conftest import Build
 from tests.report.site.reports import project, spec_of, table_report

@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 import pytest
 from markupsafe import escape
 
+from lancestat.manifest.wire import PublishedColumn
 from lancestat.redact import Origin, Redactor, Variable
 from lancestat.report.site.text import Plain
 from lancestat.report.values import Health, ProjectReport
 from lancestat.spec.disclosure import resolved_places
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
-from lancestat.stats.wire import PublishedColumn
 from tests.conftest import Golden
 from tests.report.site.conftest import YAML, Build
 from tests.report.site.markup import pages, parse

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import UsageError
-from lancestat.lake.drafts import new_draft
-from lancestat.report.site import place
-from lancestat.report.site.place import MARKER, clear_drafts, complete, put
+from lancestat.lake.temporary_files import new_draft
+from lancestat.report.site import build as place
+from lancestat.report.site.build import MARKER, clear_drafts, complete, put
 from tests.report.site.conftest import Build
 from tests.report.site.reports import project, table_report
 

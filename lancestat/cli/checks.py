@@ -1,0 +1,232 @@
+"""One thing that `debug` looks at."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lancestat.errors import InvalidProject, LancestatError
+from lancestat.formats import count, duration
+from lancestat.lake.files import local_path
+from lancestat.redact import clean, secret_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lancestat.project import Project
+    from lancestat.spec.model import ProjectSpec, Table, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found of a subject, and what to do when it is not as it should be."""
+
+    subject: str
+    passed: bool
+    finding: str
+    advice: str | None = None
+
+
+_OPENED_AT_ONCE = 16
+
+
+def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
+    """Whether there is a valid project; the project if so."""
+    try:
+        project = load()
+    except InvalidProject as error:
+        first = error.errors[0]
+        place = f"{first.location}  " if first.location else ""
+        more = f" (and {len(error.errors) - 1} more)" if len(error.errors) > 1 else ""
+        advice = first.hint if len(error.errors) == 1 else "lancestat validate"
+        return Check("project", False, f"{place}{first.message}{more}", advice), None
+    except LancestatError as error:
+        return Check("project", False, error.message, error.hint), None
+    spec = project.spec
+    finding = f"{spec.name}, target {spec.target.name}: {count(len(spec.nodes), 'node')}"
+    return Check("project", True, finding), project
+
+
+def check_tables(spec: ProjectSpec) -> Iterator[Check]:
+    """Open every declared table."""
+    with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
+        yield from pool.map(lambda table: _check_table(table, spec.target), spec.tables)
+
+
+def _check_table(table: Table, target: Target) -> Check:
+    from lancestat.lake.open import observe_dataset
+
+    subject = f"table {table.name}"
+    try:
+        dataset = observe_dataset(table.uri, storage_options=target.storage_options)
+    except LancestatError as error:
+        return Check(subject, False, error.message, error.hint or "look at its uri in the YAML")
+    return Check(subject, True, f"version {dataset.version}")
+
+
+def check_state(project: Project) -> Check:
+    """Whether the state can be read and, where this machine can tell, written."""
+    uri = project.spec.target.state
+    try:
+        project.state.records()
+    except LancestatError as error:
+        return Check("state", False, error.message, error.hint or "look at the target's state")
+    folder = local_path(uri)
+    place = next((p for p in (folder, *folder.parents) if p.exists()), None) if folder else None
+    if place is not None and not _is_writable(place):
+        return Check(
+            "state",
+            False,
+            f"{place} cannot be written",
+            "allow it, or name another state in the target",
+        )
+    return Check("state", True, clean(uri))
+
+
+def check_spark(target: Target) -> Check:
+    """Whether Spark starts and its Python workers find the same libraries as this process."""
+    from lancestat.spark.session.start import running_session, start_session
+
+    begun = time.monotonic()
+    running = None
+    session = None
+    try:
+        running = running_session()
+        session = running or start_session(target, "lancestat debug")
+        context = session.sparkContext
+        place = f"{context.version} at {context.master}"
+        versions = set(context.parallelize([0], 1).map(_versions).collect())
+    except LancestatError as error:
+        return Check("Spark", False, error.message, error.hint or "look at the target's spark")
+    except Exception as error:
+        text = clean(str(error), secret_values(target.storage_options))
+        return Check("Spark", False, text, "look at the target's spark")
+    finally:
+        if session is not None and running is None:
+            session.stop()
+    here = _versions(0)
+    if versions != {here}:
+        found = f"workers have {', '.join(sorted(versions))}, this process has {here}"
+        return Check("Spark", False, found, "give workers the same environment")
+    elapsed = duration(time.monotonic() - begun)
+    return Check("Spark", True, f"{place}, up in {elapsed}")
+
+
+def _versions(_: int) -> str:
+    import platform
+    from importlib.metadata import version
+
+    names = ("lancestat", "pylance", "pyarrow", "polars")
+    libraries = ", ".join(f"{name} {version(name)}" for name in names)
+    return f"Python {platform.python_version()}, {libraries}"
+
+
+def _is_writable(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK)
+
+
+PYTHON_NEEDED = (3, 10)
+_REQUIREMENT = re.compile(r"([A-Za-z0-9_.\-]+)>=([0-9.]+)$")
+# Modules whose native code a wrong build of the machine or of a neighbour would break.
+_NATIVE = {
+    "faiss-cpu": "faiss",
+    "numpy": "numpy",
+    "polars": "polars",
+    "polars-hash": "polars_hash",
+    "pyarrow": "pyarrow",
+    "pylance": "lance",
+}
+
+
+def check_surroundings(environment: Mapping[str, str] | None = None) -> Iterator[Check]:
+    """Check Python, Java and every library, each on a line of its own."""
+    known = os.environ if environment is None else environment
+    yield check_python()
+    yield check_java()
+    yield from check_libraries()
+    yield from check_spark_home(known)
+
+
+def check_python() -> Check:
+    """Whether this interpreter is new enough."""
+    found = platform.python_version()
+    if sys.version_info[:2] >= PYTHON_NEEDED:
+        return Check("Python", True, found)
+    return Check("Python", False, found, "use Python 3.10 or newer")
+
+
+def check_java() -> Check:
+    """Whether the Java that Spark would start is there and new enough."""
+    from lancestat.spark.session.start import find_java
+
+    try:
+        java = find_java()
+    except LancestatError as error:
+        return Check("Java", False, error.message, error.hint or "install Java 17")
+    return Check("Java", True, f"{java.version} at {java.path}")
+
+
+def check_libraries() -> Iterator[Check]:
+    """Whether what lancestat requires is installed, new enough and can be loaded."""
+    for requirement in metadata.requires("lancestat") or ():
+        wanted = _REQUIREMENT.match(requirement)
+        if wanted:
+            yield check_library(wanted[1], wanted[2])
+
+
+def check_library(name: str, needed: str) -> Check:
+    """Look at one distribution."""
+    advice = f"pip install '{name}>={needed}'"
+    try:
+        found = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Check(name, False, "not installed", advice)
+    if _numbers(found) < _numbers(needed):
+        return Check(name, False, f"{found}, lancestat needs {needed} or newer", advice)
+    if name in _NATIVE:
+        try:
+            import_module(_NATIVE[name])
+        except Exception as error:
+            broken = f"{found} does not load: {' '.join(str(error).split())}"
+            return Check(name, False, broken, f"pip install --force-reinstall '{name}>={needed}'")
+    return Check(name, True, found)
+
+
+def check_spark_home(environment: Mapping[str, str]) -> Iterator[Check]:
+    """Whether SPARK_HOME, if set, names a Spark of the version that pyspark has."""
+    home = environment.get("SPARK_HOME")
+    if not home:
+        return
+    release = Path(home) / "RELEASE"
+    if not Path(home).is_dir():
+        yield Check("SPARK_HOME", False, f"{home} does not exist", "unset SPARK_HOME")
+        return
+    text = release.read_text("utf-8", errors="replace") if release.is_file() else ""
+    named = re.search(r"Spark ([0-9.]+)", text)
+    try:
+        ours = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return
+    if named and named[1] != ours:
+        finding = f"{home} is Spark {named[1]}, the pyspark library {ours}"
+        yield Check("SPARK_HOME", False, finding, "unset SPARK_HOME, or install the same pyspark")
+    else:
+        yield Check("SPARK_HOME", True, home)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """`10.2.1rc1` as (10, 2, 1), without trailing zeros, so that 14 and 14.0 are equal."""
+    found = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
+    numbers = [int(part) for part in found[0].split(".")] if found else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)

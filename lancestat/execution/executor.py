@@ -1,0 +1,303 @@
+"""Execute a plan: nodes side by side, each published as soon as it is read."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from lancestat.errors import LancestatError, RunError, StateError
+from lancestat.execution.join_run import JoinRunner, NodeEnded, NodeRunner, planned
+from lancestat.execution.result import NodeResult, Progress, RunResult, Status, TableProgress
+from lancestat.execution.table_run import TableRunner
+from lancestat.plan.actions import Action, Await, Join, Plan, Skip
+from lancestat.plan.observe import Observer
+from lancestat.presentation.plan_view import is_pending, table_figures, totals
+from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
+from lancestat.spec.disclosure import Origins, query_variables
+from lancestat.spec.model import Table
+from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
+
+if TYPE_CHECKING:
+    from lancestat.spark.analyze.scanner import SparkScanner
+
+THREADS = 8
+
+_log = logging.getLogger("lancestat.run")
+
+# Errors of queries on Spark.
+_QUOTING_QUERIES = ("LS513", "LS555")
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Runs the actions of a plan, `threads` nodes at once.
+
+    `digests` are those of the nodes' meanings, to be remembered; `cancel` stops all work on Spark.
+    `command` is what the run is remembered as. `redactor` takes out of messages what must not be
+    shown, and of what is remembered all that the environment gave. `origins` are those of the
+    nodes' values.
+    """
+
+    runner: NodeRunner
+    state: StateWriter
+    progress: Progress
+    clock: Callable[[], datetime]
+    digests: Mapping[str, str]
+    cancel: Callable[[], None]
+    threads: int = THREADS
+    fail_fast: bool = False
+    command: str = "run"
+    redactor: Redactor = NOTHING_KNOWN
+    origins: Mapping[str, Origins] = field(default_factory=dict)
+
+    def execute(self, plan: Plan) -> RunResult:
+        """Run every action; one node's failure does not stop the others unless `fail_fast`.
+
+        A node that awaits joins runs after them, and not at all when one of them fails.
+        """
+        started_at = self.clock()
+        tables = [size for action in plan.actions if (size := _size(action)) is not None]
+        joins = [action.node for action in plan.actions if _is_join(action)]
+        self.progress.started(tables, joins)
+        ended = self._run_all(plan.actions)
+        results = tuple(ended[action.node].result for action in plan.actions)
+        result = RunResult(plan.project, plan.target, results, self.command)
+        self._remember(plan, [ended[a.node] for a in plan.actions], started_at, result)
+        return result
+
+    def _run_all(self, actions: Sequence[Action]) -> dict[str, NodeEnded]:
+        ended: dict[str, NodeEnded] = {}
+        stop = threading.Event()
+        # Light ones first: they are published while heavy ones keep all cores busy to the end.
+        waiting = sorted(actions, key=_weight)
+        names = {action.node for action in actions}
+        done: SimpleQueue[Future[NodeEnded]] = SimpleQueue()
+        running = 0
+        with ThreadPoolExecutor(max_workers=self.threads) as pool:
+            try:
+                while waiting or running:
+                    ready = [
+                        action for action in waiting if _awaited(action, names) <= ended.keys()
+                    ]
+                    # Joins that wait for each other in a circle would wait for ever.
+                    ready = ready or ([] if running else waiting)
+                    begun = {action.node for action in ready}
+                    waiting = [action for action in waiting if action.node not in begun]
+                    for action in ready:
+                        failed = _failed_before(action, ended)
+                        future = pool.submit(self._run_one, action, failed, stop)
+                        future.add_done_callback(done.put)
+                    running += len(ready)
+                    found = done.get().result()
+                    running -= 1
+                    ended[found.result.name] = found
+                    self.progress.finished(found.result)
+            except BaseException:
+                stop.set()
+                self.cancel()
+                raise
+        return ended
+
+    def _run_one(self, action: Action, failed: str | None, stop: threading.Event) -> NodeEnded:
+        if failed is not None:
+            return _not_run(action, f"it reads the result of '{failed}', which failed")
+        if stop.is_set():
+            return _not_run(action, "another node failed first")
+        started = time.monotonic()
+        try:
+            done = self.runner.run(action)
+        except Exception as error:
+            if self.fail_fast:
+                stop.set()
+            shown = self.redactor.error(_known(error), Audience.PERSON)
+            message = self._without_query(action.node, str(shown), Audience.PERSON)
+            failure = replace(planned(action), status=Status.ERROR, message=message)
+            return NodeEnded(_timed(failure, started))
+        return replace(done, result=_timed(done.result, started))
+
+    def _remember(
+        self, plan: Plan, ended: Sequence[NodeEnded], started_at: datetime, result: RunResult
+    ) -> None:
+        """Write the run's record and tidy the state; the results are published already."""
+        if self._is_idle(plan):
+            return
+        run = RunRecord(
+            run_id=self.runner.run_id,
+            command=self.command,
+            target=plan.target,
+            started_at=started_at,
+            finished_at=self.clock(),
+            status=result.status.value,
+            nodes=tuple(self._remembered(each, plan.full_refresh) for each in ended),
+        )
+        live = {
+            each.record.table: each.live for each in ended if isinstance(each.record, TableRecord)
+        }
+        try:
+            self.state.add_run(run)
+            self.state.tidy(live)
+        except StateError as error:
+            # The results are published: without its record the next run is slower, not wrong.
+            _log.warning("the run is not recorded: %s", error)
+
+    def _remembered(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
+        result, record = ended.result, ended.record
+        shown = result.to_json()
+        if result.message is not None:
+            message = self._without_query(result.name, result.message, Audience.PUBLIC)
+            shown["message"] = self.redactor.text(message, Audience.PUBLIC)
+        return NodeRun(
+            node=result.name,
+            kind=result.kind,
+            digest=self.digests[result.name],
+            table=record.table if isinstance(record, TableRecord) else None,
+            result=shown,
+            record=record,
+            full_refresh=full_refresh,
+        )
+
+    def _without_query(self, node: str, message: str, audience: Audience) -> str:
+        """A message without Spark's words for a query that an audience must not see.
+
+        Spark quotes pieces of a query. A redactor finds values, but not pieces of them.
+        """
+        variables = query_variables(self.origins.get(node, {}), audience)
+        if variables is None or not message.startswith(_QUOTING_QUERIES):
+            return message
+        code = message[: len(_QUOTING_QUERIES[0])]
+        return f"{code}  Spark cannot read a query of this join, of which {variables} is a part"
+
+    def _is_idle(self, plan: Plan) -> bool:
+        """Whether there is nothing to remember: most runs of a scheduler find nothing to do."""
+        actions = plan.actions
+        if not all(isinstance(action, Skip) for action in actions):
+            return False
+        known = self.state.digests()
+        if any(known.get(action.node) != self.digests[action.node] for action in actions):
+            return False
+        # A failure is the last word on a node until it is seen to be well again.
+        ended = self.state.outcomes(plan.target, 1)
+        newest = [outcome for action in actions for outcome in ended.get(action.node, ())]
+        return all(each.result.get("status") == Status.SUCCESS.value for each in newest)
+
+
+def _awaited(action: Action, names: set[str]) -> set[str]:
+    return set(action.joins) & names if isinstance(action, Await) else set()
+
+
+def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:
+    """A join that did not succeed, of those that an action awaits."""
+    if not isinstance(action, Await):
+        return None
+    found: Iterator[str] = (
+        name
+        for name in action.joins
+        if name in ended and ended[name].result.status is not Status.SUCCESS
+    )
+    return next(found, None)
+
+
+def _weight(action: Action) -> tuple[bool, int]:
+    figures = table_figures(action)
+    return _is_join(action), figures.bytes_scanned if figures else 0
+
+
+def _is_join(action: Action) -> bool:
+    return is_pending(action) and action.kind == Join.kind
+
+
+def _size(action: Action) -> TableProgress | None:
+    """How much of a table is to be read, None where nothing is."""
+    figures = table_figures(action)
+    if figures is None or not figures.bytes_scanned:
+        return None
+    return TableProgress(action.node, figures.fragments_scanned, figures.bytes_scanned)
+
+
+def _known(error: Exception) -> LancestatError:
+    """The error as users may see it; what is not ours is a defect, traced in the log."""
+    if isinstance(error, LancestatError):
+        return error
+    _log.debug("internal error", exc_info=error)
+    return RunError(
+        "LS500",
+        f"internal error: {type(error).__name__}: {error}",
+        hint="run again with --verbose for the traceback",
+    )
+
+
+def _not_run(action: Action, why: str) -> NodeEnded:
+    return NodeEnded(replace(planned(action), status=Status.SKIPPED, message=why))
+
+
+def _timed(result: NodeResult, started: float) -> NodeResult:
+    return replace(result, elapsed_seconds=round(time.monotonic() - started, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class Performer:
+    """Carries out plans of one project; `observer` and `digests` are of its nodes.
+
+    `threads` nodes are worked on at once, None for as many as usual.
+    """
+
+    observer: Observer
+    state: StateWriter
+    digests: Mapping[str, str]
+    progress: Progress
+    threads: int | None = None
+    fail_fast: bool = False
+
+    def perform(self, plan: Plan, command: str) -> RunResult:
+        """Do what a plan says; `command` is what the run is remembered as."""
+        from lancestat.spark.analyze.scanner import SparkScanner
+
+        target, told = self.observer.spec.target, self.progress
+        has_joins = totals(plan.actions).joins > 0
+        with SparkScanner(target, told.advanced, has_joins=has_joins) as scanner:
+            executor = Executor(
+                self._runner(scanner),
+                self.state,
+                told,
+                self.observer.clock,
+                self.digests,
+                scanner.cancel,
+                self.threads or THREADS,
+                self.fail_fast,
+                command,
+                self.observer.spec.redactor,
+                self.observer.spec.origins,
+            )
+            return executor.execute(plan)
+
+    def _runner(self, scanner: SparkScanner) -> NodeRunner:
+        spec, clock = self.observer.spec, self.observer.clock
+        tables = TableRunner(
+            state=self.state,
+            scan=scanner.scan,
+            replan=self._replan,
+            storage_options=spec.target.storage_options,
+            run_id=uuid.uuid4().hex,
+            clock=clock,
+        )
+        locations = {node.name: node.location for node in spec.nodes}
+        joins = JoinRunner(scanner.join, clock, self.digests, locations, self.progress.joined)
+        return NodeRunner(tables, joins, self._replan_node)
+
+    def _replan(self, name: str, use_partials: bool) -> Action:
+        table = self.observer.spec.node(name)
+        assert isinstance(table, Table), f"{name} was planned as a table"
+        return self.observer.plan_again(table, use_partials=use_partials)
+
+    def _replan_node(self, name: str, full_refresh: bool) -> Action:
+        nodes = [node for node in self.observer.spec.nodes if node.name == name]
+        [planned] = self.observer.plan(nodes, full_refresh=full_refresh).actions
+        return planned

@@ -1,0 +1,77 @@
+"""What `lancestat gc` removes: state that nothing needs, and what killed joins have left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from lancestat.errors import LancestatError
+from lancestat.spec.model import KnnJoin, ProjectSpec, Table
+from lancestat.state.garbage_collection import SweepReport
+from lancestat.state.store import LanceState
+from lancestat.state.values import JoinRecord
+
+_log = logging.getLogger("lancestat.run")
+
+
+def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool) -> SweepReport:
+    """Sweep the state, the outputs of joins, and this user's temporary folders; then scratch.
+
+    Scratch is the target's and that of this user's sessions.
+
+    Raises:
+        StateError: The state cannot be reached.
+        RunError: LS583 a scratch root cannot be looked at.
+    """
+    from lancestat.lake.temporary_files import sweep_temporary_folders
+    from lancestat.state.garbage_collection import sweep
+    from lancestat.state.identity import join_identity, table_identity
+
+    declared = {
+        table_identity(node.uri) if isinstance(node, Table) else join_identity(node.name)
+        for node in spec.nodes
+    }
+    report = sweep(state, frozenset(declared), dry_run)
+    if not dry_run:
+        _sweep_outputs(spec, state.joins())
+        sweep_temporary_folders()
+    return _with_scratch(report, spec, now, dry_run)
+
+
+def _sweep_outputs(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
+    from lancestat.knn.work import OutputFormat
+    from lancestat.output.result import sweep as sweep_output
+    from lancestat.plan.join_planner import remembered_result
+    from lancestat.spec.digest import node_digest
+
+    for join in spec.nodes:
+        if isinstance(join, KnnJoin):
+            try:
+                format = OutputFormat(join.output_format)
+                remembered = remembered_result(records.get(join.name), node_digest(join))
+                sweep_output(format, join.output_uri, spec.target.storage_options, remembered)
+            except LancestatError as error:
+                # The join itself says so when it runs.
+                _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
+
+
+def _with_scratch(
+    report: SweepReport, spec: ProjectSpec, now: datetime, dry_run: bool
+) -> SweepReport:
+    from lancestat.scratch.garbage_collection import sweep_scratch
+    from lancestat.spark.knn.scratch_root import known_roots
+
+    target = spec.target
+    for root in known_roots(target.scratch, target.spark_conf):
+        found = sweep_scratch(root, target.storage_options, now=now, dry_run=dry_run)
+        for uri, reason in found.left:
+            _log.warning("scratch %s was left: %s", uri, reason)
+        report = replace(
+            report,
+            scratch_dropped=report.scratch_dropped + len(found.swept),
+            scratch_left=report.scratch_left + len(found.left),
+            bytes=report.bytes + sum(each.size_bytes for each in found.swept),
+        )
+    return report

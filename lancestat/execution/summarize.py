@@ -1,0 +1,393 @@
+"""Sums over groups of fragments in place of their partials, where the content is what it was.
+
+Without them a run that adds one fragment to a table of 100,000 would read all partials of the
+others: tens of gigabytes for 200 columns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.snapshot import Pin
+from lancestat.plan.actions import TableWork
+from lancestat.plan.coverage import Coverage, Reuse
+from lancestat.state.grouping import (
+    MOST_GROUPS,
+    Group,
+    block_digest,
+    contents,
+    count_blocks,
+    group_digest,
+    group_fragments,
+    slices,
+)
+from lancestat.state.summaries import block_keys
+from lancestat.state.values import BlockKey, StateReader, StateWriter, SummaryBlock, TableSummary
+from lancestat.statistics.partial import ColumnPartial, merge
+
+
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """What is known of a table by group, and the work that is left without it."""
+
+    partials: Mapping[str, ColumnPartial]
+    work: TableWork
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """Groups of a summary whose content is unchanged, for fields that have the same.
+
+    `covered` counts the fragments by fingerprint.
+    """
+
+    places: tuple[int, ...]
+    covered: Counter[Fingerprint]
+
+
+_Offers = dict[str, _Offer]
+
+
+def reuse_groups(state: StateReader, work: TableWork) -> Reused:
+    """Take groups of two and more fragments from the stored summary, as far as they still hold."""
+    nothing = Reused({}, work)
+    reuse = work.coverage.reuse
+    summary = state.summary(work.table) if reuse else None
+    if summary is None or all(len(group) == 1 for group in summary.groups):
+        return nothing
+    offers = _offers(work, summary)
+    asked = _asked(reuse, offers)
+    if asked is None:
+        return nothing
+    # What is to be scanned or carried over must not be counted twice.
+    offers = {
+        key: offer for key, offer in offers.items() if asked[key] == sum(offer.covered.values())
+    }
+    partials = _fetch(state, work.table, summary, offers)
+    if not partials:
+        return nothing
+    left = Coverage(_left(reuse, offers), work.coverage.carries, work.coverage.missing)
+    return Reused(partials, replace(work, coverage=left))
+
+
+def _offers(work: TableWork, summary: TableSummary) -> _Offers:
+    """By field key; those of one class share theirs."""
+    offers: _Offers = {}
+    for fields, fingerprints in contents(work.groups).items():
+        now = [
+            group_digest(group, fingerprints) if len(group) > 1 else None
+            for group in summary.groups
+        ]
+        shared: dict[tuple[int, ...], _Offer] = {}
+        for key in fields & summary.contents.keys():
+            then = summary.contents[key]
+            places = tuple(place for place, each in enumerate(now) if each and each == then[place])
+            if places and places not in shared:
+                fragments = chain.from_iterable(summary.groups[place] for place in places)
+                covered = Counter(map(fingerprints.__getitem__, fragments))
+                shared[places] = _Offer(places, covered)
+            if places:
+                offers[key] = shared[places]
+    return offers
+
+
+class _Splits:
+    """Sets of field keys by what is offered for them; remembered, since most items are alike."""
+
+    def __init__(self, offers: _Offers) -> None:
+        self._offers = offers
+        self._known: dict[frozenset[str], list[tuple[_Offer | None, frozenset[str]]]] = {}
+
+    def of(self, fields: frozenset[str]) -> list[tuple[_Offer | None, frozenset[str]]]:
+        found = self._known.get(fields)
+        if found is None:
+            by_offer: dict[int, list[str]] = defaultdict(list)
+            for key in fields:
+                by_offer[id(self._offers.get(key))].append(key)
+            found = self._known[fields] = [
+                (self._offers.get(keys[0]), frozenset(keys)) for keys in by_offer.values()
+            ]
+        return found
+
+
+def _asked(reuse: Sequence[Reuse], offers: _Offers) -> Counter[str] | None:
+    """How many of the offered fragments the plan counts on as stored, by field key.
+
+    None when one is counted on twice, or a stored sum is partly offered.
+    """
+    splits = _Splits(offers)
+    seen: dict[Fingerprint, frozenset[str]] = {}
+    counts: Counter[tuple[int, frozenset[str]]] = Counter()
+    for item in reuse:
+        for each in item.fingerprints:
+            before = seen.get(each)
+            if before is not None and before & item.fields:
+                return None
+            seen[each] = item.fields if before is None else before | item.fields
+        for offer, keys in splits.of(item.fields):
+            if offer is not None:
+                times = _times(item, offer)
+                if times is None:
+                    return None
+                counts[id(offer), keys] += times * len(item.fingerprints)
+    asked: Counter[str] = Counter()
+    for (_, keys), count in counts.items():
+        asked.update(dict.fromkeys(keys, count))
+    return asked
+
+
+def _times(item: Reuse, offer: _Offer) -> int | None:
+    """How often what an item reuses is offered, None where only a part of it is, or too much."""
+    times = {offer.covered[each] for each in item.fingerprints}
+    return times.pop() if len(times) == 1 and max(times) <= item.times else None
+
+
+def _left(reuse: Sequence[Reuse], offers: _Offers) -> tuple[Reuse, ...]:
+    """What is still to be read one by one."""
+    splits = _Splits(offers)
+    left = []
+    for item in reuse:
+        for offer, keys in splits.of(item.fields):
+            times = item.times - (_times(item, offer) or 0 if offer else 0)
+            if times:
+                left.append(Reuse(item.fingerprints, keys, times))
+    return tuple(left)
+
+
+def _fetch(
+    state: StateReader, table: str, summary: TableSummary, offers: _Offers
+) -> dict[str, ColumnPartial] | None:
+    """The merged groups by field key, None when one of them is gone."""
+    # Equal content, such as of a column that is null everywhere, is one block in several places.
+    wanted: dict[BlockKey, list[int]] = defaultdict(list)
+    for key, offer in offers.items():
+        digests = summary.contents[key]
+        for block in slices(summary.blocks):
+            places = [place - block.start for place in offer.places if _within(place, block)]
+            if places:
+                wanted[BlockKey(key, block_digest(digests[block]))] += places
+    partials: dict[str, ColumnPartial] = {}
+    for found in state.summary_blocks(table, list(wanted)):
+        key = found.key.field
+        known = [partials[key]] if key in partials else []
+        places = wanted.pop(found.key)
+        partials[key] = merge([*known, *(found.partials[place] for place in places)])
+    return None if wanted else partials
+
+
+def _within(place: int, block: slice) -> bool:
+    return bool(block.start <= place < block.stop)
+
+
+Fingerprints = tuple[Fingerprint, ...]
+# What is asked of the state at once; up to here it reads nothing but that.
+_FETCHED_AT_ONCE = 4096
+
+
+def store_summary(state: StateWriter, work: TableWork, pin: Pin) -> None:
+    """Store the summary of a table whose partials are stored, unless the same is there already.
+
+    Args:
+        state: Where the table's partials are.
+        work: What was done to the table.
+        pin: A version of the content that the work describes: the one just published.
+    """
+    before = state.summary(work.table)
+    draft = _Draft(work, before)
+    summary = TableSummary(pin.version, pin.manifest, draft.groups, draft.blocks, draft.digests)
+    if summary != before:
+        state.add_summary(work.table, summary, draft.new_blocks(state))
+
+
+@dataclass(slots=True)
+class _Sum:
+    """A running merge of the parts of one field in one group; `left` are still to come."""
+
+    left: int = 0
+    partial: ColumnPartial | None = None
+
+    def add(self, partial: ColumnPartial, times: int = 1) -> None:
+        known = [] if self.partial is None else [self.partial]
+        self.partial = merge([*known, *[partial] * times])
+
+
+# One field in one group.
+_Cell = tuple[int, str]
+# What a fetched partial goes into, and how many times.
+_Takers = dict[tuple[Fingerprints, str], dict[_Cell, int]]
+
+
+class _Draft:
+    """A summary while it is made of the one before, the table's fragments and their partials."""
+
+    def __init__(self, work: TableWork, before: TableSummary | None) -> None:
+        self._work = work
+        self._fingerprints: dict[str, Mapping[int, Fingerprint]] = {}
+        for fields, fingerprints in contents(work.groups).items():
+            self._fingerprints.update(dict.fromkeys(fields, fingerprints))
+        self._joint = _joint_keys(work)
+        fragments = {group.fragment_id for group in work.groups}
+        self.groups = group_fragments(fragments, self._joint_fragments(), MOST_GROUPS)
+        self.blocks = count_blocks(self.groups)
+        self.digests = _digests(self.groups, self._fingerprints)
+        self._before = _Before(before, self.groups, self._fingerprints)
+
+    def new_blocks(self, state: StateWriter) -> Iterator[SummaryBlock]:
+        """The blocks that are not stored yet; holds the sketches of one block of all fields."""
+        stored = set(self._before.stored)
+        for place in slices(self.blocks):
+            keys = {
+                field: key
+                for field, digests in self.digests.items()
+                for key in [BlockKey(field, block_digest(digests[place]))]
+                if key not in stored
+            }
+            stored.update(keys.values())
+            if keys:
+                yield from self._make(state, range(place.start, place.stop), keys)
+
+    def _make(
+        self, state: StateWriter, places: range, keys: Mapping[str, BlockKey]
+    ) -> Iterator[SummaryBlock]:
+        sums = {(place, key): _Sum() for place in places for key in keys}
+        known = self._take_pieces(state, sums)
+        takers: _Takers = defaultdict(lambda: defaultdict(int))
+        for cell, sum in sums.items():
+            sum.left = self._ask(cell, known[cell], takers)
+        self._add_partials(state, sums, takers)
+        for name, key in keys.items():
+            found = [sums[place, name] for place in places]
+            partials = [sum.partial for sum in found if sum.partial is not None and not sum.left]
+            # A block of which something is gone is left to the next run.
+            if len(partials) == len(found):
+                yield SummaryBlock(key, tuple(partials))
+
+    def _take_pieces(
+        self, state: StateWriter, sums: Mapping[_Cell, _Sum]
+    ) -> Mapping[_Cell, set[int]]:
+        """Add what the summary before knows; gives the fragments that it covers."""
+        wanted: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
+        for cell in sums:
+            for group, key, offset in self._before.pieces(cell):
+                if not self._splits_joint(group, cell[1]):
+                    wanted[key].append((cell, group, offset))
+        known: dict[_Cell, set[int]] = defaultdict(set)
+        if not wanted:
+            return known
+        for block in state.summary_blocks(self._work.table, list(wanted)):
+            for cell, group, offset in wanted[block.key]:
+                sums[cell].add(block.partials[offset])
+                known[cell].update(group)
+        return known
+
+    def _splits_joint(self, group: Group, key: str) -> bool:
+        """Whether a fragment's sum with others is known, and some of those are not in the group."""
+        if not self._joint:
+            return False
+        of = self._fingerprints[key]
+        members = {of[fragment] for fragment in group}
+        return any(not members.issuperset(self._joint.get((each, key), ())) for each in members)
+
+    def _ask(self, cell: _Cell, known: set[int], takers: _Takers) -> int:
+        """Ask for the partials of all other fragments of a cell; gives how many are to come."""
+        place, key = cell
+        fingerprints = self._fingerprints[key]
+        joint: set[Fingerprints] = set()
+        count = 0
+        for fragment in self.groups[place]:
+            if fragment in known:
+                continue
+            asked = self._joint.get((fingerprints[fragment], key), (fingerprints[fragment],))
+            if asked in joint:
+                continue
+            if len(asked) > 1:
+                joint.add(asked)
+            takers[asked, key][cell] += 1
+            count += 1
+        return count
+
+    def _add_partials(
+        self, state: StateWriter, sums: Mapping[_Cell, _Sum], takers: _Takers
+    ) -> None:
+        wanted: dict[Fingerprints, set[str]] = defaultdict(set)
+        for fingerprints, key in takers:
+            wanted[fingerprints].add(key)
+        rest = iter(wanted.items())
+        while some := dict(islice(rest, _FETCHED_AT_ONCE)):
+            asked = {fingerprints: frozenset(keys) for fingerprints, keys in some.items()}
+            for stored in state.partials(self._work.table, asked):
+                for key, partial in stored.partials.items():
+                    for cell, times in takers[stored.fingerprints, key].items():
+                        sums[cell].add(partial, times)
+                        sums[cell].left -= times
+
+    def _joint_fragments(self) -> Iterator[Sequence[int]]:
+        if not self._joint:
+            return
+        fragment_of = {group.fingerprint: group.fragment_id for group in self._work.groups}
+        for fingerprints in set(self._joint.values()):
+            yield [fragment_of[each] for each in fingerprints]
+
+
+class _Before:
+    """What the summary before has of groups that are parts of the groups now."""
+
+    def __init__(
+        self,
+        summary: TableSummary | None,
+        groups: Sequence[Group],
+        fingerprints: Mapping[str, Mapping[int, Fingerprint]],
+    ) -> None:
+        self._summary = summary or TableSummary(0, None, (), (), {})
+        self.stored = frozenset(block_keys(self._summary))
+        counts = self._summary.blocks
+        self._places: dict[int, list[int]] = defaultdict(list)
+        group_of = {each: place for place, group in enumerate(groups) for each in group}
+        for place, group in enumerate(self._summary.groups):
+            homes = {group_of.get(each, -1) for each in group}
+            if len(homes) == 1:
+                self._places[homes.pop()].append(place)
+        self._blocks = [
+            block for block, count in zip(slices(counts), counts, strict=True) for _ in range(count)
+        ]
+        self._now = _digests(self._summary.groups, fingerprints)
+
+    def pieces(self, cell: _Cell) -> Iterator[tuple[Group, BlockKey, int]]:
+        """Groups of unchanged content in a cell: fragments, the block, and the place in it."""
+        home, key = cell
+        then = self._summary.contents.get(key)
+        if then is None:
+            return
+        for place in self._places.get(home, ()):
+            block = self._blocks[place]
+            content = BlockKey(key, block_digest(then[block]))
+            if then[place] and then[place] == self._now[key][place] and content in self.stored:
+                yield self._summary.groups[place], content, place - block.start
+
+
+def _digests(
+    groups: Sequence[Group], fingerprints: Mapping[str, Mapping[int, Fingerprint]]
+) -> dict[str, tuple[bytes, ...]]:
+    """A digest per group and field, empty where a fragment is gone; shared by like fields."""
+    shared: dict[int, tuple[bytes, ...]] = {}
+    digests = {}
+    for key, found in fingerprints.items():
+        if id(found) not in shared:
+            shared[id(found)] = tuple(group_digest(group, found) or b"" for group in groups)
+        digests[key] = shared[id(found)]
+    return digests
+
+
+def _joint_keys(work: TableWork) -> dict[tuple[Fingerprint, str], Fingerprints]:
+    """Where only the sum over several fragments is known: that sum's key, by member and field."""
+    joint: dict[tuple[Fingerprint, str], Fingerprints] = {}
+    sums = [(item.fingerprints, item.fields) for item in work.coverage.reuse]
+    sums += [(tuple(sorted(carry.new)), carry.fields) for carry in work.coverage.carries]
+    for fingerprints, fields in sums:
+        if len(fingerprints) > 1:
+            joint.update(((each, key), fingerprints) for each in fingerprints for key in fields)
+    return joint

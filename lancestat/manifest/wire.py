@@ -1,0 +1,368 @@
+"""The wire format: column statistics as `lance.stats.*` entries of a manifest's config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from enum import Enum
+
+from lancestat.errors import PublishError
+from lancestat.statistics.bound_text import are_estimable, format_bound, parse_bound, parse_integer
+from lancestat.statistics.bounds import Bound
+from lancestat.statistics.column_type import ColumnType, Kind
+from lancestat.statistics.partial import ColumnStatistics
+
+PREFIX = "lance.stats."
+COLUMN_PREFIX = "lance.stats.column."
+VERSION = "lance.stats.version"
+COMPLETE = "lance.stats.complete"
+COMPUTED_AT_VERSION = "lance.stats.computedAtVersion"
+COMPUTED_AT = "lance.stats.computedAt"
+NUM_ROWS = "lance.stats.numRows"
+SCHEMA_HASH = "lance.stats.schemaHash"
+
+FORMAT_VERSION = "1"
+COLUMN_VERSION = 2
+MAX_VALUE_LENGTH = 256
+
+_LARGEST_COUNT = 2**63 - 1
+_COUNTS = ("distinctCount", "nullCount", "avgLen", "maxLen")
+_BOUNDS = ("min", "max")
+_SUFFIXES = frozenset(("version", *_COUNTS, *_BOUNDS))
+_TEMPORAL = (Kind.DATE, Kind.TIMESTAMP)
+_DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
+
+
+class Flaw(str, Enum):
+    """Why a config holds no readable set of statistics."""
+
+    ABSENT = "absent"
+    UNKNOWN_FORMAT = "unknown_format"
+    INCOMPLETE = "incomplete"
+    MALFORMED = "malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """No readable set of statistics; `detail` is a sentence for people."""
+
+    flaw: Flaw
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedColumn:
+    """What is published about one column: bounds as Spark's strings, None for what is not there."""
+
+    distinct: int | None
+    nulls: int | None
+    minimum: str | None
+    maximum: str | None
+    average_length: int | None
+    maximum_length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedStatistics:
+    """A readable set; `version_tag` is `computedAtVersion`, `dropped` has reasons by column."""
+
+    version_tag: int
+    computed_at: datetime | None
+    rows: int | None
+    schema_hash: str | None
+    columns: Mapping[str, PublishedColumn]
+    dropped: Mapping[str, str]
+
+
+def encode_statistics(
+    columns: Mapping[str, tuple[ColumnType, ColumnStatistics]],
+    *,
+    rows: int,
+    schema_hash: str,
+    computed_at_version: int,
+    computed_at: datetime,
+) -> dict[str, str]:
+    """The whole set of entries that publishing these statistics writes.
+
+    Args:
+        columns: type and statistics by column name.
+        rows: live rows of the table.
+        schema_hash: 64 hex digits (`lake.schema_hash`).
+        computed_at_version: the version that the publishing commit makes: read version + 1.
+        computed_at: an aware instant.
+
+    Raises:
+        PublishError: a column's name is empty or holds a dot (LS601).
+    """
+    entries = {
+        VERSION: FORMAT_VERSION,
+        COMPLETE: "true",
+        COMPUTED_AT_VERSION: str(computed_at_version),
+        COMPUTED_AT: format_instant(computed_at),
+        NUM_ROWS: str(rows),
+        SCHEMA_HASH: schema_hash,
+    }
+    for name, (type, statistics) in columns.items():
+        if not is_storable_name(name):
+            raise PublishError(
+                "LS601",
+                f"statistics of column {name!r} cannot be stored: its name is empty or holds a dot",
+                hint="exclude the column, or rename it",
+            )
+        for suffix, text in _encode_column(type, statistics).items():
+            entries[f"{COLUMN_PREFIX}{name}.{suffix}"] = text
+    return entries
+
+
+def published_column(type: ColumnType, statistics: ColumnStatistics) -> PublishedColumn:
+    """What publishing these statistics of a column would tell its readers."""
+    bounds = _encode_bounds(type, statistics)
+    return PublishedColumn(
+        distinct=statistics.distinct,
+        nulls=statistics.nulls,
+        minimum=bounds.get("min"),
+        maximum=bounds.get("max"),
+        average_length=statistics.average_length,
+        maximum_length=statistics.maximum_length,
+    )
+
+
+def is_storable_name(name: str) -> bool:
+    """Whether the format can hold statistics of a column of that name."""
+    return name != "" and "." not in name
+
+
+def format_instant(instant: datetime) -> str:
+    """ISO-8601 in UTC with `Z`, to the microsecond; a datetime without zone raises ValueError."""
+    if instant.tzinfo is None:
+        raise ValueError("an instant needs a time zone")
+    return instant.astimezone(timezone.utc).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def _encode_column(type: ColumnType, statistics: ColumnStatistics) -> dict[str, str]:
+    entries = {
+        "version": str(COLUMN_VERSION),
+        "distinctCount": str(statistics.distinct),
+        "nullCount": str(statistics.nulls),
+        "avgLen": str(statistics.average_length),
+        "maxLen": str(statistics.maximum_length),
+    }
+    return entries | _encode_bounds(type, statistics)
+
+
+def _encode_bounds(type: ColumnType, statistics: ColumnStatistics) -> dict[str, str]:
+    bounds = column_bounds(type, statistics.minimum, statistics.maximum)
+    return {} if bounds is None else dict(zip(_BOUNDS, bounds, strict=True))
+
+
+def column_bounds(
+    type: ColumnType, minimum: Bound | None, maximum: Bound | None
+) -> tuple[str, str] | None:
+    """Both bounds as Spark's strings, or none: one alone is nothing to Spark's estimation."""
+    if minimum is None or maximum is None or not are_estimable(minimum, maximum):
+        return None
+    low, high = format_bound(minimum, type), format_bound(maximum, type)
+    return None if low is None or high is None else (low, high)
+
+
+def decode_statistics(
+    config: Mapping[str, str], types: Mapping[str, ColumnType] | None = None
+) -> PublishedStatistics | Unreadable:
+    """Read the set in a dataset's config, tolerant per column.
+
+    A column is dropped, with a reason, when its `version` is newer than 2, a count is negative or
+    not a count, or a bound does not parse. Histograms, unknown suffixes and values over 256
+    characters are ignored.
+
+    Args:
+        config: all of the dataset's config.
+        types: the analyzable columns of the schema; None when unknown: bounds are not checked then.
+    """
+    flaw = _find_flaw(config)
+    if flaw is not None:
+        return flaw
+    tag = _count(config.get(COMPUTED_AT_VERSION))
+    if tag is None:
+        return Unreadable(
+            Flaw.MALFORMED,
+            f"{COMPUTED_AT_VERSION} is {shown(config.get(COMPUTED_AT_VERSION))}, not a version",
+        )
+    columns: dict[str, PublishedColumn] = {}
+    dropped: dict[str, str] = {}
+    for name, entries in _column_entries(config).items():
+        try:
+            columns[name] = _decode_column(name, entries, types)
+        except ValueError as error:
+            dropped[name] = str(error)
+    return PublishedStatistics(
+        version_tag=tag,
+        computed_at=_instant(config.get(COMPUTED_AT)),
+        rows=_count(config.get(NUM_ROWS)),
+        schema_hash=config.get(SCHEMA_HASH),
+        columns=columns,
+        dropped=dropped,
+    )
+
+
+def shown(text: str | None) -> str:
+    """A manifest value for a message: quoted, escaped and cut, or the word `missing`."""
+    if text is None:
+        return "missing"
+    return ascii(text if len(text) <= 40 else f"{text[:40]}...")
+
+
+def _find_flaw(config: Mapping[str, str]) -> Unreadable | None:
+    if not published_entries(config):
+        return Unreadable(Flaw.ABSENT, "no statistics are published")
+    version = config.get(VERSION)
+    if version != FORMAT_VERSION:
+        return Unreadable(
+            Flaw.UNKNOWN_FORMAT,
+            f"{VERSION} is {shown(version)}, this reader knows '{FORMAT_VERSION}'",
+        )
+    complete = config.get(COMPLETE, "true")
+    if complete.lower() == "false":
+        return Unreadable(Flaw.INCOMPLETE, f"{COMPLETE} is 'false'")
+    if complete.lower() != "true":
+        return Unreadable(Flaw.MALFORMED, f"{COMPLETE} is {shown(complete)}, not 'true' or 'false'")
+    return None
+
+
+def _column_entries(config: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    columns: dict[str, dict[str, str]] = {}
+    for key, text in config.items():
+        if not key.startswith(COLUMN_PREFIX):
+            continue
+        name, _, suffix = key[len(COLUMN_PREFIX) :].rpartition(".")
+        if suffix in _SUFFIXES and len(text) <= MAX_VALUE_LENGTH:
+            columns.setdefault(name, {})[suffix] = text
+    return columns
+
+
+def _decode_column(
+    name: str, entries: Mapping[str, str], types: Mapping[str, ColumnType] | None
+) -> PublishedColumn:
+    """One column; the ValueError's text is the reason for dropping it."""
+    if not is_storable_name(name):
+        raise ValueError("a name that is empty or holds a dot is ambiguous")
+    version = _column_version(entries)
+    type = None
+    if types is not None:
+        type = types.get(name)
+        if type is None:
+            raise ValueError("the table has no such column that can be analyzed")
+        if version < COLUMN_VERSION and type.kind in _TEMPORAL:
+            raise ValueError(
+                f"version {version} of {type.spark_type} bounds is in a local calendar"
+            )
+    counts = {suffix: _column_count(suffix, entries) for suffix in _COUNTS}
+    minimum, maximum = _column_bounds(entries, type)
+    return PublishedColumn(
+        distinct=counts["distinctCount"],
+        nulls=counts["nullCount"],
+        minimum=minimum,
+        maximum=maximum,
+        average_length=counts["avgLen"],
+        maximum_length=counts["maxLen"],
+    )
+
+
+def _column_version(entries: Mapping[str, str]) -> int:
+    version = _count(entries.get("version"))
+    if version is None or version == 0:
+        raise ValueError(f"version is {shown(entries.get('version'))}, not a version number")
+    if version > COLUMN_VERSION:
+        raise ValueError(f"version {version} is newer than {COLUMN_VERSION}")
+    return version
+
+
+def _column_count(suffix: str, entries: Mapping[str, str]) -> int | None:
+    if suffix not in entries:
+        return None
+    count = _count(entries[suffix])
+    if count is None:
+        raise ValueError(f"{suffix} is {shown(entries[suffix])}, not a count")
+    return count
+
+
+def _column_bounds(
+    entries: Mapping[str, str], type: ColumnType | None
+) -> tuple[str | None, str | None]:
+    minimum, maximum = entries.get("min"), entries.get("max")
+    if type is None:
+        return minimum, maximum
+    if type.is_variable_width:
+        return None, None
+    lowest, highest = _bound("min", minimum, type), _bound("max", maximum, type)
+    if lowest is None or highest is None or not are_estimable(lowest, highest):
+        return None, None
+    if highest < lowest:
+        raise ValueError(f"min {shown(minimum)} is above max {shown(maximum)}")
+    return minimum, maximum
+
+
+def _bound(suffix: str, text: str | None, type: ColumnType) -> int | float | None:
+    if text is None:
+        return None
+    try:
+        return parse_bound(text, type)
+    except ValueError as error:
+        raise ValueError(f"{suffix} is {shown(text)}, not a {type.spark_type}") from error
+
+
+def _count(text: str | None) -> int | None:
+    """A non-negative 64-bit count, or None for anything else."""
+    if text is None or len(text) > MAX_VALUE_LENGTH:
+        return None
+    try:
+        number = parse_integer(text)
+    except ValueError:
+        return None
+    return number if 0 <= number <= _LARGEST_COUNT else None
+
+
+def _instant(text: str | None) -> datetime | None:
+    matched = _INSTANT.fullmatch(text or "")
+    if not matched:
+        return None
+    seconds, fraction = matched[1], matched[2] or ""
+    try:
+        # Java prints up to nanoseconds; Python 3.10 reads exactly six digits.
+        return datetime.fromisoformat(f"{seconds}.{fraction[:6].ljust(6, '0')}+00:00")
+    except ValueError:
+        return None
+
+
+def published_entries(config: Mapping[str, str]) -> dict[str, str]:
+    """The `lance.stats.*` entries of a config."""
+    return {key: text for key, text in config.items() if key.startswith(PREFIX)}
+
+
+def plan_updates(config: Mapping[str, str], encoded: Mapping[str, str]) -> dict[str, str | None]:
+    """The config updates that replace the set and touch nothing else; None removes an entry."""
+    removed = sorted(published_entries(config).keys() - encoded.keys())
+    return {**dict.fromkeys(removed), **encoded}
+
+
+def same_statistics(config: Mapping[str, str], encoded: Mapping[str, str]) -> bool:
+    """Whether a config says the same about the rows; the stamps of time and version may differ."""
+    return _unstamped(published_entries(config)) == _unstamped(encoded)
+
+
+def _unstamped(entries: Mapping[str, str]) -> dict[str, str]:
+    stamps = (COMPUTED_AT, COMPUTED_AT_VERSION)
+    return {key: text for key, text in entries.items() if key not in stamps}
+
+
+def restamp(
+    encoded: Mapping[str, str], *, computed_at_version: int, computed_at: datetime
+) -> dict[str, str]:
+    """The same statistics for another version of the same rows."""
+    return {
+        **encoded,
+        COMPUTED_AT_VERSION: str(computed_at_version),
+        COMPUTED_AT: format_instant(computed_at),
+    }

@@ -1,0 +1,1 @@
+"""What Spark's optimizer is told of a scan: pruning, estimates, sampling."""

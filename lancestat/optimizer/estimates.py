@@ -1,0 +1,245 @@
+"""What Spark's optimizer is told about one scan of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from lancestat.manifest.guard import Verdict
+from lancestat.manifest.wire import PublishedColumn, column_bounds, published_column
+from lancestat.optimizer.pruning import ColumnRange, Survivors
+from lancestat.optimizer.table import ReadTable, Settings
+from lancestat.predicates.filter import Filter
+from lancestat.statistics.bound_text import parse_bound
+from lancestat.statistics.column_type import ColumnType, decoded_size
+from lancestat.statistics.histogram import Histogram as Histogram
+from lancestat.statistics.histogram import HistogramBin as HistogramBin
+from lancestat.statistics.histogram import equi_height
+from lancestat.statistics.partial import ColumnPartial, summarize
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnEstimate:
+    """One column; None is not told. Bounds are in the strings of Spark's `CatalogColumnStat`."""
+
+    minimum: str | None = None
+    maximum: str | None = None
+    nulls: int | None = None
+    distinct: int | None = None
+    average_length: int | None = None
+    maximum_length: int | None = None
+    histogram: Histogram | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one scan reads, as told to the optimizer.
+
+    `size_bytes` is the decoded size of the projected columns. `fragment_ids` are the fragments to
+    scan, None for all of them. `sampled_share` is that of the rows which pass the filters that
+    Spark does not estimate, None where there are none; `rows` are what is left then.
+    """
+
+    rows: int
+    size_bytes: int
+    verdict: Verdict
+    columns: Mapping[str, ColumnEstimate] = field(default_factory=dict)
+    fragment_ids: tuple[int, ...] | None = None
+    sampled_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One answer to the optimizer: which statistics were used or refused, and what came of it.
+
+    `rows` and `size_bytes` are as told: the rows of the `fragments_scanned` of all `fragments`, and
+    the decoded size of their projected columns. `columns` holds what was told of each column, none
+    where the verdict refuses. `filters` are the conditions on the source, for people.
+    `table_rows` is the live row count of the version as a whole, None when it was not counted.
+    """
+
+    table: str
+    version: int
+    rows: int
+    size_bytes: int
+    verdict: Verdict
+    columns: Mapping[str, ColumnEstimate] = field(default_factory=dict)
+    fragments: int = 0
+    fragments_scanned: int = 0
+    filters: tuple[str, ...] = ()
+    table_rows: int | None = None
+
+
+def estimate(
+    table: ReadTable,
+    columns: Sequence[str],
+    filters: Sequence[Filter],
+    settings: Settings,
+    now: datetime,
+) -> Estimate:
+    """What to tell the optimizer about a scan; it applies the filters to these figures itself.
+
+    Filters that rule out whole fragments narrow everything alike: rows, bounds, nulls and distinct
+    counts are those of the fragments that are left. Where the bounds of a filtered column are not
+    known in all of them, the figures stay those of the whole table, since a filter estimated
+    against the whole table's bounds would otherwise count twice. Filters that Spark takes for true
+    of every row are counted in a sample, unless the statistics are refused.
+
+    Args:
+        table: The table at its version.
+        columns: The projected columns.
+        filters: A conjunction.
+        settings: Of the session and the scan.
+        now: An aware instant.
+    """
+    verdict = table.judge(settings, now)
+    left = surviving(table, filters)
+    survivors = left if left is not None and (left.is_known or not verdict.use) else None
+    whole = table.snapshot.rows if survivors is None else survivors.rows
+    share = None
+    if verdict.use and settings.samples and table.sampler:
+        ids = None if survivors is None else survivors.fragment_ids
+        share = table.sampler.share(filters, ids)
+    rows = whole if share is None else min(whole, max(1, round(whole * share)))
+    found = _columns(table, columns, verdict, survivors, whole)
+    if rows < whole:
+        found = {name: _sampled(column, rows, whole) for name, column in found.items()}
+    lengths = {name: column.average_length for name, column in found.items()}
+    return Estimate(
+        rows=rows,
+        size_bytes=decoded_size(
+            rows,
+            [table.fields[name] for name in columns],
+            {name: length for name, length in lengths.items() if length is not None},
+        ),
+        verdict=verdict,
+        columns=found,
+        fragment_ids=tuple(left.fragment_ids) if left is not None else None,
+        sampled_share=share,
+    )
+
+
+def surviving(table: ReadTable, filters: Sequence[Filter]) -> Survivors | None:
+    """The fragments that the filters leave, None for all of them."""
+    return table.fragments.survivors(filters) if filters else None
+
+
+def _columns(
+    table: ReadTable,
+    columns: Sequence[str],
+    verdict: Verdict,
+    survivors: Survivors | None,
+    rows: int,
+) -> Mapping[str, ColumnEstimate]:
+    if not verdict.use or verdict.statistics is None:
+        return {}
+    published = {
+        name: verdict.statistics.columns[name]
+        for name in columns
+        if name in verdict.statistics.columns
+    }
+    known = table.fragments if survivors is None else survivors
+    asks_for_partials = survivors is not None or table.histogram
+    if asks_for_partials:
+        table.fragments.load(published)
+    found = {}
+    for name, column in published.items():
+        type = table.types[name]
+        partial = known.partial(name) if asks_for_partials else None
+        if survivors is not None:
+            column = _narrowed(column, partial, survivors.range(name), type, rows, table)
+        told = _told(column, type, rows)
+        if table.histogram and partial is not None:
+            told = _with_histogram(told, partial, type)
+        found[name] = told
+    return found
+
+
+def _narrowed(
+    column: PublishedColumn,
+    partial: ColumnPartial | None,
+    range: ColumnRange | None,
+    type: ColumnType,
+    rows: int,
+    table: ReadTable,
+) -> PublishedColumn:
+    """A column over the survivors, from the best that is known of it."""
+    if partial is not None:
+        return published_column(type, summarize(partial, type))
+    if range is None:
+        return _scaled(column, rows, table.snapshot.rows)
+    bounds = column_bounds(type, range.minimum, range.maximum)
+    if bounds is None:
+        return replace(column, minimum=None, maximum=None, nulls=range.nulls)
+    distinct = column.distinct
+    if distinct is not None:
+        distinct = max(1, round(distinct * _share(column, range, type)))
+    return replace(
+        column, minimum=bounds[0], maximum=bounds[1], nulls=range.nulls, distinct=distinct
+    )
+
+
+def _share(column: PublishedColumn, range: ColumnRange, type: ColumnType) -> float:
+    """How much of the width between the whole table's bounds a range takes."""
+    if column.minimum is None or column.maximum is None:
+        return 1.0
+    low, high = parse_bound(column.minimum, type), parse_bound(column.maximum, type)
+    if low is None or high is None or not high > low:
+        return 1.0
+    assert not isinstance(range.minimum, bytes | None)
+    assert not isinstance(range.maximum, bytes | None)
+    return min(1.0, float(range.maximum - range.minimum) / float(high - low))
+
+
+def _with_histogram(
+    told: ColumnEstimate, partial: ColumnPartial, type: ColumnType
+) -> ColumnEstimate:
+    """Adds the histogram of a column, if there is one between the bounds that are told.
+
+    Spark's `FilterEstimation` asserts that the bounds lie inside of the histogram; stale ones that
+    a policy accepts need not.
+    """
+    own = published_column(type, summarize(partial, type))
+    if told.minimum is None or (own.minimum, own.maximum) != (told.minimum, told.maximum):
+        return told
+    return replace(told, histogram=equi_height(partial, type))
+
+
+def _sampled(column: ColumnEstimate, rows: int, of: int) -> ColumnEstimate:
+    """A column in those rows of a scan that a sample says pass its filters."""
+    nulls = None if column.nulls is None else round(column.nulls * rows / of)
+    distinct = column.distinct
+    if distinct is not None:
+        distinct = min(distinct, rows - (nulls or 0)) or None
+    histogram = column.histogram
+    if histogram is not None:
+        histogram = replace(histogram, height=histogram.height * rows / of)
+    return replace(column, nulls=nulls, distinct=distinct, histogram=histogram)
+
+
+def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:
+    """The whole table's statistics for a part of its rows, spread evenly."""
+    nulls = None if column.nulls is None or not of else round(column.nulls * rows / of)
+    return replace(column, nulls=nulls)
+
+
+def _told(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
+    """What may be said of a column among `rows` rows.
+
+    Of a type whose bounds Spark's `FilterEstimation` uses, a distinct count is told with both
+    bounds or not at all: with one and not the other it would estimate that no row is left.
+    """
+    nulls = None if column.nulls is None else min(column.nulls, rows)
+    is_bounded = column.minimum is not None and column.maximum is not None
+    distinct = column.distinct if is_bounded or type.is_variable_width else None
+    if distinct is not None:
+        distinct = min(distinct, rows - (nulls or 0)) or None
+    return ColumnEstimate(
+        minimum=column.minimum if is_bounded else None,
+        maximum=column.maximum if is_bounded else None,
+        nulls=nulls,
+        distinct=distinct,
+        average_length=column.average_length,
+        maximum_length=column.maximum_length,
+    )

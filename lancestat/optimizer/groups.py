@@ -1,0 +1,274 @@
+"""What the state knows of a table's fragments, group by group."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lancestat.errors import StateError
+from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.optimizer.pruning import ColumnRange, FragmentStatistics, NothingKnown, Survivors
+from lancestat.predicates.filter import Filter
+from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
+from lancestat.state.identity import quantile_key
+from lancestat.state.values import BlockKey, StateReader, TableSummary
+from lancestat.statistics.column_type import ColumnType, column_type
+from lancestat.statistics.partial import ColumnPartial
+
+if TYPE_CHECKING:
+    from lancestat.optimizer.column_groups import ColumnBounds, Counts, GroupColumn, Mask
+
+_log = logging.getLogger("lancestat.read")
+
+
+def load_groups(state: StateReader, identity: str, snapshot: Snapshot) -> FragmentStatistics:
+    """What the state holds about the fragments of `snapshot`, read when a column is asked for.
+
+    Only content that the snapshot has is trusted. A state that cannot be reached knows nothing.
+    """
+    try:
+        summary = state.summary(identity)
+    except StateError as error:
+        _log.warning("fragments are told apart without the state: %s", error.message)
+        return NothingKnown()
+    if summary is None or not summary.groups or not snapshot.fragments:
+        return NothingKnown()
+    return GroupedStatistics(state, identity, snapshot, summary)
+
+
+# Partials take twice their memory while they are laid out.
+_COLUMNS_AT_ONCE = 16
+
+
+class GroupedStatistics:
+    """`FragmentStatistics` over the groups of a stored summary; a query costs groups, not files.
+
+    Fragments of groups that are no longer whole, and those that came later, are one last group of
+    which nothing is known. Columns are loaded once, and take up to 4 kB per group.
+    """
+
+    def __init__(
+        self, state: StateReader, identity: str, snapshot: Snapshot, summary: TableSummary
+    ) -> None:
+        self._state = state
+        self._identity = identity
+        self._snapshot = snapshot
+        self._summary = summary
+        self._places = _Places.of(snapshot, summary.groups)
+        self._columns: dict[str, GroupColumn | None] = {}
+        self._whole: dict[str, ColumnPartial | None] = {}
+        self._lock = threading.Lock()
+        self._fields = {field.name: field for field in snapshot.fields}
+
+    def load(self, columns: Iterable[str]) -> None:
+        """Read columns from the state at once, which takes less time than one by one."""
+        with self._lock:
+            self._load(columns)
+
+    def _load(self, columns: Iterable[str]) -> None:
+        missing = dict.fromkeys(name for name in columns if name not in self._columns)
+        types = {
+            name: type
+            for name in missing
+            if name in self._fields and (type := column_type(self._fields[name].type))
+        }
+        self._columns.update(dict.fromkeys(missing))
+        known = {name: self._known(self._fields[name]) for name in types}
+        try:
+            for some in _batched([name for name, found in known.items() if found]):
+                found = self._read({name: each for name in some if (each := known[name])})
+                for name, partials in found.items():
+                    self._columns[name] = self._places.column(types[name], partials)
+        except StateError as error:
+            _log.warning("columns are not known by group: %s", error.message)
+
+    def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
+        """The fragments that a conjunction of filters leaves; None when none is ruled out."""
+        import numpy as np
+
+        from lancestat.optimizer.pruning import columns_of, may_match
+
+        try:
+            asked = set().union(*map(columns_of, filters))
+            self.load(asked)
+            matching = may_match(filters, self._bounds, len(self._places.rows))
+        except RecursionError:
+            return None
+        matching |= ~self._places.is_whole
+        ruled_out = ~matching & (self._places.fragments > 0)
+        if not ruled_out.any():
+            return None
+        alive = matching & (self._places.fragments > 0)
+        bounds = [self._bounds(name) for name in asked]
+        is_known = all(each is not None and bool(each.known[alive].all()) for each in bounds)
+        fragment_ids = self._places.fragments_of(np.flatnonzero(alive))
+        return _Surviving(self, alive, fragment_ids, int(self._places.rows[alive].sum()), is_known)
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        """The partial of a column over the whole table, None where it is not wholly known."""
+        if column not in self._whole:
+            self._whole[column] = self.partial_of(column, self._places.fragments > 0)
+        return self._whole[column]
+
+    def partial_of(self, column: str, groups: Mask) -> ColumnPartial | None:
+        """The partial of a column over some groups, None where it is not wholly known."""
+        self.load([column])
+        found = self._columns.get(column)
+        if found is None or not found.bounds.known[groups].all():
+            return None
+        return found.merged(groups)
+
+    def _bounds(self, name: str) -> ColumnBounds | None:
+        found = self._columns.get(name)
+        return found.bounds if found else None
+
+    @property
+    def _is_proven(self) -> bool:
+        """Whether the summary was made for this very manifest."""
+        pin = self._snapshot.pin
+        return (self._summary.version, self._summary.manifest) == (pin.version, pin.manifest)
+
+    def _known(self, field: Field) -> tuple[str, list[bool]] | None:
+        """The key of a column's summary, and which groups hold what the snapshot does."""
+        plain = field_key(field)
+        stored = self._summary.contents
+        key = next((key for key in (quantile_key(plain), plain) if key in stored), None)
+        if key is None:
+            return None
+        if self._is_proven:
+            return key, [bool(digest) for digest in stored[key]]
+        now = self._digests(plain)
+        return key, [bool(a) and a == b for a, b in zip(stored[key], now, strict=True)]
+
+    def _digests(self, key: str) -> tuple[bytes | None, ...]:
+        found = self._contents[key]
+        if id(found) not in self._digested:
+            self._digested[id(found)] = tuple(
+                group_digest(group, found) for group in self._summary.groups
+            )
+        return self._digested[id(found)]
+
+    @cached_property
+    def _digested(self) -> dict[int, tuple[bytes | None, ...]]:
+        return {}
+
+    @cached_property
+    def _contents(self) -> dict[str, dict[int, Fingerprint]]:
+        """Fingerprints by field key and fragment, of all columns that can be summed up."""
+        fields = [field for field in self._snapshot.fields if column_type(field.type)]
+        found = contents(column_groups(self._snapshot, fields))
+        return {key: each for keys, each in found.items() for key in keys}
+
+    def _read(
+        self, known: dict[str, tuple[str, list[bool]]]
+    ) -> dict[str, list[ColumnPartial | None]]:
+        """Partials per group of the summary, None where not known, by column."""
+        wanted: dict[BlockKey, list[tuple[str, slice]]] = {}
+        for name, (key, is_known) in known.items():
+            digests = self._summary.contents[key]
+            for place in slices(self._summary.blocks):
+                if any(is_known[place]):
+                    stored = BlockKey(key, block_digest(digests[place]))
+                    wanted.setdefault(stored, []).append((name, place))
+        found: dict[str, list[ColumnPartial | None]] = {
+            name: [None] * len(self._summary.groups) for name in known
+        }
+        for block in self._state.summary_blocks(self._identity, list(wanted)):
+            for name, place in wanted[block.key]:
+                is_known = known[name][1][place]
+                if len(block.partials) == len(is_known):
+                    found[name][place] = [
+                        partial if known else None
+                        for partial, known in zip(block.partials, is_known, strict=True)
+                    ]
+        return found
+
+
+def _batched(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), _COLUMNS_AT_ONCE):
+        yield names[start : start + _COLUMNS_AT_ONCE]
+
+
+@dataclass(frozen=True)
+class _Places:
+    """The groups of a summary in a snapshot, and after them one of all other fragments.
+
+    `ids` are the fragments of the groups one after the other, `group_of` the group of each; `rows`
+    and `fragments` count what a group has, `is_whole` whether it still has all its fragments.
+    """
+
+    ids: Counts
+    group_of: Counts
+    rows: Counts
+    fragments: Counts
+    is_whole: Mask
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, groups: Sequence[Group]) -> _Places:
+        import numpy as np
+
+        sizes = [len(group) for group in groups]
+        home = dict(
+            zip(
+                (each for group in groups for each in group),
+                np.repeat(np.arange(len(groups)), sizes).tolist(),
+                strict=True,
+            )
+        )
+        ordered = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
+        ids = np.array([fragment.id for fragment in ordered], np.int64)
+        rows = np.array([fragment.rows for fragment in ordered], np.int64)
+        rest = len(groups)
+        group_of = np.array([home.get(fragment.id, rest) for fragment in ordered], np.int64)
+        present = np.bincount(group_of, minlength=rest + 1)
+        is_whole = np.append(present[:rest] == np.array(sizes), False)
+        group_of = np.where(is_whole[group_of], group_of, rest)
+        return cls(
+            ids=ids,
+            group_of=group_of,
+            rows=np.bincount(group_of, rows, rest + 1).astype(np.int64),
+            fragments=np.bincount(group_of, minlength=rest + 1),
+            is_whole=is_whole,
+        )
+
+    def fragments_of(self, groups: Counts) -> tuple[int, ...]:
+        """The fragments of some groups, ascending."""
+        import numpy as np
+
+        return tuple(self.ids[np.isin(self.group_of, groups)].tolist())
+
+    def column(self, type: ColumnType, partials: Sequence[ColumnPartial | None]) -> GroupColumn:
+        """A column's partials by group, as far as they have the rows that the manifest tells."""
+        from lancestat.optimizer.column_groups import GroupColumn
+
+        sound = [
+            partial if partial is not None and whole and partial.rows == rows else None
+            for partial, whole, rows in zip(
+                [*partials, None], self.is_whole.tolist(), self.rows.tolist(), strict=True
+            )
+        ]
+        return GroupColumn.of(sound, type)
+
+
+@dataclass(frozen=True)
+class _Surviving:
+    """What is left of a table's groups."""
+
+    statistics: GroupedStatistics
+    groups: Mask
+    fragment_ids: Sequence[int]
+    rows: int
+    is_known: bool
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        """The partial of a column over the survivors, None where it is not wholly known."""
+        return self.statistics.partial_of(column, self.groups)
+
+    def range(self, column: str) -> ColumnRange | None:
+        """None: a group that knows a column's bounds knows its partial."""
+        return None

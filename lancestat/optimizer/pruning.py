@@ -1,0 +1,368 @@
+"""A filter's literal in the form of a column's bounds."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from typing_extensions import assert_never
+
+from lancestat.optimizer.column_groups import Bounds, ColumnBounds, Mask
+from lancestat.predicates.filter import (
+    And,
+    Comparison,
+    Day,
+    Filter,
+    In,
+    Instant,
+    IsNull,
+    Leaf,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    TextMatch,
+    TextOperator,
+)
+from lancestat.statistics.bounds import Bound
+from lancestat.statistics.column_type import ColumnType, Kind
+from lancestat.statistics.partial import ColumnPartial
+
+
+def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None:
+    """What to compare a column's bounds with, exactly; None for a literal of another type.
+
+    A fraction is a decimal with more digits than the column has. A float is NaN for NaN.
+    """
+    match type.kind, literal:
+        case Kind.BOOLEAN, bool():
+            return int(literal)
+        case (Kind.BOOLEAN | Kind.INTEGER | Kind.FLOAT | Kind.DECIMAL, bool()):
+            return None
+        case Kind.INTEGER, int():
+            return literal
+        case Kind.FLOAT, float():
+            return _single(literal) if type.spark_type == "float" else literal
+        case Kind.DECIMAL, (Decimal() | int()):
+            return _unscaled(Decimal(literal), type.scale)
+        case Kind.TIMESTAMP, Instant(micros):
+            return micros
+        case Kind.DATE, Day(days):
+            return days
+        case Kind.STRING, str():
+            return _utf8(literal)
+        case Kind.BINARY, bytes():
+            return literal
+    return None
+
+
+def _single(literal: float) -> float | None:
+    """The float32 that Spark compares with; None for one that it rounds to infinity."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(literal))
+    return None if math.isinf(rounded) and not math.isinf(literal) else rounded
+
+
+def _unscaled(literal: Decimal, scale: int) -> int | Fraction | None:
+    if not literal.is_finite():
+        return None
+    fraction: Fraction = Fraction(literal) * 10**scale
+    return int(fraction) if fraction.denominator == 1 else fraction
+
+
+def _utf8(literal: str) -> bytes | None:
+    try:
+        return literal.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+# None for a column of which nothing is known.
+BoundsOf = Callable[[str], ColumnBounds | None]
+Point = Bound | Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """Where a filter may be true for some row, and where it may be false."""
+
+    true: Mask
+    false: Mask
+
+
+def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Mask:
+    """The groups that may hold a row for which all filters are true.
+
+    Args:
+        filters: A conjunction.
+        bounds_of: What is known of a column.
+        groups: How many groups there are.
+    """
+    chances = _Judge(bounds_of, groups)
+    matching = np.ones(groups, np.bool_)
+    for filter in filters:
+        matching &= chances.of(filter).true
+    return matching
+
+
+def columns_of(filter: Filter) -> set[str]:
+    """The columns that a filter asks."""
+    match filter:
+        case Comparison() | In() | IsNull() | TextMatch():
+            return {filter.column}
+        case Not():
+            return columns_of(filter.operand)
+        case And() | Or():
+            return columns_of(filter.left) | columns_of(filter.right)
+        case _:
+            assert_never(filter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    bounds_of: BoundsOf
+    groups: int
+
+    def of(self, filter: Filter) -> Chances:
+        """The negation of true is false, and of unknown unknown: neither side has to say so."""
+        match filter:
+            case Not():
+                operand = self.of(filter.operand)
+                return Chances(operand.false, operand.true)
+            case And():
+                left, right = self.of(filter.left), self.of(filter.right)
+                return Chances(left.true & right.true, left.false | right.false)
+            case Or():
+                left, right = self.of(filter.left), self.of(filter.right)
+                return Chances(left.true | right.true, left.false & right.false)
+            case Comparison() | In() | IsNull() | TextMatch():
+                return self._of_column(filter)
+            case _:
+                assert_never(filter)
+
+    def _of_column(self, filter: Leaf) -> Chances:
+        column = self.bounds_of(filter.column)
+        chances = None if column is None else _chances(column, filter)
+        if column is None or chances is None:
+            every = np.ones(self.groups, np.bool_)
+            return Chances(every, every)
+        return Chances(chances.true | ~column.known, chances.false | ~column.known)
+
+
+def _chances(column: ColumnBounds, filter: Leaf) -> Chances | None:
+    """None when the filter's literals are not of the column's type."""
+    match filter:
+        case IsNull():
+            return Chances(column.nulls > 0, column.values > 0)
+        case Comparison():
+            return _comparison(column, filter)
+        case In():
+            return _in(column, filter.literals)
+        case TextMatch(_, TextOperator.STARTS_WITH, prefix):
+            return _starts_with(column, prefix)
+        case TextMatch():
+            return Chances(column.values > 0, column.values > 0)
+        case _:
+            assert_never(filter)
+
+
+def _comparison(column: ColumnBounds, comparison: Comparison) -> Chances | None:
+    sign, literal = comparison.operator, comparison.literal
+    if literal is None:
+        return _chances(column, IsNull("")) if sign is Operator.NULL_SAFE else None
+    point = literal_bound(literal, column.type)
+    if point is None:
+        return None
+    chances = (_against_nan if _is_nan(point) else _against)(column, sign, point)
+    if sign is Operator.NULL_SAFE:
+        return Chances(chances.true, chances.false | (column.nulls > 0))
+    return chances
+
+
+def _against(column: ColumnBounds, sign: Operator, point: Point) -> Chances:
+    has_nan = column.nans > 0
+    match sign:
+        case Operator.LESS:
+            return Chances(_some_below(column, point), _some_from(column, point) | has_nan)
+        case Operator.LESS_OR_EQUAL:
+            return Chances(_some_to(column, point), _some_above(column, point) | has_nan)
+        case Operator.GREATER:
+            return Chances(_some_above(column, point) | has_nan, _some_to(column, point))
+        case Operator.GREATER_OR_EQUAL:
+            return Chances(_some_from(column, point) | has_nan, _some_below(column, point))
+        case Operator.EQUAL | Operator.NULL_SAFE:
+            equal = _some_to(column, point) & _some_from(column, point)
+            return Chances(equal, (column.values > 0) & ~_all_equal(column, point))
+        case _:
+            assert_never(sign)
+
+
+def _against_nan(column: ColumnBounds, sign: Operator, point: Point) -> Chances:
+    is_nan, is_ordered, nothing = column.nans > 0, column.ordered > 0, np.zeros_like(column.known)
+    match sign:
+        case Operator.LESS:
+            return Chances(is_ordered, is_nan)
+        case Operator.LESS_OR_EQUAL:
+            return Chances(column.values > 0, nothing)
+        case Operator.GREATER:
+            return Chances(nothing, column.values > 0)
+        case Operator.GREATER_OR_EQUAL | Operator.EQUAL | Operator.NULL_SAFE:
+            return Chances(is_nan, is_ordered)
+        case _:
+            assert_never(sign)
+
+
+def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> Chances | None:
+    points: list[Point] = []
+    for literal in literals:
+        point = None if literal is None else literal_bound(literal, column.type)
+        if point is None and literal is not None:
+            return None
+        if point is not None:
+            points.append(point)
+    ordered: list[Any] = sorted(point for point in points if not _is_nan(point))
+    matching = _some_among(column, ordered)
+    if len(ordered) < len(points):
+        matching |= column.nans > 0
+    if not literals:
+        # Since Spark 4 even null is not in an empty list; before, that was null.
+        return Chances(matching, column.rows > 0)
+    # A value that is none of the others is not known to differ from null.
+    differing = np.zeros_like(matching) if None in literals else column.values > 0
+    return Chances(matching, differing)
+
+
+def _some_among(column: ColumnBounds, ordered: Sequence[Any]) -> Mask:
+    """Where one of some points lies between the bounds."""
+    found = column.ordered > 0
+    lower, upper = column.lower.tolist(), column.upper.tolist()
+    for place in np.flatnonzero(found):
+        low, high = lower[place], upper[place]
+        first = 0 if low is None else bisect.bisect_left(ordered, low)
+        found[place] = first < len(ordered) and (high is None or ordered[first] <= high)
+    return found
+
+
+def _starts_with(column: ColumnBounds, prefix: str) -> Chances | None:
+    point = literal_bound(prefix, column.type)
+    if not isinstance(point, bytes):
+        return None
+    lower, upper = column.lower.tolist(), column.upper.tolist()
+    some = column.ordered > 0
+    every = np.zeros_like(some)
+    for place in np.flatnonzero(some):
+        # Values that start with the prefix follow one another.
+        low, high = (_head(bound, len(point)) for bound in (lower[place], upper[place]))
+        some[place] = (low is None or low <= point) and (high is None or high >= point)
+        every[place] = low == point == high
+    return Chances(some, (column.values > 0) & ~every)
+
+
+def _head(bound: Bound | None, length: int) -> bytes | None:
+    return bound[:length] if isinstance(bound, bytes) else None
+
+
+def _some_below(column: ColumnBounds, point: Point) -> Mask:
+    return _some(column, column.lower, operator.lt, point)
+
+
+def _some_to(column: ColumnBounds, point: Point) -> Mask:
+    return _some(column, column.lower, operator.le, point)
+
+
+def _some_above(column: ColumnBounds, point: Point) -> Mask:
+    return _some(column, column.upper, operator.gt, point)
+
+
+def _some_from(column: ColumnBounds, point: Point) -> Mask:
+    return _some(column, column.upper, operator.ge, point)
+
+
+def _some(
+    column: ColumnBounds, bounds: Bounds, compare: Callable[[Any, Any], Mask], point: Point
+) -> Mask:
+    return (column.ordered > 0) & (~bounds.exists | compare(*bounds.comparable(point)))
+
+
+def _all_equal(column: ColumnBounds, point: Point) -> Mask:
+    equal: Mask = column.nans == 0
+    for bounds in (column.lower, column.upper):
+        equal = equal & bounds.exists & operator.eq(*bounds.comparable(point))
+    return equal
+
+
+def _is_nan(point: Point) -> bool:
+    return isinstance(point, float) and math.isnan(point)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """What bounds alone tell of a column: they enclose its values, and there are no more nulls."""
+
+    minimum: Bound | None
+    maximum: Bound | None
+    nulls: int
+
+
+class Survivors(Protocol):
+    """What is left after whole fragments were ruled out."""
+
+    @property
+    def fragment_ids(self) -> Sequence[int]:
+        """The fragments that may hold a matching row, ascending."""
+
+    @property
+    def rows(self) -> int:
+        """Live rows of those fragments."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the bounds of every filtered column are known in every surviving fragment.
+
+        Only then may an estimate start from the survivors: Spark applies the filter once more, to
+        bounds that must be those of the survivors.
+        """
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        """The partial of a column over the survivors, None where it is not wholly known."""
+
+    def range(self, column: str) -> ColumnRange | None:
+        """The range of a column of which no partial is known, None where that is not known too."""
+
+
+class FragmentStatistics(Protocol):
+    """What is known of a table's fragments at one version, group by group."""
+
+    def load(self, columns: Iterable[str]) -> None:
+        """Get ready for questions about columns, which takes less time than one by one."""
+
+    def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
+        """The fragments that a conjunction of filters leaves; None when none is ruled out."""
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        """The partial of a column over the whole table, None where it is not wholly known."""
+
+
+@dataclass(frozen=True, slots=True)
+class NothingKnown:
+    """Where neither state nor index tells fragments apart."""
+
+    def load(self, columns: Iterable[str]) -> None:
+        """There is nothing to load."""
+
+    def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
+        """No fragment is ruled out."""
+        return None
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        """No column is known."""
+        return None

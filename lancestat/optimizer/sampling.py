@@ -1,0 +1,168 @@
+"""How many rows pass a filter that Spark does not estimate, from a sample of the rows.
+
+Spark's `FilterEstimation` takes conditions such as `contains` for true of every row, and joins are
+then ordered as if the filter were not there. These conditions are counted in a sample instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lancestat.lake.open import is_failure
+from lancestat.predicates.filter import And, Filter, Not, TextMatch, TextOperator
+
+if TYPE_CHECKING:
+    import lance
+    import pyarrow as pa
+
+# Rows come in blocks at even distances: single ones cost a request each to an object store, and on
+# a local disk ten times as long.
+BLOCKS = 8
+SAMPLE_ROWS = 4_096
+# Reading a sample is not worth it where the whole table is small.
+LEAST_ROWS = 20_000
+
+_log = logging.getLogger("lancestat.read")
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """A match, or that there is none."""
+
+    match: TextMatch
+    wanted: bool
+
+
+# What is asked of which fragments.
+_Asked = tuple[tuple[_Condition, ...], tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """Counts in a sample of one table at one version; each answer is remembered.
+
+    Args:
+        open: Opens the dataset at that version.
+        rows: Its live rows.
+    """
+
+    open: Callable[[], lance.LanceDataset]
+    rows: int
+    _shares: dict[_Asked, float | None] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def share(
+        self, filters: Sequence[Filter], fragment_ids: Sequence[int] | None = None
+    ) -> float | None:
+        """The share of rows that pass those filters which Spark does not estimate.
+
+        Of the rows in which the filtered columns are not null, since Spark estimates those. None
+        when there are no such filters, when the table is small, or when it cannot be read.
+
+        Args:
+            filters: A conjunction.
+            fragment_ids: The fragments whose rows are meant, all when None.
+        """
+        wanted = tuple(sorted(conditions(filters), key=repr))
+        if not wanted or self.rows < LEAST_ROWS:
+            return None
+        asked = wanted, None if fragment_ids is None else tuple(fragment_ids)
+        with self._lock:
+            if asked not in self._shares:
+                self._shares[asked] = self._counted(*asked)
+            return self._shares[asked]
+
+    def _counted(
+        self, wanted: Sequence[_Condition], fragment_ids: Sequence[int] | None
+    ) -> float | None:
+        columns = sorted({each.match.column for each in wanted})
+        try:
+            dataset = self.open()
+            if fragment_ids is None:
+                sample = dataset.take(_places(self.rows, BLOCKS), columns=columns)
+            else:
+                sample = _taken(dataset, fragment_ids, columns)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            _log.warning("no sample could be read: %s", type(error).__name__)
+            return None
+        return _share(sample, wanted)
+
+
+def conditions(filters: Sequence[Filter]) -> list[_Condition]:
+    """The conditions of a conjunction that Spark takes for true of every row."""
+    found = []
+    waiting = list(filters)
+    while waiting:
+        each = waiting.pop()
+        match each:
+            case And(left, right):
+                waiting += [left, right]
+            case TextMatch():
+                found.append(_Condition(each, True))
+            case Not(TextMatch() as inner):
+                found.append(_Condition(inner, False))
+            case _:
+                continue
+    return found
+
+
+def _taken(
+    dataset: lance.LanceDataset, fragment_ids: Sequence[int], columns: list[str]
+) -> pa.Table | None:
+    """A sample of some fragments, of as many of them as there are blocks."""
+    import pyarrow as pa
+
+    if not fragment_ids:
+        return None
+    count = min(BLOCKS, len(fragment_ids))
+    ids = [fragment_ids[place * len(fragment_ids) // count] for place in range(count)]
+    fragments = [dataset.get_fragment(id) for id in ids]
+    blocks = -(-BLOCKS // count)
+    return pa.concat_tables(
+        fragment.take(_places(fragment.count_rows(), blocks), columns=columns)
+        for fragment in fragments
+    )
+
+
+def _places(rows: int, blocks: int) -> list[int]:
+    """Which rows are taken, ascending: blocks at even distances."""
+    size = min(SAMPLE_ROWS // BLOCKS, -(-rows // blocks))
+    starts = [block * rows // blocks for block in range(blocks)]
+    return sorted({place for start in starts for place in range(start, min(start + size, rows))})
+
+
+def _share(sample: pa.Table | None, wanted: Sequence[_Condition]) -> float | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if sample is None:
+        return None
+    passing, valid = pa.scalar(True), pa.scalar(True)
+    for condition in wanted:
+        column = sample.column(condition.match.column).cast(pa.string())
+        found = _matched(column, condition.match)
+        passing = pc.and_(passing, found if condition.wanted else pc.invert(found))
+        valid = pc.and_(valid, pc.is_valid(column))
+    counted = pc.sum(valid).as_py() or 0
+    if not counted:
+        return None
+    # Nothing found in the sample is no proof of nothing: half a row stands for it.
+    return max(0.5, pc.sum(pc.fill_null(passing, False)).as_py() or 0) / counted
+
+
+def _matched(column: pa.ChunkedArray, match: TextMatch) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
+    match match.operator:
+        case TextOperator.STARTS_WITH:
+            return pc.starts_with(column, match.text)
+        case TextOperator.ENDS_WITH:
+            return pc.ends_with(column, match.text)
+        case TextOperator.CONTAINS:
+            return pc.match_substring(column, match.text)

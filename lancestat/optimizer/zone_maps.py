@@ -1,0 +1,288 @@
+"""What Lance's own zone maps tell of a table's fragments, where there is no state.
+
+A zone map is a scalar index (`create_scalar_index(column, "ZONEMAP")`): the file `zonemap.lance`
+in the folder of each of its segments has a row per zone, a range of rows of one fragment: `min` and
+`max` in the column's type, `null_count`, `nan_count`, `fragment_id`, `zone_start` and
+`zone_length`. With NaN in a zone, `max` is NaN. The manifest tells which fragments a segment still
+covers: Lance takes those out whose values of the column were replaced. Deletions since only make
+fewer rows, which what is ruled out by bounds does not mind.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lancestat.lake.open import store_options
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.optimizer.pruning import ColumnRange, FragmentStatistics, NothingKnown, Survivors
+from lancestat.predicates.filter import Filter
+from lancestat.redact import clean, secret_values
+from lancestat.statistics.bounds import Bound
+from lancestat.statistics.column_type import ColumnType, Kind, column_type
+from lancestat.statistics.partial import ColumnPartial
+
+if TYPE_CHECKING:
+    import lance
+    import pyarrow as pa
+
+    from lancestat.optimizer.column_groups import ColumnBounds, Mask
+
+_log = logging.getLogger("lancestat.read")
+
+_FILE = "zonemap.lance"
+_INDEX_TYPE = "ZoneMap"
+_COLUMNS = ["min", "max", "null_count", "nan_count", "fragment_id", "zone_length"]
+_MICROSECONDS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+_DAY_MILLISECONDS = 86_400_000
+
+
+def load_zone_maps(
+    dataset: lance.LanceDataset,
+    snapshot: Snapshot,
+    storage_options: Mapping[str, str] | None = None,
+) -> FragmentStatistics:
+    """What zone maps tell of the fragments of `snapshot`, read when a filter asks for a column.
+
+    Args:
+        dataset: Open at the snapshot's version.
+        snapshot: What the fragments are.
+        storage_options: How to reach the index files.
+    """
+    try:
+        described = dataset.describe_indices()
+    except Exception as error:
+        _give_up(snapshot.uri, error, storage_options)
+        return NothingKnown()
+    by_id = {each.id: each for each in snapshot.fields}
+    segments: dict[str, list[_Segment]] = {}
+    for index in described:
+        if index.index_type != _INDEX_TYPE or len(index.fields) != 1:
+            continue
+        found = by_id.get(index.fields[0])
+        if found is None or column_type(found.type) is None:
+            continue
+        segments.setdefault(found.name, []).extend(
+            # A clone's index lies with the table that it was cloned from.
+            _Segment(
+                f"{dataset.uri.rstrip('/')}/_indices/{each.uuid}", frozenset(each.fragment_ids)
+            )
+            for each in index.segments
+            if each.base_id is None
+        )
+    if not any(segments.values()):
+        return NothingKnown()
+    return ZoneMapStatistics(snapshot, segments, dict(storage_options or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A part of an index: where its file is, and the fragments that it still holds for."""
+
+    folder: str
+    fragments: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Zones:
+    """All zones of one column in one fragment together; bounds None where one is missing."""
+
+    rows: int = 0
+    nulls: int = 0
+    nans: int = 0
+    lows: list[Bound | None] = field(default_factory=list)
+    highs: list[Bound | None] = field(default_factory=list)
+
+
+class ZoneMapStatistics:
+    """`FragmentStatistics` from zone maps: they rule fragments out, and tell bounds alone."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        segments: Mapping[str, Sequence[_Segment]],
+        storage_options: Mapping[str, str],
+    ) -> None:
+        self._snapshot = snapshot
+        self._segments = segments
+        self._options = storage_options
+        self._fragments = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
+        self._columns: dict[str, ColumnBounds | None] = {}
+        self._lock = threading.Lock()
+
+    def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
+        """The fragments that a conjunction of filters leaves; None when none is ruled out."""
+        from lancestat.optimizer.pruning import columns_of, may_match
+
+        try:
+            asked = set().union(*map(columns_of, filters))
+            matching = may_match(filters, self._bounds, len(self._fragments))
+        except RecursionError:
+            return None
+        if matching.all():
+            return None
+        left = [each for each, kept in zip(self._fragments, matching, strict=True) if kept]
+        bounds = [self._bounds(name) for name in asked]
+        return _Surviving(
+            self,
+            matching,
+            tuple(each.id for each in left),
+            sum(each.rows for each in left),
+            all(each is not None and bool(each.known[matching].all()) for each in bounds),
+        )
+
+    def load(self, columns: Iterable[str]) -> None:
+        """Nothing: only columns of filters are asked about, one after the other."""
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        """A zone map has no sketch, so it knows no column wholly."""
+        return None
+
+    def range_of(self, column: str, fragments: Mask) -> ColumnRange | None:
+        """The range of a column over some fragments, None where a zone is not known."""
+        found = self._bounds(column)
+        if found is None or not found.known[fragments].all():
+            return None
+        valued = fragments & (found.ordered > 0)
+        has_both = bool((found.lower.exists & found.upper.exists)[valued].all())
+        return ColumnRange(
+            minimum=found.lower.least(valued) if has_both else None,
+            maximum=found.upper.greatest(valued) if has_both else None,
+            nulls=int(found.nulls[fragments].sum()),
+        )
+
+    def _bounds(self, name: str) -> ColumnBounds | None:
+        with self._lock:
+            if name not in self._columns:
+                found = self._snapshot.field(name)
+                self._columns[name] = None if found is None else self._load(found)
+            return self._columns[name]
+
+    def _load(self, column: Field) -> ColumnBounds | None:
+        type = column_type(column.type)
+        segments = self._segments.get(column.name)
+        if type is None or not segments:
+            return None
+        trusted = {
+            fragment.id
+            for fragment in self._fragments
+            if not any(column.id in overlay.file.field_ids for overlay in fragment.overlays)
+        }
+        zones: dict[int, _Zones] = {}
+        try:
+            for segment in segments:
+                _collect(self._read(segment), type, segment.fragments & trusted, zones)
+        except Exception as error:
+            _give_up(self._snapshot.uri, error, self._options)
+            return None
+        return _column_bounds(type, [zones.get(fragment.id) for fragment in self._fragments])
+
+    def _read(self, segment: _Segment) -> pa.Table:
+        from lance.file import LanceFileReader
+
+        path = f"{segment.folder}/{_FILE}"
+        options = store_options(self._snapshot.uri, self._options)
+        reader = LanceFileReader(path, storage_options=options, columns=_COLUMNS)
+        return reader.read_all().to_table()
+
+
+@dataclass(frozen=True, slots=True)
+class _Surviving:
+    """Fragments that are left, of whose columns bounds and nulls are known at best."""
+
+    statistics: ZoneMapStatistics
+    fragments: Mask
+    fragment_ids: Sequence[int]
+    rows: int
+    is_known: bool
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        """A zone map has no sketch, so it knows no column wholly."""
+        return None
+
+    def range(self, column: str) -> ColumnRange | None:
+        """The range of a column over the survivors, None where a zone is not known."""
+        return self.statistics.range_of(column, self.fragments)
+
+
+def _collect(
+    table: pa.Table, type: ColumnType, fragments: Iterable[int], zones: dict[int, _Zones]
+) -> None:
+    wanted = set(fragments)
+    columns = (
+        _bound_values(table.column("min"), type),
+        _bound_values(table.column("max"), type),
+        *(table.column(name).to_pylist() for name in _COLUMNS[2:]),
+    )
+    for low, high, nulls, nans, fragment, rows in zip(*columns, strict=True):
+        if fragment not in wanted:
+            continue
+        found = zones.setdefault(fragment, _Zones())
+        found.rows += rows
+        found.nulls += nulls
+        found.nans += nans
+        if nulls + nans < rows:
+            found.lows.append(low)
+            found.highs.append(high)
+
+
+def _bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | None]:
+    """Zone bounds as `ColumnPartial` has them, None for none, NaN and what has no such form."""
+    import pyarrow as pa
+
+    from lancestat.optimizer.pruning import literal_bound
+
+    if type.kind is Kind.TIMESTAMP:
+        factor, divisor = _MICROSECONDS[column.type.unit]
+        stored = column.cast(pa.int64()).to_pylist()
+        return [None if each is None else each * factor // divisor for each in stored]
+    if type.kind is Kind.DATE:
+        is_days = pa.types.is_date32(column.type)
+        stored = column.cast(pa.int32() if is_days else pa.int64()).to_pylist()
+        divisor = 1 if is_days else _DAY_MILLISECONDS
+        return [None if each is None else each // divisor for each in stored]
+    found: list[Bound | None] = []
+    for each in column.to_pylist():
+        bound: Any = None if each is None else literal_bound(each, type)
+        is_nan = isinstance(bound, float) and math.isnan(bound)
+        found.append(None if is_nan else bound)
+    return found
+
+
+def _column_bounds(type: ColumnType, fragments: Sequence[_Zones | None]) -> ColumnBounds:
+    import numpy as np
+
+    from lancestat.optimizer.column_groups import Bounds, ColumnBounds
+
+    found = [each or _Zones() for each in fragments]
+    return ColumnBounds(
+        type=type,
+        known=np.array([each is not None and _fits(each, type) for each in fragments], np.bool_),
+        rows=np.array([each.rows for each in found], np.int64),
+        nulls=np.array([each.nulls for each in found], np.int64),
+        nans=np.array([each.nans for each in found], np.int64),
+        lower=Bounds.of([_bound(min, each.lows) for each in found], type),
+        upper=Bounds.of([_bound(max, each.highs) for each in found], type),
+    )
+
+
+def _fits(zones: _Zones, type: ColumnType) -> bool:
+    from lancestat.optimizer.column_groups import fits_spark
+
+    return all(fits_spark(high, type) for high in zones.highs)
+
+
+def _bound(extreme: Any, bounds: Sequence[Bound | None]) -> Bound | None:
+    found: Bound | None = None if None in bounds else extreme(bounds, default=None)
+    return found
+
+
+def _give_up(uri: str, error: Exception, options: Mapping[str, str] | None) -> None:
+    secrets = secret_values(options)
+    _log.warning(
+        "zone maps of %s are not used: %s", clean(uri, secrets), clean(str(error), secrets)
+    )

@@ -1,0 +1,1 @@
+"""Durable results of joins and their commits."""

@@ -1,0 +1,83 @@
+"""Why a result cannot be written or read, as the errors that a user should see."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from lancestat.errors import LancestatError, RunError
+from lancestat.knn.work import StaleBase
+from lancestat.lake.open import is_failure
+from lancestat.redact import clean, secret_values
+
+# As Python tells an errno, and as Rust does.
+_FULL = re.compile(r"no space left|disk quota exceeded|os error (28|122)\b", re.IGNORECASE)
+_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether there was no room left."""
+    if isinstance(error, OSError) and error.errno in _FULL_CODES:
+        return True
+    return _FULL.search(str(error)) is not None
+
+
+def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:
+    """The error for a place that holds something other than a result of a join."""
+    return RunError(
+        "LS570",
+        f"{clean(uri, secret_values(options))} is {what}, and was left as it is: only the result "
+        "of an earlier join is replaced",
+        hint="give the join another output, or remove what is there",
+    )
+
+
+def stale(uri: str, what: str, options: Mapping[str, str]) -> StaleBase:
+    """The error for a result that is not the one to go on from."""
+    place = clean(uri, secret_values(options))
+    return StaleBase("LS569", f"the result at {place} {what} since it was looked at")
+
+
+@contextmanager
+def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Turn what goes wrong when a result is written into the RunError (LS571) that says so."""
+    try:
+        yield
+    except LancestatError:
+        raise
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        raise _unwritable(uri, error, options) from None
+
+
+@contextmanager
+def reading(uri: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Turn what goes wrong when files of a result are read into a StaleBase: it is not whole."""
+    try:
+        yield
+    except LancestatError:
+        raise
+    except FileNotFoundError:
+        raise stale(uri, "has gone", options) from None
+    except Exception as error:
+        reason = clean(str(error), secret_values(options))
+        raise stale(uri, f"cannot be read any more ({reason})", options) from None
+
+
+def _unwritable(uri: str, error: BaseException, options: Mapping[str, str]) -> RunError:
+    secrets = secret_values(options)
+    place = clean(uri, secrets)
+    if is_full(error):
+        return RunError(
+            "LS571",
+            f"the result does not fit: no space is left at {place}",
+            hint="make room there, or select fewer columns; readers still see the old result",
+        )
+    return RunError(
+        "LS571",
+        f"the result cannot be written to {place}: {clean(str(error), secrets)}",
+        hint="check the output and the permissions there; readers still see the old result",
+    )

@@ -1,0 +1,277 @@
+"""Results as folders of Parquet files, which a link points to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lancestat.knn.work import OutputFormat, OutputState, StaleBase
+from lancestat.lake.batch_source import BatchSource
+from lancestat.lake.temporary_files import this_process
+from lancestat.output.errors import reading, stale, writing
+from lancestat.output.parquet_place import ParquetPlace, place_of
+from lancestat.output.result import OutputWriter, Written
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("lancestat.knn")
+
+_GROUP_ROWS = 1 << 17
+_GROUP_BYTES = 64 << 20
+_BATCH_ROWS = 8192
+
+
+def begin(
+    uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
+) -> OutputWriter:
+    """See `output.begin`."""
+    place = place_of(uri)
+    with writing(uri, options):
+        place.prepare(_remembers(place, remembered))
+        with place.locked():
+            place.sweep()
+            folder = place.start()
+    owner = this_process()
+    return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, owner, options, remembered)
+
+
+def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
+    """See `output.sweep`."""
+    place = place_of(uri)
+    place.check(_remembers(place, remembered))
+    if place.root.is_dir():
+        with writing(uri, options), place.locked():
+            place.sweep()
+
+
+def write(
+    writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Written:
+    """See `OutputWriter.write`: one file, under a name that no other attempt has."""
+    source = BatchSource(schema.remove_metadata(), batches)
+    path = Path(writer.folder) / f"{number:06d}-{secrets.token_hex(4)}.parquet"
+    with source.own_errors(), writing(writer.uri, writer.storage_options):
+        try:
+            _write_file(path, source)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+    return Written(path.name, source.rows)
+
+
+def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
+    """See `output.replace`: a new generation, then the link moves."""
+    place = place_of(writer.uri)
+    with writing(writer.uri, writer.storage_options), place.locked():
+        return _publish(place, writer, schema, written, [])
+
+
+def append(
+    writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
+) -> OutputState:
+    """See `output.append`: a new generation that has the files of the previous one, too."""
+    uri, options = writer.uri, writer.storage_options
+    place = place_of(uri)
+    with writing(uri, options), place.locked():
+        found = current(uri, options, writer.remembered)
+        if found is None:
+            raise stale(uri, "has gone", options)
+        if (found.generation, found.digest) != (previous.generation, previous.digest):
+            raise stale(uri, "has changed", options)
+        assert found.generation is not None
+        files = _files(place.root / found.generation)
+        if not files or not _holds(files[0], schema):
+            raise stale(uri, "has got other columns", options)
+        return _publish(place, writer, schema, written, files)
+
+
+def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
+    """See `output.discard`."""
+    place = place_of(writer.uri)
+    try:
+        with place.locked():
+            place.forget(Path(writer.folder).stem)
+    except OSError as error:
+        _log.warning("what was written to %s was not removed: %s", place.root, error)
+
+
+def current(uri: str, options: Mapping[str, str], remembered: str | None) -> OutputState | None:
+    """See `output.current`; files that cannot be read are no result."""
+    place = place_of(uri)
+    place.check(_remembers(place, remembered))
+    generation = place.generation()
+    with suppress(StaleBase):
+        return None if generation is None else _state(place, generation, options)
+    return None
+
+
+def read_rows(
+    state: OutputState, start: int, stop: int, options: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """See `output.read_rows`."""
+    assert state.generation is not None
+    folder = place_of(state.uri).root / state.generation
+    first = 0
+    with reading(state.uri, options):
+        for path, groups in _row_groups(folder):
+            if first >= stop:
+                return
+            yield from _read_file(path, groups, start - first, stop - first)
+            first += sum(groups)
+
+
+def _remembers(place: ParquetPlace, remembered: str | None) -> Callable[[str], bool]:
+    """Whether a generation, as it is now, is the result that the state remembers."""
+
+    def is_remembered(generation: str) -> bool:
+        return remembered is not None and _digest(place.root / generation) == remembered
+
+    return is_remembered
+
+
+def _write_file(path: Path, source: BatchSource) -> None:
+    import pyarrow.parquet as pq
+
+    with path.open("xb") as file:
+        with pq.ParquetWriter(file, source.schema) as parquet:
+            for table in _grouped(source):
+                parquet.write_table(table, row_group_size=_GROUP_ROWS)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _grouped(source: BatchSource) -> Iterator[pa.Table]:
+    """What makes a row group: readers pay for each one, however small."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in source:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        if rows >= _GROUP_ROWS or size_bytes >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting, source.schema)
+            waiting = []
+            rows = size_bytes = 0
+    if rows:
+        yield pa.Table.from_batches(waiting, source.schema)
+
+
+def _publish(
+    place: ParquetPlace,
+    writer: OutputWriter,
+    schema: pa.Schema,
+    written: Sequence[Written],
+    earlier: Sequence[Path],
+) -> OutputState:
+    place.check(_remembers(place, writer.remembered))
+    part = Path(writer.folder)
+    generation = part.stem
+    folder = place.root / generation
+    folder.mkdir()
+    for path in earlier:
+        _link(path, folder / path.name)
+    pieces = [piece for piece in written if piece.rows]
+    if not pieces and not earlier:
+        pieces = [write(writer, 0, schema, [])]
+    # Names differ between generations: who reads one while the link moves never mixes two.
+    first = 1 + max((_number(path) for path in earlier), default=-1)
+    for number, piece in enumerate(pieces, first):
+        (part / piece.content).rename(folder / f"part-{number:06d}-{generation}.parquet")
+    place.publish(generation)
+    shutil.rmtree(part, ignore_errors=True)
+    (place.root / f"{generation}.json").unlink(missing_ok=True)
+    place.sweep()
+    return _state(place, generation, writer.storage_options)
+
+
+def _link(path: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(path)
+    except OSError:
+        shutil.copy2(path, target)
+        with target.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _number(path: Path) -> int:
+    return int(path.name.split("-")[1])
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"))
+
+
+def _state(place: ParquetPlace, generation: str, options: Mapping[str, str]) -> OutputState:
+    folder = place.root / generation
+    with reading(place.uri, options):
+        digest = _digest(folder)
+        rows = sum(sum(groups) for _, groups in _row_groups(folder))
+    return OutputState(OutputFormat.PARQUET, place.uri, rows, digest, generation=generation)
+
+
+def _digest(folder: Path) -> str:
+    found = [(path.name, path.stat().st_size) for path in _files(folder)]
+    return hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _row_groups(folder: Path) -> tuple[tuple[Path, tuple[int, ...]], ...]:
+    """Files of a generation, which never change, with the rows of their groups."""
+    import pyarrow.parquet as pq
+
+    found = []
+    for path in _files(folder):
+        metadata = pq.read_metadata(path)
+        groups = range(metadata.num_row_groups)
+        found.append((path, tuple(metadata.row_group(group).num_rows for group in groups)))
+    if not found:
+        raise FileNotFoundError(folder)
+    return tuple(found)
+
+
+def _read_file(
+    path: Path, groups: Sequence[int], start: int, stop: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one file by their places in it, which may lie before it and beyond it."""
+    import pyarrow.parquet as pq
+
+    first, wanted, before = 0, [], 0
+    for number, rows in enumerate(groups):
+        if first < stop and first + rows > start:
+            wanted.append(number)
+        elif not wanted:
+            before += rows
+        first += rows
+    if not wanted:
+        return
+    place = before
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=wanted):
+            skipped, end = max(start - place, 0), min(stop - place, batch.num_rows)
+            place += batch.num_rows
+            if skipped < end:
+                yield batch.slice(skipped, end - skipped)
+
+
+def _holds(path: Path, schema: pa.Schema) -> bool:
+    """Whether a file has the columns that one of that schema would have."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.remove_metadata().empty_table(), sink)
+    expected = pq.read_schema(pa.BufferReader(sink.getvalue()))
+    found: bool = pq.read_schema(path).equals(expected)
+    return found

@@ -1,0 +1,240 @@
+"""Writing a join's result so that readers see the old one or the new one, never a part."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from lancestat.knn.work import OutputFormat, OutputState
+from lancestat.lake.files import local_path
+from lancestat.lake.temporary_files import Process
+from lancestat.output.errors import refused
+from lancestat.state.identity import canonical_uri
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one task wrote, not yet visible: `content` is understood by the output alone."""
+
+    content: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWriter:
+    """Where tasks write to; travels to Spark's workers.
+
+    `folder` is what the format calls the place of uncommitted files. `owner` is the process that
+    will commit or discard them. `remembered` is as for `begin`.
+    """
+
+    format: OutputFormat
+    uri: str
+    folder: str
+    run_id: str
+    owner: Process
+    storage_options: Mapping[str, str] = field(repr=False)
+    remembered: str | None = None
+
+    def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Write the rows of piece `number` of the result; a repeated attempt does no harm.
+
+        Raises:
+            RunError: LS571 the files cannot be written.
+        """
+        return _of(self.format).write(self, number, schema, batches)
+
+
+def begin(
+    format: OutputFormat,
+    uri: str,
+    run_id: str,
+    storage_options: Mapping[str, str],
+    remembered: str | None = None,
+) -> OutputWriter:
+    """Make room for a result, and remove what killed runs left of theirs where that is certain.
+
+    Args:
+        format: What the result is written as.
+        uri: Where.
+        run_id: Names the run in the commit.
+        storage_options: For an object store.
+        remembered: The digest of the result that, as the state remembers, a join wrote to `uri`.
+            Results of earlier releases do not prove by themselves that a join wrote them there.
+
+    Raises:
+        RunError: LS570 what is at that place is not what a join wrote there, and is not touched, or
+            the place is inside another dataset; LS571 nothing can be written there; LS572 Parquet
+            is asked for in an object store.
+        LakeError: The place cannot be looked at.
+    """
+    require_outside_datasets(uri, storage_options)
+    return _of(format).begin(uri, run_id, storage_options, remembered)
+
+
+def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
+    """Make the written pieces, in their order, the whole result, in one step.
+
+    Of two runs that replace a result at the same time the later one wins.
+
+    Raises:
+        RunError: LS570 what is at that place by now is not what a join wrote there; LS571 it cannot
+            be written. Readers still see what they saw.
+    """
+    return _of(writer.format).replace(writer, schema, written)
+
+
+def append(
+    writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
+) -> OutputState:
+    """Make the written pieces follow the previous result, in one step.
+
+    Raises:
+        StaleBase: The result that readers see is no longer `previous`, or not of that schema.
+        RunError: As for `replace`.
+    """
+    return _of(writer.format).append(writer, schema, previous, written)
+
+
+def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
+    """Remove what was written and will not be committed.
+
+    Nothing that readers see is removed, and what cannot be removed is logged.
+    """
+    _of(writer.format).discard(writer, written)
+
+
+def sweep(
+    format: OutputFormat,
+    uri: str,
+    storage_options: Mapping[str, str],
+    remembered: str | None = None,
+) -> None:
+    """Remove what killed runs left of results that were never committed, and nothing else.
+
+    Args:
+        format: What the result is written as.
+        uri: Where it is.
+        storage_options: For an object store.
+        remembered: As for `begin`.
+
+    Raises:
+        RunError: LS570 something else is at that place; LS572 as for `begin`.
+        LakeError: The place cannot be looked at.
+    """
+    _of(format).sweep(uri, storage_options, remembered)
+
+
+def current(
+    format: OutputFormat,
+    uri: str,
+    storage_options: Mapping[str, str],
+    remembered: str | None = None,
+) -> OutputState | None:
+    """The result that readers see now, None when there is none; arguments are as for `begin`.
+
+    Raises:
+        RunError: LS570 what is at that place is not what a join wrote there; LS572 Parquet is asked
+            for in an object store.
+        LakeError: The place cannot be looked at.
+    """
+    return _of(format).current(uri, storage_options, remembered)
+
+
+def read_rows(
+    state: OutputState, start: int, stop: int, storage_options: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a result by their places, in order, a few thousand at a time.
+
+    Args:
+        state: From `replace`, `append` or, best, `current`.
+        start: The first place.
+        stop: The place after the last; at most `state.rows`.
+        storage_options: For an object store.
+
+    Raises:
+        StaleBase: That result is gone.
+    """
+    return _of(state.format).read_rows(state, start, stop, storage_options)
+
+
+class _Format(Protocol):
+    """What a module that holds a format defines: the functions above, for that format."""
+
+    def begin(
+        self, uri: str, run_id: str, options: Mapping[str, str], remembered: str | None, /
+    ) -> OutputWriter: ...
+
+    def write(
+        self,
+        writer: OutputWriter,
+        number: int,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        /,
+    ) -> Written: ...
+
+    def replace(
+        self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written], /
+    ) -> OutputState: ...
+
+    def append(
+        self,
+        writer: OutputWriter,
+        schema: pa.Schema,
+        previous: OutputState,
+        written: Sequence[Written],
+        /,
+    ) -> OutputState: ...
+
+    def discard(self, writer: OutputWriter, written: Sequence[Written], /) -> None: ...
+
+    def sweep(self, uri: str, options: Mapping[str, str], remembered: str | None, /) -> None: ...
+
+    def current(
+        self, uri: str, options: Mapping[str, str], remembered: str | None, /
+    ) -> OutputState | None: ...
+
+    def read_rows(
+        self, state: OutputState, start: int, stop: int, options: Mapping[str, str], /
+    ) -> Iterator[pa.RecordBatch]: ...
+
+
+def _of(format: OutputFormat) -> _Format:
+    if format is OutputFormat.LANCE:
+        import lancestat.output.lance_output as lance_output
+
+        return lance_output
+    import lancestat.output.parquet_output as parquet_output
+
+    return parquet_output
+
+
+def place_digest(uri: str) -> str:
+    """32 hex digits that stand for a place, however its URI is written, and show nothing of it."""
+    text = canonical_uri(uri).encode(errors="surrogatepass")
+    return blake2b(text, digest_size=16).hexdigest()
+
+
+def require_outside_datasets(uri: str, options: Mapping[str, str]) -> None:
+    """Refuse a place on this machine that is inside another Lance dataset.
+
+    Lance takes what lies in certain folders of a dataset for parts of it: branches, manifests,
+    indexes. A cleanup of the outer dataset would also remove files of the result.
+
+    Raises:
+        RunError: LS570 the place is inside a dataset.
+    """
+    path = local_path(uri)
+    if path is None:
+        return
+    for folder in Path(os.path.realpath(path)).parents:
+        if any((folder / "_versions").glob("*.manifest")):
+            raise refused(uri, f"a place inside the Lance dataset {folder}", options)

@@ -1,0 +1,146 @@
+"""What planning looks at, as values: gathered by `plan.observe`, judged by `plan.planner`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from lancestat.lake.fingerprint import ColumnGroup
+from lancestat.lake.history import History
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.manifest.guard import Verdict
+from lancestat.manifest.wire import PublishedStatistics
+from lancestat.plan.coverage import Rewritten
+from lancestat.plan.judgement import LookBack, TableStatistics, no_past
+from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
+from lancestat.spec.model import Table
+from lancestat.state.values import PartialIndex, TableRecord
+from lancestat.statistics.column_type import ColumnType
+from lancestat.statistics.histogram import HISTOGRAM_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Appraisal:
+    """One table as it is now, next to what was last made of it.
+
+    `wanted` are the columns to analyze in schema order, `skipped` says why others are not.
+    `statistics` are those that readers get, and `verdict` is the guard's on them with no staleness
+    allowed. `histograms` names the wanted columns that are to have one.
+    """
+
+    spec: Table
+    identity: str
+    statistics: TableStatistics
+    wanted: tuple[Field, ...]
+    skipped: tuple[str, ...]
+    verdict: Verdict
+    histograms: frozenset[str] = frozenset()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The table at the version that is looked at."""
+        return self.statistics.snapshot
+
+    @property
+    def types(self) -> Mapping[str, ColumnType]:
+        """The columns that can have statistics, by name."""
+        return self.statistics.types
+
+    @property
+    def schema_hash(self) -> str:
+        """The hash of the table's schema."""
+        return self.statistics.schema_hash
+
+    @property
+    def published(self) -> PublishedStatistics | None:
+        """What readers are told if the policy lets them, None where it cannot be read at all."""
+        return self.statistics.published
+
+    @property
+    def record(self) -> TableRecord | None:
+        """What the state remembers of the last run, None for nothing."""
+        return self.statistics.record
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What only a table that moved on is asked for.
+
+    `groups` is the content of the wanted columns now under the keys of the partials they need
+    (`state.keys`), `digest` the `table_digest` of the columns, `base_digest`
+    that of the columns of the same names as the last statistics read them, None when that version
+    is gone. `history` holds the commits since, `rewrites` its compactions as content.
+    `verdict` is the guard's under the declared policy. `index` is what the state has stored.
+    """
+
+    groups: tuple[ColumnGroup, ...]
+    digest: str
+    base_digest: str | None
+    history: History
+    rewrites: tuple[Rewritten, ...]
+    verdict: Verdict
+    index: PartialIndex
+
+
+def appraise(
+    spec: Table,
+    identity: str,
+    snapshot: Snapshot,
+    record: TableRecord | None,
+    now: datetime,
+    look_back: LookBack = no_past,
+) -> Appraisal:
+    """Resolve the declared columns and apply the reader rules, no staleness allowed.
+
+    `identity` is the state's name for the dataset.
+
+    Raises:
+        SpecError: A declared column does not exist or cannot be analyzed.
+    """
+    statistics = TableStatistics.declared(spec, snapshot, record, look_back)
+    types = statistics.types
+    resolved = resolve(spec, snapshot, types)
+    wanted = _pick(snapshot, resolved.names)
+    return Appraisal(
+        spec=spec,
+        identity=identity,
+        statistics=statistics,
+        wanted=wanted,
+        skipped=tuple(f"column '{name}' skipped: {why}" for name, why in resolved.skipped),
+        verdict=statistics.judge(now, allow_stale=False),
+        histograms=_histograms(spec, wanted, types),
+    )
+
+
+def _histograms(
+    spec: Table, wanted: tuple[Field, ...], types: Mapping[str, ColumnType]
+) -> frozenset[str]:
+    if not spec.histogram:
+        return frozenset()
+    return frozenset(f.name for f in wanted if types[f.name].kind in HISTOGRAM_KINDS)
+
+
+def analyzable(snapshot: Snapshot) -> Mapping[str, ColumnType]:
+    """The types of all columns that can be analyzed, by name."""
+    return TableStatistics(snapshot).types
+
+
+def resolve(spec: Table, snapshot: Snapshot, types: Mapping[str, ColumnType]) -> ResolvedColumns:
+    """The declared columns of a table against its schema."""
+    available = [_available(field, types.get(field.name)) for field in snapshot.fields]
+    return resolve_columns(spec.columns, available, spec.name)
+
+
+def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
+    if type is None:
+        shown = field.spark_type or str(field.type)
+        return AvailableColumn(field.name, None, f"type {shown} has no statistics")
+    if "`" in field.name:
+        return AvailableColumn(field.name, None, "Lance cannot read a name with a backtick")
+    return AvailableColumn(field.name, type.kind.value)
+
+
+def _pick(snapshot: Snapshot, names: tuple[str, ...]) -> tuple[Field, ...]:
+    wanted = set(names)
+    return tuple(field for field in snapshot.fields if field.name in wanted)

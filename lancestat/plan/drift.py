@@ -1,0 +1,136 @@
+"""What has moved on since a plan was saved, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from lancestat.formats import count
+from lancestat.plan.saved import Place, SavedNode, SavedPlan, SeenDataset
+from lancestat.redact import visible
+
+# What a node's JSON tells of its action, and what is compared in another way or tells of places.
+_ACTION = ("action", "reasons")
+_NOT_COMPARED = frozenset({*_ACTION, "name", "message"})
+
+
+def moves(then: SavedPlan, now: SavedPlan) -> list[str]:
+    """A line for all that is not as it was: none when the plans are the same.
+
+    Args:
+        then: The saved plan; of the same project and target.
+        now: A plan of this moment, made under the same options.
+    """
+    lines = list(_settings(then, now))
+    after = {node.name: node for node in now.nodes}
+    before = {node.name for node in then.nodes}
+    for node in then.nodes:
+        found = after.get(node.name)
+        what = ["it is no longer among the planned nodes"] if found is None else _node(node, found)
+        if what:
+            lines.append(f"{node.name}: {'; '.join(what)}")
+    lines += [
+        f"{node.name}: it was not among the planned nodes"
+        for node in now.nodes
+        if node.name not in before
+    ]
+    if not lines and [node.name for node in then.nodes] != [node.name for node in now.nodes]:
+        lines.append("the nodes are in another order")
+    # Part of it was read from a file that anyone may have written.
+    return [visible(line) for line in lines]
+
+
+def _settings(then: SavedPlan, now: SavedPlan) -> Iterator[str]:
+    for name, was, found in (
+        ("state", then.state, now.state),
+        ("scratch", then.scratch, now.scratch),
+    ):
+        if (was and was.identity) != (found and found.identity):
+            yield f"target {now.target}: its {name} is {_differ(_uri(found), _uri(was))}"
+
+
+def _uri(place: Place | None) -> str:
+    return "unset" if place is None else place.uri
+
+
+def _differ(now: str, then: str) -> str:
+    """Two places in words: what the environment gave looks alike."""
+    return f"{now}, was {then}" if now != then else f"elsewhere: {now} has another value"
+
+
+def _node(then: SavedNode, now: SavedNode) -> list[str]:
+    found = []
+    if then.meaning != now.meaning:
+        found.append("its declaration has changed")
+    found += _inputs(then, now)
+    if then.record != now.record and not _is_elsewhere(then, now):
+        found.append(_record(then.record, now.record))
+    if then.output != now.output:
+        found.append("its result has changed")
+    found += _action(then.shown, now.shown)
+    if not found and then.work != now.work:
+        found.append("what it reads, or what the state has stored of it, has changed")
+    return found
+
+
+def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
+    before = {seen.identity: seen for seen in then.inputs}
+    after = {seen.identity: seen for seen in now.inputs}
+    is_one = len(before) == len(after) == 1
+    if is_one and before.keys() != after.keys():
+        yield f"its dataset is {_differ(now.inputs[0].uri, then.inputs[0].uri)}"
+        return
+    for identity in {**before, **after}:
+        was, found = before.get(identity), after.get(identity)
+        if found is None and was is not None:
+            yield f"it no longer reads {was.uri}"
+        elif was is None and found is not None:
+            yield f"it reads {found.uri}"
+        elif was is not None and found is not None and was != replace(found, uri=was.uri):
+            yield f"{'its dataset' if is_one else found.uri} {_dataset(was, found)}"
+
+
+def _is_elsewhere(then: SavedNode, now: SavedNode) -> bool:
+    """Whether a table is another dataset: what is remembered of that is about that."""
+    moved = {seen.identity for seen in then.inputs} != {seen.identity for seen in now.inputs}
+    return moved and now.shown.get("kind") == "table"
+
+
+def _dataset(then: SeenDataset, now: SeenDataset) -> str:
+    if then.error is None and now.error is not None:
+        return f"cannot be opened any more ({now.error})"
+    if then.error is not None and now.error is None:
+        return "can be opened now"
+    if then.error != now.error:
+        return f"fails with {now.error}, was {then.error}"
+    if then.version != now.version:
+        return f"is at version {now.version}, was {then.version}"
+    return f"was written anew, and is at version {now.version} again"
+
+
+def _record(then: str | None, now: str | None) -> str:
+    if now is None:
+        return "the state has forgotten its last run"
+    return "a run has recorded it since" if then is None else "another run has recorded it since"
+
+
+def _action(then: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
+    if any(then.get(key) != now.get(key) for key in _ACTION):
+        yield f"now {_verb(now)}, was {_verb(then)}"
+        return
+    for key in {**then, **now}:
+        if key not in _NOT_COMPARED and then.get(key) != now.get(key):
+            words = key.replace("_", " ")
+            yield f"{words} now {_figure(now.get(key))}, was {_figure(then.get(key))}"
+
+
+def _verb(shown: Mapping[str, object]) -> str:
+    reasons = shown.get("reasons")
+    named = ", ".join(map(str, reasons)) if isinstance(reasons, list) else ""
+    return f"{shown.get('action')} ({named})" if named else str(shown.get("action"))
+
+
+def _figure(found: object) -> str:
+    if found is None:
+        return "unknown"
+    return count(found) if isinstance(found, int) and not isinstance(found, bool) else str(found)

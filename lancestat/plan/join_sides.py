@@ -1,0 +1,311 @@
+"""What the sides of a join hold now, next to what they held when they were last joined."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lancestat.errors import LakeError, UsageError, did_you_mean
+from lancestat.knn.work import PinnedTable, SideWork
+from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
+from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leaves, rows_digest
+from lancestat.lake.open import open_pinned, pinned_reads
+from lancestat.lake.snapshot import Snapshot, index_metric
+from lancestat.redact import clean, secret_values
+from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
+from lancestat.state.values import InputRecord
+
+if TYPE_CHECKING:
+    import lance
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """A side of a join as it is now.
+
+    Equal digests mean equal rows; `digest` is None where that cannot be proven. The digest of a
+    query means that only if the run that recorded it proved so (`InputRecord.unproven`): its text
+    and the content of the tables that it may name are the same. Of a Lance table
+    `fragments` are known too, None of other sides. `columns` are those that the output shows and
+    `rows` how many there are, None where only a run can tell. `index` is the metric of a vector
+    index. `notes` are for people.
+    """
+
+    work: SideWork
+    digest: str | None
+    fragments: tuple[FragmentContent, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    rows: int | None = None
+    dimension: int | None = None
+    index: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows keep their places from run to run, as those of a Lance table do."""
+        return self.fragments is not None
+
+    def to_record(self) -> InputRecord:
+        """What to remember of it."""
+        ids = [fragment.id for fragment in self.fragments or ()]
+        return InputRecord(self.digest or "", len(ids), max(ids, default=-1), self.rows)
+
+
+class Change(Enum):
+    """What happened to a side."""
+
+    NONE = "none"
+    APPENDED = "appended"
+    OTHER = "other"
+
+
+def change(now: JoinInput, then: InputRecord) -> Change:
+    """What happened to a side since it was recorded: rows came behind all others, or anything.
+
+    Rows that came to a side which had none are anything: there is nothing to go on from.
+    """
+    if now.digest is None or not then.digest:
+        return Change.OTHER
+    if now.work.sql is not None and then.unproven != ():
+        return Change.OTHER
+    if now.digest == then.digest:
+        return Change.NONE
+    return Change.APPENDED if appended(now, then) else Change.OTHER
+
+
+def appended(now: JoinInput, then: InputRecord) -> Sequence[FragmentContent]:
+    """The fragments that came behind those recorded; none where these are not as they were."""
+    fragments, count = now.fragments or (), then.fragments
+    old, new = fragments[:count], fragments[count:]
+    if not old or rows_digest(old) != then.digest:
+        return ()
+    # Fragments are numbered in the order in which they were written.
+    return new if all(each.id > then.last_fragment for each in new) else ()
+
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A side of a declared join, `left` or `right`, as errors call it."""
+
+    join: KnnJoin
+    side: str
+
+    def __str__(self) -> str:
+        return f"the {self.side} side of knn join '{self.join.name}'"
+
+    def error(self, code: str, message: str, hint: str | None = None) -> UsageError:
+        """An error about the side, where the join is declared."""
+        return UsageError(code, message, location=self.join.location, hint=hint)
+
+
+def check_columns(
+    place: Place, side: KnnSide, uri: str, types: Mapping[str, pa.DataType]
+) -> int | None:
+    """See that what a side names is there; the vectors' length, None where rows may differ.
+
+    Raises:
+        UsageError: LS454 a column is missing, LS455 the vectors are none.
+    """
+    from lancestat.knn.vectors import dimension, is_vector
+
+    for column in (side.vector, *(side.select or ())):
+        if column not in types:
+            known = ", ".join(list(types)[:_SHOWN]) + (", ..." if len(types) > _SHOWN else "")
+            raise place.error(
+                "LS454",
+                f"{place} names column '{column}', which {clean(uri)} does not have",
+                did_you_mean(column, types) or f"its columns: {known or 'none'}",
+            )
+    type = types[side.vector]
+    if not is_vector(type):
+        raise place.error(
+            "LS455",
+            f"{place} names '{side.vector}' as its vectors, which is of type {type}",
+            "vectors are fixed-size or variable lists of float, double or halffloat",
+        )
+    return dimension(type)
+
+
+# Formats of plain files, whose readers pass over what is hidden.
+_PLAIN = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile"})
+# Footers of so many files are read to count rows; of more, a run counts.
+_FOOTERS = 256
+
+
+def look_into(
+    place: Place, side: KnnSide, uri: str, format: str, storage_options: Mapping[str, str]
+) -> JoinInput:
+    """What a side of files is now, as far as a listing tells.
+
+    Raises:
+        UsageError: LS454 or LS455 about columns (`check_columns`), LS457 there are no files.
+    """
+    shown = clean(uri, secret_values(side.options))
+    work = SideWork(side.vector, side.select, format=format, uri=uri, options=side.options)
+    is_plain = format.lower() in _PLAIN
+    is_local = local_path(uri) is not None
+    files: Sequence[ListedFile] | None = None
+    if is_plain:
+        files = list_files(uri) if is_local else list_store_files(uri, storage_options)
+    if not files:
+        if is_plain and is_local:
+            raise place.error("LS457", f"{place} has no files at {shown}")
+        # Other sources may read anything, wherever their path leads.
+        note = f"whether the {place.side} side has changed cannot be told from {shown}"
+        return JoinInput(work, None, columns=side.select, notes=(note,))
+    rows = dimension = None
+    if is_local and format.lower() == "parquet":
+        rows, dimension = _footers(place, side, shown, files)
+    return JoinInput(work, files_digest(files), None, side.select, rows, dimension)
+
+
+def _footers(
+    place: Place, side: KnnSide, uri: str, files: Sequence[ListedFile]
+) -> tuple[int | None, int | None]:
+    """Rows and the vectors' length, None where footers do not tell."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if len(files) > _FOOTERS:
+        return None, None
+    try:
+        found = [parquet.ParquetFile(file.path) for file in files]
+        schemas = [each.schema_arrow for each in found]
+        rows = sum(each.metadata.num_rows for each in found)
+    except (OSError, ValueError, pa.ArrowException):
+        # What is wrong with the files is Spark's to say.
+        return None, None
+    # Names of folders make columns too, and files may differ: then a run looks closer.
+    is_partitioned = any("=" in part for file in files for part in Path(file.path).parts)
+    if is_partitioned or any(not schema.equals(schemas[0]) for schema in schemas):
+        return rows, None
+    return rows, check_columns(place, side, uri, _types(schemas[0]))
+
+
+def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in schema}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A Lance dataset that a side reads; `name` is what SQL calls it."""
+
+    name: str
+    uri: str
+
+
+def side_of(join: KnnJoin, name: str) -> KnnSide:
+    """The left or the right side."""
+    return join.left if name == "left" else join.right
+
+
+def datasets_of(spec: ProjectSpec, side: KnnSide) -> tuple[Dataset, ...]:
+    """The Lance datasets that a side reads: the one that it is, or those that its query names."""
+    if side.sql is not None or side.table is not None:
+        named = [(ref, spec.node(ref)) for ref in dict.fromkeys(side.refs)]
+        return tuple(
+            Dataset(ref, node.uri if isinstance(node, Table) else node.output_uri)
+            for ref, node in named
+            if isinstance(node, Table) or (node is not None and node.output_format == "lance")
+        )
+    is_lance = side.format == "lance" and side.uri is not None and not side.options
+    return (Dataset(side.uri, side.uri),) if is_lance and side.uri is not None else ()
+
+
+def _sql_settings(conf: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What gives the text of a query its meaning, beside the tables; catalogs may hold secrets."""
+    return sorted(
+        (key, value)
+        for key, value in conf.items()
+        if key.startswith("spark.sql.") and not key.startswith("spark.sql.catalog.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SideReader:
+    """Looks at sides on behalf of the planner, at the versions that `snapshots` has by URI."""
+
+    spec: ProjectSpec
+    snapshots: Mapping[str, Snapshot | LakeError]
+
+    def look(self, place: Place) -> JoinInput:
+        """What a side of a join is now.
+
+        Raises:
+            LakeError: a dataset cannot be opened.
+            UsageError: LS454 or LS455 about columns (`check_columns`), LS457 there are no files,
+                LS458 a query names the result of a join that is no Lance dataset.
+        """
+        side = side_of(place.join, place.side)
+        datasets, options = datasets_of(self.spec, side), self.spec.target.storage_options
+        if side.sql is not None:
+            return self._query(place, side, side.sql, datasets)
+        if datasets:
+            return self._table(place, side, datasets[0])
+        node = None if side.table is None else self.spec.node(side.table)
+        if isinstance(node, KnnJoin):
+            return look_into(place, side, node.output_uri, node.output_format, options)
+        assert side.uri is not None and side.format is not None
+        return look_into(place, side, side.uri, side.format, options)
+
+    def _table(self, place: Place, side: KnnSide, dataset: Dataset) -> JoinInput:
+        found = self._snapshot(dataset)
+        types = {field.name: field.type for field in found.fields}
+        dimension = check_columns(place, side, dataset.uri, types)
+        select = tuple(types) if side.select is None else side.select
+        with self._opened(found) as opened:
+            contents = fragment_contents(found, leaves(opened, (side.vector, *select)))
+            index = index_metric(opened, side.vector) if place.side == "right" else None
+        return JoinInput(
+            work=SideWork(side.vector, select, table=PinnedTable.at(found, dataset.name)),
+            digest=rows_digest(contents),
+            fragments=contents,
+            columns=select,
+            rows=found.rows,
+            dimension=dimension,
+            index=index,
+        )
+
+    def _query(
+        self, place: Place, side: KnnSide, sql: str, datasets: Sequence[Dataset]
+    ) -> JoinInput:
+        for ref in set(side.refs) - {dataset.name for dataset in datasets}:
+            raise place.error(
+                "LS458",
+                f"the query of {place} names '{ref}', whose result is no Lance dataset",
+                f"give '{ref}' a Lance output, or read its files as a side",
+            )
+        views = []
+        digest = hashlib.blake2b(sql.encode(), digest_size=16)
+        digest.update(json.dumps(_sql_settings(self.spec.target.spark_conf)).encode())
+        for dataset in datasets:
+            found = self._snapshot(dataset)
+            with self._opened(found) as opened:
+                contents = fragment_contents(found, leaves(opened, opened.schema.names))
+            views.append(PinnedTable.at(found, dataset.name))
+            digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
+        location = side.sql_location or place.join.location
+        work = SideWork(side.vector, side.select, sql=sql, views=tuple(views), location=location)
+        return JoinInput(work, digest.hexdigest(), columns=side.select)
+
+    def _snapshot(self, dataset: Dataset) -> Snapshot:
+        found = self.snapshots[dataset.uri]
+        if isinstance(found, LakeError):
+            raise found
+        return found
+
+    @contextmanager
+    def _opened(self, found: Snapshot) -> Iterator[lance.LanceDataset]:
+        options = self.spec.target.storage_options
+        with pinned_reads(found.pin, options):
+            yield open_pinned(found.pin, storage_options=options)

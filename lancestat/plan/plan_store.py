@@ -1,0 +1,227 @@
+"""Keeps plans in files, and gives them back as long as they hold."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lancestat.errors import LancestatError, UsageError
+from lancestat.lake.temporary_files import write_whole
+from lancestat.plan.actions import Plan
+from lancestat.plan.drift import moves
+from lancestat.plan.observe import Observer
+from lancestat.plan.saved import Options, SavedPlan, Saver
+from lancestat.plan.saved_json import FORMAT_VERSION, KIND, decode_plan, encode_plan
+from lancestat.redact import visible
+from lancestat.spec.model import Node
+from lancestat.spec.quoting import quoted
+
+# Nodes by what selects and what excludes them.
+SelectNodes = Callable[[Sequence[str] | None, Sequence[str] | None], Sequence[Node]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKeeper:
+    """Saves and loads the plans of one project under one target; `version` is lancestat's own."""
+
+    observer: Observer
+    select: SelectNodes
+    version: str
+
+    def save(self, path: Path, options: Options) -> Plan:
+        """Plan, and write the plan to a file.
+
+        Raises:
+            PlanFileError: LS621 something else is at `path`, or it cannot be written.
+            UsageError: a selector is wrong or matches nothing.
+            StateError: the state cannot be reached.
+        """
+        check_writable(path)
+        plan, saved = self._make(options)
+        write_plan_file(path, saved)
+        return plan
+
+    def load(self, path: Path) -> Plan:
+        """Plan again what a file has, provided that it comes out the same.
+
+        Raises:
+            PlanMoved: LS620 it does not.
+            PlanFileError: LS622 to LS624 the file is no such plan, or that of another project,
+                target or release.
+            StateError: the state cannot be reached.
+        """
+        spec = self.observer.spec
+        then = read_plan_file(path)
+        check_made_for(path, then, project=spec.name, target=spec.target.name, version=self.version)
+        try:
+            plan, now = self._make(then.options.restored(spec.redactor))
+        except UsageError as error:
+            raise moved(path, [f"its selection: {error.message}"]) from None
+        found = moves(then, now)
+        if found:
+            raise moved(path, found)
+        return plan
+
+    def _make(self, options: Options) -> tuple[Plan, SavedPlan]:
+        nodes = self.select(options.select, options.exclude)
+        survey = self.observer.survey(nodes, full_refresh=options.full_refresh)
+        saver = Saver(self.observer.spec, self.version, self.observer.clock)
+        return survey.plan, saver.save(survey, options)
+
+
+# A node takes about 2 kB, whatever the size of its datasets.
+MAX_BYTES = 64 << 20
+_AGAIN = "make a new one with 'lancestat plan --out'"
+
+
+class PlanFileError(LancestatError):
+    """LS62x: a plan file cannot be written, read or held to."""
+
+
+class PlanMoved(PlanFileError):  # noqa: N818 - a state of the project, not a defect of the file
+    """LS620: what the plan rests on has moved on; the message has a line for each node."""
+
+
+def moved(path: Path, lines: Sequence[str]) -> PlanMoved:
+    """The refusal to run a plan, with all that has moved."""
+    listed = "".join(f"\n      {line}" for line in lines)
+    return PlanMoved(
+        "LS620",
+        f"the plan in {_shown(path)} does not hold any more, and nothing was run{listed}",
+        hint="look at a new plan: lancestat plan --out",
+    )
+
+
+def check_writable(path: Path) -> None:
+    """See that a plan file may be written at `path`: nothing is there, or another plan file.
+
+    Raises:
+        PlanFileError: LS621 something else is there, or no folder to write into.
+    """
+    if path.is_dir():
+        raise _unwritable(path, "it is a folder", "name a file in it")
+    if not path.parent.is_dir():
+        raise _unwritable(path, f"there is no folder {_shown(path.parent)}", "create it")
+    if path.exists() and not _is_plan_file(path):
+        raise _unwritable(path, "it holds something else than a plan", "name another file")
+
+
+def write_plan_file(path: Path, plan: SavedPlan) -> None:
+    """Write a plan, all of it or nothing; an older plan at that place is replaced.
+
+    Raises:
+        PlanFileError: LS621 something else is there, or it cannot be written.
+    """
+    check_writable(path)
+    try:
+        # A link stays one: what it points to is replaced.
+        content = encode_plan(plan).encode("utf-8", "surrogatepass")
+        write_whole(Path(os.path.realpath(path)), content)
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, _why(error), "name a place that can be written to") from None
+
+
+def read_plan_file(path: Path) -> SavedPlan:
+    """Read a plan file of this format.
+
+    Raises:
+        PlanFileError: LS622 it cannot be read, or is no whole plan file; LS623 its format is
+            another.
+    """
+    found = _parsed(path, _content(path))
+    if not isinstance(found, dict) or found.get("kind") != KIND:
+        raise _unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
+    version = found.get("format_version")
+    if version != FORMAT_VERSION:
+        raise PlanFileError(
+            "LS623",
+            f"the plan in {_shown(path)} is of format {quoted(str(version))}, "
+            f"and this release reads format {FORMAT_VERSION}",
+            hint=_AGAIN,
+        )
+    try:
+        return decode_plan(found)
+    except (ValueError, OverflowError) as error:
+        raise _unreadable(path, f"it is damaged: {quoted(str(error))[1:-1]}", _AGAIN) from None
+
+
+def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, version: str) -> None:
+    """See that a plan was made for this project and target, by this release.
+
+    Raises:
+        PlanFileError: LS623 another release made it; LS624 for another project or target.
+    """
+    if plan.project != project:
+        found = f"project {quoted(plan.project)}, and this one is {quoted(project)}"
+        raise _other(path, found, "run it in that project's folder")
+    if plan.target != target:
+        found = f"target {quoted(plan.target)}, and not for {quoted(target)}"
+        raise _other(path, found, f"run it with --target {quoted(plan.target)}")
+    if plan.lancestat != version:
+        raise PlanFileError(
+            "LS623",
+            f"the plan in {_shown(path)} was made by lancestat {quoted(plan.lancestat)[1:-1]}, "
+            f"and this is {version}",
+            hint=_AGAIN,
+        )
+
+
+def _is_plan_file(path: Path) -> bool:
+    try:
+        found = _parsed(path, _content(path))
+    except PlanFileError:
+        return False
+    return isinstance(found, dict) and found.get("kind") == KIND
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, _why(error), "name a file of 'lancestat plan --out'") from None
+    if len(content) > MAX_BYTES:
+        raise _unreadable(path, f"it is larger than {MAX_BYTES >> 20} MiB, as no plan is", _AGAIN)
+    return content
+
+
+def _parsed(path: Path, content: bytes) -> object:
+    try:
+        found: object = json.loads(content.decode("utf-8", "surrogatepass"))
+    except UnicodeDecodeError:
+        raise _unreadable(path, "it is not text", _AGAIN) from None
+    except json.JSONDecodeError as error:
+        why = "it is empty" if not content.strip() else _broken(error)
+        raise _unreadable(path, why, _AGAIN) from None
+    except (RecursionError, ValueError):
+        raise _unreadable(path, "it is JSON that no plan looks like", _AGAIN) from None
+    return found
+
+
+def _broken(error: json.JSONDecodeError) -> str:
+    is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
+    place = f"line {error.lineno}, column {error.colno}"
+    return f"it ends early, at {place}" if is_cut else f"it is not JSON, see {place}"
+
+
+def _other(path: Path, found: str, hint: str) -> PlanFileError:
+    return PlanFileError("LS624", f"the plan in {_shown(path)} was made for {found}", hint=hint)
+
+
+def _unreadable(path: Path, why: str, hint: str) -> PlanFileError:
+    return PlanFileError("LS622", f"cannot read a plan from {_shown(path)}: {why}", hint=hint)
+
+
+def _unwritable(path: Path, why: str, hint: str) -> PlanFileError:
+    return PlanFileError("LS621", f"cannot write the plan to {_shown(path)}: {why}", hint=hint)
+
+
+def _why(error: OSError | ValueError) -> str:
+    return ((error.strerror if isinstance(error, OSError) else None) or "no such place").lower()
+
+
+def _shown(path: Path) -> str:
+    return visible(str(path))

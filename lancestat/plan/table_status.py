@@ -1,0 +1,84 @@
+"""One table's statistics as a reader would see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from lancestat.manifest.wire import PublishedColumn
+from lancestat.plan.assessment import Appraisal
+from lancestat.statistics.column_type import decoded_size
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What `lancestat show` tells.
+
+    `size_bytes` estimates the decoded size of all columns, `disk_bytes` that of the data files.
+    `columns` is what is published, used or refused; `analyzable` counts the columns that could have
+    statistics. `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is
+    published or it cannot be found out. `covered` has, by wanted column, in how many fragments the
+    state knows it, None where nobody looked. `types` are Spark's, of the columns that can have
+    statistics.
+    """
+
+    table: str
+    uri: str
+    version: int
+    use: bool
+    reason: str
+    detail: str
+    policy: str | None
+    rows: int
+    fragments: int
+    size_bytes: int
+    disk_bytes: int
+    computed_at: datetime | None
+    columns: Mapping[str, PublishedColumn]
+    dropped: Mapping[str, str]
+    analyzable: int
+    missing: tuple[str, ...]
+    skipped: tuple[str, ...]
+    versions_behind: int | None
+    age: timedelta | None
+    changed_rows: float | None
+    covered: Mapping[str, int] | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+def show(appraisal: Appraisal, now: datetime, covered: Mapping[str, int] | None = None) -> Shown:
+    """Judge a table's statistics under its policy, and tell all that is known of them."""
+    statistics = appraisal.published
+    behind = appraisal.snapshot.version - statistics.version_tag if statistics else None
+    verdict = appraisal.statistics.judge(now)
+    found = statistics.columns if statistics else {}
+    columns = {f.name: found[f.name] for f in appraisal.snapshot.fields if f.name in found}
+    lengths = {name: column.average_length for name, column in columns.items()}
+    known = {name: length for name, length in lengths.items() if length is not None}
+    snapshot = appraisal.snapshot
+    computed_at = statistics.computed_at if statistics else None
+    return Shown(
+        table=appraisal.spec.name,
+        uri=appraisal.spec.uri,
+        version=snapshot.version,
+        use=verdict.use,
+        reason=verdict.reason.value,
+        detail=verdict.detail,
+        policy=appraisal.spec.policy.name,
+        rows=snapshot.rows,
+        fragments=len(snapshot.fragments),
+        size_bytes=decoded_size(snapshot.rows, snapshot.fields, known),
+        disk_bytes=snapshot.size_bytes,
+        computed_at=computed_at,
+        columns=columns,
+        dropped=statistics.dropped if statistics else {},
+        analyzable=len(appraisal.types),
+        missing=tuple(f.name for f in appraisal.wanted if f.name not in columns),
+        skipped=appraisal.skipped,
+        versions_behind=behind,
+        age=now - computed_at if computed_at else None,
+        changed_rows=appraisal.statistics.changed_rows,
+        covered=covered,
+        types={name: type.spark_type for name, type in appraisal.types.items()},
+    )

@@ -1,0 +1,1 @@
+"""Row filters: as values, as Lance's SQL, as text."""

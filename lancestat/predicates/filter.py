@@ -1,0 +1,279 @@
+"""Row filters as values: what Spark pushes down, before it is said in Lance's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from typing import Any
+
+from lancestat.lake.snapshot import Field
+
+
+# Numbers, since Python's dates end with the years 1 and 9999 and Spark's do not.
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A date in days since 1970-01-01, in the proleptic Gregorian calendar."""
+
+    days: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A timestamp with zone, in microseconds since 1970-01-01 UTC."""
+
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTime:
+    """A timestamp without zone, in microseconds since 1970-01-01 of its own zone."""
+
+    micros: int
+
+
+Literal = bool | int | float | Decimal | str | bytes | Day | Instant | LocalTime
+
+
+class Operator(str, Enum):
+    """Comparisons of a column with a literal; `NULL_SAFE` is Spark's `<=>`."""
+
+    EQUAL = "="
+    NULL_SAFE = "<=>"
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A top-level column against a literal; only `NULL_SAFE` takes None."""
+
+    column: str
+    operator: Operator
+    literal: Literal | None
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """A column against any of some literals; None among them follows SQL's three-valued logic."""
+
+    column: str
+    literals: tuple[Literal | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """A column that is null."""
+
+    column: str
+
+
+class TextOperator(str, Enum):
+    """Where in a string another is looked for."""
+
+    STARTS_WITH = "starts_with"
+    ENDS_WITH = "ends_with"
+    CONTAINS = "contains"
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """A string column that begins with a text, ends with it, or holds it somewhere."""
+
+    column: str
+    operator: TextOperator
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The negation, which of unknown is unknown."""
+
+    operand: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Both sides."""
+
+    left: Filter
+    right: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Either side."""
+
+    left: Filter
+    right: Filter
+
+
+Leaf = Comparison | In | IsNull | TextMatch
+Filter = Leaf | Not | And | Or
+
+
+_OPERATORS = {operator.value: operator for operator in Operator}
+_TEXT_OPERATORS = {operator.value.replace("_", ""): operator for operator in TextOperator}
+
+Fields = Mapping[str, Field]
+
+
+class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
+    """No filter that is known here, or a literal that Python cannot hold."""
+
+
+def read_filters(objects: Iterable[Mapping[str, Any]], fields: Fields) -> list[Filter]:
+    """Filters as values; one that is not known, in any of its parts, is left out.
+
+    Args:
+        objects: `{"op": "=", "column": "c", "type": "int", "value": "1"}`, op one of `=`, `<=>`,
+            `<`, `<=`, `>`, `>=`; `in` with `values`; `isnull`, `isnotnull`; `startswith`,
+            `endswith` and `contains` with `value`; `and`, `or` with `left` and `right`; `not` with
+            `child`. `type` is the Spark catalog string of the column. A value is null or a string:
+            numbers as Java prints them, a float as the double that equals it, binary in hex, dates
+            in days and timestamps in microseconds since 1970-01-01, those without zone as if they
+            were UTC.
+        fields: The columns of the table by name.
+    """
+    known = []
+    for each in objects:
+        try:
+            known.append(_filter(each, fields))
+        except (_Unknown, RecursionError):
+            continue
+    return known
+
+
+def _filter(found: Mapping[str, Any], fields: Fields) -> Filter:
+    match found:
+        case {"op": "and", "left": left, "right": right}:
+            return And(_filter(left, fields), _filter(right, fields))
+        case {"op": "or", "left": left, "right": right}:
+            return Or(_filter(left, fields), _filter(right, fields))
+        case {"op": "not", "child": child}:
+            return Not(_filter(child, fields))
+        case {"op": "isnull", "column": column}:
+            return IsNull(_name(column, fields))
+        case {"op": "isnotnull", "column": column}:
+            return Not(IsNull(_name(column, fields)))
+        case {"op": str(op), "column": column, "value": str(text)} if op in _TEXT_OPERATORS:
+            return TextMatch(_name(column, fields), _TEXT_OPERATORS[op], text)
+        case {"op": "in", "column": column, "type": type, "values": [*values]}:
+            name = _typed(column, type, fields)
+            return In(name, tuple(_literal(value, type) for value in values))
+        case {"op": str(op), "column": column, "type": type, "value": value} if op in _OPERATORS:
+            name = _typed(column, type, fields)
+            return Comparison(name, _OPERATORS[op], _literal(value, type))
+    raise _Unknown
+
+
+def _name(column: str, fields: Fields) -> str:
+    if column not in fields:
+        raise _Unknown
+    return column
+
+
+def _typed(column: str, type: str, fields: Fields) -> str:
+    if fields[_name(column, fields)].spark_type != type:
+        raise _Unknown
+    return column
+
+
+def _literal(value: object, type: str) -> Literal | None:
+    if value is None:
+        return None
+    read = _READERS.get(type.partition("(")[0])
+    if read is None or not isinstance(value, str):
+        raise _Unknown
+    try:
+        return read(value)
+    except (ValueError, OverflowError, InvalidOperation):
+        raise _Unknown from None
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+_READERS: Mapping[str, Callable[[str], Literal]] = {
+    "boolean": _boolean,
+    "tinyint": int,
+    "smallint": int,
+    "int": int,
+    "bigint": int,
+    "float": float,
+    "double": float,
+    "decimal": Decimal,
+    "string": str,
+    "binary": bytes.fromhex,
+    "date": lambda text: Day(int(text)),
+    "timestamp": lambda text: Instant(int(text)),
+    "timestamp_ntz": lambda text: LocalTime(int(text)),
+}
+
+
+_LITERALS_SHOWN = 5
+_LONGEST_TEXT = 40
+_DEPTH_SHOWN = 20
+
+
+def filter_text(filter: Filter, depth: int = 0) -> str:
+    """The filter much as SQL has it; long lists, long text and deep nesting are cut short."""
+    if depth > _DEPTH_SHOWN:
+        return "..."
+    match filter:
+        case Not(IsNull(column)):
+            return f"{column} is not null"
+        case Not(operand):
+            return f"not ({filter_text(operand, depth + 1)})"
+        case IsNull(column):
+            return f"{column} is null"
+        case TextMatch(column, operator, text):
+            return f"{column} {operator.value.replace('_', ' ')} {_literal_text(text)}"
+        case Comparison(column, operator, literal):
+            return f"{column} {operator.value} {_literal_text(literal)}"
+        case In(column, literals):
+            more = ", ..." if len(literals) > _LITERALS_SHOWN else ""
+            shown = ", ".join(_literal_text(each) for each in literals[:_LITERALS_SHOWN])
+            return f"{column} in ({shown}{more})"
+        case And(left, right):
+            return f"({filter_text(left, depth + 1)} and {filter_text(right, depth + 1)})"
+        case Or(left, right):
+            return f"({filter_text(left, depth + 1)} or {filter_text(right, depth + 1)})"
+
+
+def _literal_text(literal: Literal | None) -> str:
+    match literal:
+        case None:
+            return "null"
+        case bool():
+            return str(literal).lower()
+        case str():
+            text = literal if len(literal) <= _LONGEST_TEXT else f"{literal[:_LONGEST_TEXT]}..."
+            return "'" + text.replace("'", "''") + "'"
+        case bytes():
+            return f"0x{literal[:_LONGEST_TEXT].hex()}"
+        case Day(days):
+            return _calendar_text(days, "D")
+        case Instant(micros):
+            return f"{_time_text(micros)}+00:00"
+        case LocalTime(micros):
+            return _time_text(micros)
+    return str(literal)
+
+
+def _time_text(micros: int) -> str:
+    seconds, rest = divmod(micros, 1_000_000)
+    return _calendar_text(seconds, "s") + (f".{rest:06}" if rest else "")
+
+
+def _calendar_text(count: int, unit: str) -> str:
+    # Of any year; Python's own dates end with the years 1 and 9999.
+    import numpy as np
+
+    return str(np.array(count).astype(f"datetime64[{unit}]")).replace("T", " ")

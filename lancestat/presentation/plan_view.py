@@ -1,0 +1,149 @@
+"""What every rendering of a plan says of an action."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lancestat.formats import count, duration, large, size
+from lancestat.knn.work import Scope
+from lancestat.plan.actions import (
+    Action,
+    Analyze,
+    Await,
+    Blocked,
+    Figures,
+    Join,
+    JoinFigures,
+    Plan,
+    Refresh,
+    Restamp,
+    Skip,
+)
+
+# In the order in which a summary counts them.
+SYMBOLS = {kind.verb: kind.symbol for kind in (Analyze, Refresh, Restamp, Skip, Blocked)}
+
+
+def is_pending(action: Action) -> bool:
+    """Whether a run would do something."""
+    return not isinstance(action, Skip | Blocked)
+
+
+def blocked(plan: Plan) -> tuple[Blocked, ...]:
+    """The nodes that cannot be planned."""
+    return tuple(action for action in plan.actions if isinstance(action, Blocked))
+
+
+def table_figures(action: Action) -> Figures | None:
+    """The figures of an action on a table, None where it has none (yet)."""
+    if isinstance(action, Blocked | Await | Join):
+        return None
+    return action.figures if isinstance(action.figures, Figures) else None
+
+
+def join_figures(action: Action) -> JoinFigures | None:
+    """The figures of an action on a join, None where it has none (yet)."""
+    if isinstance(action, Blocked | Await):
+        return None
+    return action.figures if isinstance(action.figures, JoinFigures) else None
+
+
+def reads(action: Action) -> str:
+    """What an action reads: `1 of 17 fragments, 250,000 rows, 12 MB`.
+
+    Of a join, what it compares: `exact, 1,000 x 250,000 rows, about 3.1 s`.
+    """
+    if isinstance(action, Join):
+        return _compares(action)
+    figures = table_figures(action)
+    if figures is None or not is_pending(action):
+        return ""
+    if not figures.fragments_scanned:
+        return "nothing to read"
+    part = f"{count(figures.fragments_scanned)} of {count(figures.fragments_total, 'fragment')}"
+    rows = count(figures.rows_scanned, "row")
+    return f"{part}{_columns(action)}, {rows}, {size(figures.bytes_scanned)}"
+
+
+def choice(action: Join) -> str:
+    """The strategy of a join, and why it is that one."""
+    return f"{action.decision.strategy.value}: {action.decision.why}"
+
+
+def _compares(action: Join) -> str:
+    decision, new = action.decision, action.new_rows
+    left, right = action.figures.left_rows, action.figures.right_rows
+    match action.work.scope:
+        case Scope.NEW_LEFT:
+            left = new
+        case Scope.NEW_RIGHT:
+            right = new
+    rows = " x ".join("?" if side is None else count(side) for side in (left, right)) + " rows"
+    if left is None or right is None:
+        rows += " (counted when it runs)"
+    parts = [decision.strategy.value, rows]
+    if decision.seconds is not None:
+        parts.append(f"about {duration(decision.seconds)}")
+    return ", ".join(parts)
+
+
+def _columns(action: Action) -> str:
+    """Which columns are read, where not all of them are."""
+    if not isinstance(action, Analyze | Refresh):
+        return ""
+    touched = frozenset[str]().union(*{scan.fields for scan in action.work.scans})
+    total = action.figures.columns
+    return f" ({count(len(touched))} of {count(total, 'column')})" if len(touched) < total else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A plan in one glance; `verbs` counts the actions by word, in the order of the symbols.
+
+    `pairs` are those that `joins` compare, None where one of them does not know yet.
+    """
+
+    verbs: tuple[tuple[str, int], ...]
+    fragments_total: int
+    fragments_scanned: int
+    rows_scanned: int
+    bytes_scanned: int
+    joins: int = 0
+    pairs: int | None = 0
+
+    def __str__(self) -> str:
+        if not self.joins:
+            return self._reads
+        pairs = "" if self.pairs is None else f", {large(self.pairs)} pairs"
+        joins = f"Runs {count(self.joins, 'join')}{pairs}."
+        return f"{self._reads} {joins}" if self.fragments_scanned else joins
+
+    @property
+    def _reads(self) -> str:
+        if not self.fragments_scanned:
+            return "Reads no data."
+        part = f"{count(self.fragments_scanned)} of {count(self.fragments_total, 'fragment')}"
+        return f"Reads {part}: {count(self.rows_scanned, 'row')}, {size(self.bytes_scanned)}."
+
+
+def totals(actions: Sequence[Action]) -> Totals:
+    """Add up actions."""
+    verbs = Counter(action.verb for action in actions)
+    figures = [each for each in map(table_figures, actions) if each is not None]
+    joins = [action for action in actions if _runs_join(action)]
+    pairs = [found.pairs if found else None for found in map(join_figures, joins)]
+    return Totals(
+        tuple((word, verbs[word]) for word in SYMBOLS if verbs[word]),
+        sum(each.fragments_total for each in figures),
+        sum(each.fragments_scanned for each in figures),
+        sum(each.rows_scanned for each in figures),
+        sum(each.bytes_scanned for each in figures),
+        len(joins),
+        None if None in pairs else sum(each or 0 for each in pairs),
+    )
+
+
+def _runs_join(action: Action) -> bool:
+    return isinstance(action, Join | Await) and action.kind == Join.kind

@@ -1,0 +1,245 @@
+"""What a table's page says before its columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from lancestat.formats import age, count, size, staleness
+from lancestat.manifest.wire import PublishedColumn
+from lancestat.report.site.distribution import Distribution, distribution
+from lancestat.report.site.overview import freshness_words
+from lancestat.report.site.text import NOTHING, ago, instant, roughly, share, shorten, spoken
+from lancestat.report.values import JoinReport, TableReport
+from lancestat.spec.disclosure import NO_ORIGINS, Origins, named
+from lancestat.spec.model import (
+    ColumnPattern,
+    ColumnSelection,
+    Freshness,
+    KnnJoin,
+    KnnSide,
+    Publish,
+    Refresh,
+)
+from lancestat.state.values import InputRecord, JoinRecord
+
+Fact = tuple[str, str]
+
+
+def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
+    """Terms and what is known of them; what the environment gave is told by `origins`."""
+    facts = [("URI", report.spec.uri)]
+    shown = report.shown
+    if shown is not None:
+        rows = f"{count(shown.rows, 'row')} in {count(shown.fragments, 'fragment')}"
+        facts += [
+            ("Version", count(shown.version)),
+            ("Rows", rows),
+            ("Size", f"{size(shown.size_bytes)} decoded, {size(shown.disk_bytes)} on disk"),
+        ]
+        if shown.computed_at is not None:
+            made = instant(shown.computed_at)
+            ago = f", {roughly(shown.age)} ago" if shown.age is not None else ""
+            facts.append(("Computed", made + ago))
+        if shown.versions_behind:
+            changed = ""
+            if shown.changed_rows is not None:
+                changed = f", {share(shown.changed_rows)} of the rows changed since"
+            facts.append(("Behind", count(shown.versions_behind, "version") + changed))
+    if report.changed_at is not None:
+        given = named(origins, "freshness")
+        bounds = f"; {given}" if given else _bounds(report.spec.freshness)
+        facts.append(("Freshness", freshness_words(report, now) + bounds))
+    return [*facts, *_declared(report, origins)]
+
+
+def _declared(report: TableReport, origins: Origins) -> list[Fact]:
+    spec, policy = report.spec, report.spec.policy
+    name = f"{policy.name}: " if policy.name else ""
+    when = {
+        Refresh.ALWAYS: "refreshed by every run",
+        Refresh.WHEN_STALE: "refreshed when readers would refuse",
+    }
+    words = named(origins, "policy") or f"{staleness(policy)}; {when[policy.refresh]}"
+    facts = [("Policy", f"{name}{words}")]
+    if published := named(origins, "publish"):
+        facts.append(("Published", published))
+    elif spec.publish is Publish.NONE:
+        facts.append(("Published", "to the state only, never to the manifest"))
+    facts += [("Owner", spec.owner)] if spec.owner else []
+    return facts
+
+
+def _bounds(freshness: Freshness | None) -> str:
+    if freshness is None:
+        return ""
+    bounds = (("warning", freshness.warn_after), ("error", freshness.error_after))
+    words = [f"{word} after {age(bound)}" for word, bound in bounds if bound is not None]
+    return f"; {', '.join(words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SideFacts:
+    """One side of a join; `table` is the node that it is, `sql` the query that it is."""
+
+    title: str
+    table: str | None
+    sql: tuple[str, ...]
+    facts: tuple[Fact, ...]
+
+
+def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
+    """Terms and what is known of them; what the environment gave is told by `origins`."""
+    spec, record = report.spec, report.record
+    meaning = f"{count(spec.k)} nearest by {spec.metric}, {spoken([spec.join])} join"
+    facts = [
+        ("Meaning", named(origins, "k", "metric", "join") or meaning),
+        ("Mode", named(origins, "mode", "approx") or _mode(spec)),
+        ("Output", f"{spec.output_format}: {spec.output_uri}"),
+    ]
+    if record is not None:
+        facts += _made(record, now)
+    facts += [("Owner", spec.owner)] if spec.owner else []
+    return facts
+
+
+def _mode(spec: KnnJoin) -> str:
+    if spec.recall is not None:
+        return f"{spec.mode}, recall at least {spec.recall:g}"
+    if spec.nprobes is not None:
+        return f"{spec.mode}, {count(spec.nprobes, 'probe')}"
+    return spec.mode
+
+
+def _made(record: JoinRecord, now: datetime) -> list[Fact]:
+    facts = [
+        ("Made", f"{instant(record.finished_at)}, {ago(record.finished_at, now)}"),
+        ("Strategy", spoken([record.strategy])),
+        ("Result", count(record.result.rows, "row")),
+        ("Compared", f"{count(record.left_rows)} x {count(record.right_rows)} rows"),
+        ("Unmatched", count(record.unmatched_left_rows, "left row")),
+        ("Excluded", f"{count(record.excluded_right_rows, 'right row')} without a usable vector"),
+    ]
+    if record.recall is not None:
+        probes = f", {count(record.nprobes, 'probe')}" if record.nprobes else ""
+        facts.append(("Recall", f"{record.recall:.3f} on a sample{probes}"))
+    return facts
+
+
+def side_facts(report: JoinReport) -> list[SideFacts]:
+    """Both sides."""
+    spec, record = report.spec, report.record
+    left = (record.left, record.left_rows) if record else None
+    right = (record.right, record.right_rows) if record else None
+    return [_side("Left", spec.left, left), _side("Right", spec.right, right)]
+
+
+def _side(title: str, side: KnnSide, made: tuple[InputRecord, int] | None) -> SideFacts:
+    selected = "all columns" if side.select is None else ", ".join(side.select) or "none"
+    facts = [("Vector", side.vector), ("Columns", selected)]
+    if side.uri is not None:
+        facts.insert(0, ("Read from", f"{side.format or 'lance'}: {side.uri}"))
+    if side.options:
+        facts.append(("Options", ", ".join(sorted(side.options))))
+    if made is not None:
+        facts.append(("Rows", count(made[1])))
+        if made[0].fragments:
+            facts.append(("Fragments", count(made[0].fragments)))
+    sql = tuple(side.sql.strip().splitlines()) if side.sql else ()
+    return SideFacts(title, side.table, sql, tuple(facts))
+
+
+_LONGEST_BOUND = 32
+_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRow:
+    """A column with statistics; `null_share` is of all rows, None where it is not known.
+
+    `minimum` and `maximum` are short, `full_minimum` and `full_maximum` as they are published.
+    """
+
+    name: str
+    minimum: str
+    maximum: str
+    full_minimum: str | None
+    full_maximum: str | None
+    nulls: str
+    null_share: float | None
+    null_words: str
+    distinct: str
+    lengths: str
+    distribution: Distribution | None
+
+
+def column_rows(report: TableReport) -> tuple[ColumnRow, ...]:
+    """The columns that have statistics, in the order of the schema."""
+    if report.shown is None:
+        return ()
+    rows = report.shown.rows
+    return tuple(_row(report, name, column, rows) for name, column in report.shown.columns.items())
+
+
+def _row(report: TableReport, name: str, column: PublishedColumn, rows: int) -> ColumnRow:
+    histogram = report.histograms.get(name)
+    part = None
+    if column.nulls is not None and rows:
+        part = min(1.0, column.nulls / rows)
+    return ColumnRow(
+        name,
+        _bound(column.minimum),
+        _bound(column.maximum),
+        column.minimum,
+        column.maximum,
+        _number(column.nulls),
+        part,
+        share(part) if part else "",
+        _number(column.distinct),
+        _lengths(column),
+        distribution(histogram, _kind(column.minimum)) if histogram else None,
+    )
+
+
+def _number(value: int | None) -> str:
+    return NOTHING if value is None else count(value)
+
+
+def _bound(value: str | None) -> str:
+    return NOTHING if value is None else shorten(value, _LONGEST_BOUND)
+
+
+def _lengths(column: PublishedColumn) -> str:
+    average, longest = column.average_length, column.maximum_length
+    if average is None and longest is None:
+        return NOTHING
+    return (
+        f"{_number(average)}" if average == longest else f"{_number(average)} / {_number(longest)}"
+    )
+
+
+def _kind(bound: str | None) -> str:
+    """Whether a histogram counts days or microseconds: its column's bounds are written so."""
+    if bound is None or not (found := _DATE.match(bound)):
+        return "number"
+    return "date" if found.end() == len(bound) else "timestamp"
+
+
+def selection_words(columns: ColumnSelection) -> str:
+    """Which columns are declared to have statistics."""
+    parts = ["all that can have them"] if columns.all else []
+    for rule in columns.rules:
+        text = _names(rule.include)
+        if rule.types is not None:
+            text += f" of type {' or '.join(sorted(rule.types))}"
+        if rule.exclude:
+            text += f" but {_names(rule.exclude)}"
+        parts.append(text)
+    words = "; ".join(parts) or "none"
+    return f"{words}; without {_names(columns.exclude)}" if columns.exclude else words
+
+
+def _names(patterns: Iterable[ColumnPattern]) -> str:
+    return ", ".join(pattern.text for pattern in patterns)

@@ -1,0 +1,1 @@
+"""Scratch folders of joins: leases and cleanup."""

@@ -1,0 +1,146 @@
+"""Removes scratch that killed processes left."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lancestat.errors import LancestatError, RunError
+from lancestat.lake.files import store_of
+from lancestat.lake.open import is_failure, probe
+from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import is_mark_alive
+from lancestat.redact import clean, secret_values
+from lancestat.scratch.marker import DEAD_AFTER, MARKER, Marker, read_marker
+
+# As `scratch` names them.
+_NAME = re.compile(r"([0-9a-f]{12}-\d+-\d+)-[0-9a-f]{16}")
+
+_log = logging.getLogger("lancestat.knn")
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A join run's folder that its process left behind."""
+
+    uri: str
+    size_bytes: int
+    beat_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchSweep:
+    """What a sweep removed, or would remove, and what it could not.
+
+    `left` are URIs with the reason: somebody else's, a marker that cannot be understood, a removal
+    that failed.
+    """
+
+    swept: tuple[Swept, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+
+
+def sweep_scratch(
+    root: str,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    now: datetime,
+    dry_run: bool = False,
+    dead_after: timedelta = DEAD_AFTER,
+) -> ScratchSweep:
+    """Remove what killed processes left under a scratch root, and nothing else.
+
+    Only folders two levels below the root that carry scratch's marker are looked at, and those that
+    a killed process of this host has made and not marked yet. Links are not followed, and a folder
+    stays whose process runs on this host, or whose heart beat lately.
+
+    Args:
+        root: A path or an object-store URI. One that does not exist holds nothing.
+        storage_options: For an object store.
+        now: What the age of heartbeats counts from.
+        dry_run: Change nothing, only tell.
+        dead_after: How old the last heartbeat of a dead process is.
+
+    Raises:
+        RunError: LS583 the root cannot be looked at.
+    """
+    options = dict(storage_options or {})
+    store = storage_at(root, options)
+    swept: list[Swept] = []
+    left: list[tuple[str, str]] = []
+    try:
+        place = store_of(root)
+        if place is not None:
+            probe(place, options)
+        for folder in _folders(store, left):
+            marker = _marker(store, folder, left)
+            if marker is None and not _was_never_used(store, folder):
+                continue
+            if marker is not None and marker.is_live(now, dead_after):
+                continue
+            beat_at = now if marker is None else marker.beat_at
+            found = Swept(store.uri(folder), store.size_bytes(folder), beat_at)
+            if dry_run or _removed(store, folder, options, left):
+                swept.append(found)
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        reason = error.message if isinstance(error, LancestatError) else str(error)
+        secrets = secret_values(options)
+        raise RunError(
+            "LS583",
+            f"the scratch folder {clean(root, secrets)} cannot be swept: {clean(reason, secrets)}",
+            hint="check the target's 'scratch', its storage-options and the permissions there",
+        ) from None
+    return ScratchSweep(tuple(swept), tuple(left))
+
+
+def _folders(storage: Storage, left: list[tuple[str, str]]) -> Iterator[str]:
+    for application in storage.children(""):
+        try:
+            runs = storage.children(application)
+        except PermissionError as error:
+            left.append((storage.uri(application), str(error.strerror)))
+            continue
+        yield from (f"{application}/{run}" for run in runs)
+
+
+def _marker(storage: Storage, folder: str, left: list[tuple[str, str]]) -> Marker | None:
+    try:
+        return read_marker(storage, folder)
+    except ValueError as error:
+        left.append((storage.uri(folder), f"its marker cannot be understood: {error}"))
+    except PermissionError as error:
+        left.append((storage.uri(folder), str(error.strerror)))
+    return None
+
+
+def _was_never_used(store: Storage, folder: str) -> bool:
+    """Whether a process that has ended was killed before it marked a folder, or while removing it.
+
+    The folder's name says so, and there is nothing in it but what the marker was to be.
+    """
+    named = _NAME.fullmatch(folder.rpartition("/")[2])
+    if named is None or is_mark_alive(named[1]) is not False:
+        return False
+    if store.children(folder):
+        return False
+    return all(name.startswith(f"{MARKER}.draft-") for name in store.files(folder))
+
+
+def _removed(
+    store: Storage,
+    folder: str,
+    options: Mapping[str, str],
+    left: list[tuple[str, str]],
+) -> bool:
+    try:
+        store.remove(folder, MARKER)
+        store.remove_empty(folder.partition("/")[0])
+    except Exception as error:
+        left.append((store.uri(folder), clean(str(error), secret_values(options))))
+        return False
+    return True

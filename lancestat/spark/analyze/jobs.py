@@ -1,0 +1,113 @@
+"""Spark jobs that turn the scans of one table into partials."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lancestat.plan.actions import Scan
+from lancestat.spark.analyze.scan_task import ScanTask, SlicePartials
+from lancestat.spark.analyze.work import TableScan, WorkItem, jobs, split
+from lancestat.spark.session.failure import explain
+from lancestat.spark.session.jobs import Done, OnProgress, Tally, job_group
+from lancestat.spark.session.start import task_threads
+from lancestat.statistics.partial import ColumnPartial, decode, merge
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPartials:
+    """All partials of one scan by field key."""
+
+    scan: Scan
+    partials: Mapping[str, ColumnPartial]
+
+
+def analyze_table(
+    spark: SparkSession,
+    table: TableScan,
+    storage_options: Mapping[str, str],
+    *,
+    group: str,
+    on_progress: OnProgress | None = None,
+) -> Iterator[ScanPartials]:
+    """Read the scans of a table on Spark and yield the partials of each scan once.
+
+    A table of many partials takes several jobs, one after the other, so that the driver holds only
+    some of them.
+
+    Args:
+        spark: A classic session.
+        table: What to read.
+        storage_options: How to reach it; travels inside tasks only, never as a Spark property.
+        group: The Spark job group, by which the reading can be cancelled.
+        on_progress: Called as tasks end.
+
+    Raises:
+        LancestatError: What a worker raised, after Spark's own retries; LS511 when the job failed
+            otherwise, LS512 when it was cancelled.
+    """
+    context = spark.sparkContext
+    tally = Tally(on_progress)
+    names = table.column_names
+    columns: dict[frozenset[str], Mapping[str, str]] = {}
+    for scan in table.work.scans:
+        columns.setdefault(scan.fields, {key: names[key] for key in sorted(scan.fields)})
+    for scans in jobs(table.work.scans):
+        items = split(scans, context.defaultParallelism)
+        task = ScanTask(
+            pin=table.work.pin,
+            columns=tuple(columns[scan.fields] for scan in scans),
+            storage_options=dict(storage_options),
+            threads=task_threads(spark),
+        )
+        description = f"lancestat: {table.node}: {len(scans)} scans in {len(items)} tasks"
+        try:
+            with job_group(context, group, description):
+                done = _run(context, task, items, scans, tally)
+        except Exception as error:
+            raise explain(error, table, storage_options) from None
+        yield from _assemble(scans, done)
+
+
+def _run(
+    context: SparkContext,
+    task: ScanTask,
+    items: Sequence[WorkItem],
+    scans: Sequence[Scan],
+    tally: Tally,
+) -> list[SlicePartials]:
+    parts = [0] * len(scans)
+    for item in items:
+        for slice in item.slices:
+            parts[slice.scan] = slice.parts
+    param = Done(tally.listener(scans, parts))
+    accumulator = context.accumulator([], param)
+
+    def read(partition: Iterator[WorkItem]) -> Iterator[SlicePartials]:
+        for partials in task(partition):
+            yield partials
+            accumulator.add([partials.slice.scan])
+
+    # Not a DataFrame: its rows, storage options included, would show in Spark's user interface.
+    rdd = context.parallelize(items, len(items)).mapPartitions(read)
+    done: list[SlicePartials] = rdd.collect()
+    return done
+
+
+def _assemble(scans: Sequence[Scan], done: list[SlicePartials]) -> Iterator[ScanPartials]:
+    pieces: dict[int, list[SlicePartials]] = defaultdict(list)
+    while done:
+        slice = done.pop()
+        pieces[slice.slice.scan].append(slice)
+    for index, scan in enumerate(scans):
+        parts = pieces.pop(index)
+        yield ScanPartials(
+            scan,
+            {key: merge(decode(part.encoded[key]) for part in parts) for key in scan.fields},
+        )

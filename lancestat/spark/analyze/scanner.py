@@ -1,0 +1,165 @@
+"""Spark as a run sees it: started when it has something to do, stopped when the run ends."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from lancestat.errors import RunError
+from lancestat.knn.request import OnStage
+from lancestat.knn.work import JoinOutcome, JoinWork
+from lancestat.plan.actions import Scan, TableWork
+from lancestat.spark.analyze.work import TableScan
+from lancestat.spark.sql.query import silent_query_logger
+from lancestat.spec.model import Target
+from lancestat.statistics.partial import ColumnPartial
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+APP_NAME = "lancestat"
+
+
+class SparkScanner:
+    """Scans tables and runs joins on a target's Spark; no JVM starts before the first of them.
+
+    A session that was there before is used as it is and left running. Call `scan` from one thread
+    per table: Spark's FIFO scheduler gives free cores to the oldest job first, so tables that come
+    early are through early, and a table that is being published leaves its cores to the others.
+    Threads that wait for Spark return only when their jobs end, or after `cancel`.
+
+    Args:
+        target: Where Spark runs.
+        on_progress: Receives a node's name with its fragments and bytes read so far.
+        has_joins: Whether joins are to be run, for which the JVM takes time to optimise its code.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        on_progress: Callable[[str, int, int], None] | None = None,
+        *,
+        has_joins: bool = False,
+    ) -> None:
+        self._target = target
+        self._on_progress = on_progress
+        self._has_joins = has_joins
+        self._starting = threading.Lock()
+        self._quiet = ExitStack()
+        self._session: SparkSession | None = None
+        self._is_own_session = False
+        self._groups: set[str] = set()
+        self._is_cancelled = False
+
+    def __enter__(self) -> SparkScanner:
+        self._quiet.enter_context(silent_query_logger())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._quiet.close()
+        if kind is not None:
+            self.cancel()
+        if self._session is not None and self._is_own_session:
+            self._session.stop()
+
+    def scan(
+        self, node: str, work: TableWork
+    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+        """Read the scans of a table; yields each once with its partials by field key.
+
+        Raises:
+            LancestatError: What reading a fragment raised, after Spark's own retries; LS511 when
+                the Spark job failed otherwise, LS512 when it was cancelled, LS520 to LS523 when
+                Spark did not start.
+        """
+        if not work.scans:
+            return
+        session = self._started()
+        from lancestat.spark.analyze.jobs import analyze_table
+
+        group = f"{APP_NAME}-{uuid.uuid4().hex}"
+        self._groups.add(group)
+        try:
+            self._refuse_when_cancelled(f"reading {work.uri}")
+            for scanned in analyze_table(
+                session,
+                TableScan(node, work),
+                self._target.storage_options,
+                group=group,
+                on_progress=lambda fragments, size: self._advance(node, fragments, size),
+            ):
+                self._refuse_when_cancelled(f"reading {work.uri}")
+                yield scanned.scan, scanned.partials
+        finally:
+            self._groups.discard(group)
+
+    def join(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+        """Run a join and commit its result.
+
+        Raises:
+            StaleBase: the result to go on from is not what it was taken for.
+            LancestatError: What is wrong with its sides, output or scratch, or what a task raised;
+                LS512 when it was cancelled, LS520 to LS523 when Spark did not start.
+        """
+        session = self._started(needs_scratch=True)
+        from lancestat.spark.knn.engine import Engine
+        from lancestat.spark.knn.scratch_root import scratch_root
+
+        root = scratch_root(self._target.scratch, session)
+        group = f"{APP_NAME}-{uuid.uuid4().hex}"
+        self._groups.add(group)
+        try:
+            self._refuse_when_cancelled(f"joining '{work.node}'")
+            return Engine(session, root, group, self._target.storage_options, on_stage).run(work)
+        finally:
+            self._groups.discard(group)
+
+    def cancel(self) -> None:
+        """Stop every scan and join that goes on, and refuse further ones with LS512."""
+        self._is_cancelled = True
+        if self._session is not None:
+            context = self._session.sparkContext._jsc.sc()
+            for group in tuple(self._groups):
+                context.cancelJobGroupAndFutureJobs(group)
+
+    def _started(self, *, needs_scratch: bool = False) -> SparkSession:
+        with self._starting:
+            # Threads that import modules of a circle at the same time may see them half made.
+            from lancestat.spark.analyze import jobs as partials_job  # noqa: F401
+            from lancestat.spark.session.start import running_session, start_session
+
+            if self._has_joins:
+                from lancestat.spark.knn import engine  # noqa: F401
+            from lancestat.spark.knn.scratch_root import require_shared
+
+            if self._session is None:
+                running = running_session()
+                if running is None and needs_scratch:
+                    # A cluster need not start to tell.
+                    require_shared(self._target.scratch, _master(self._target))
+                self._session = running or start_session(
+                    self._target, APP_NAME, is_short_lived=not self._has_joins
+                )
+                self._is_own_session = running is None
+            return self._session
+
+    def _refuse_when_cancelled(self, what: str) -> None:
+        if self._is_cancelled:
+            raise RunError("LS512", f"{what} was cancelled")
+
+    def _advance(self, node: str, fragments: int, size_bytes: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(node, fragments, size_bytes)
+
+
+def _master(target: Target) -> str | None:
+    return target.spark_master or target.spark_conf.get("spark.master")

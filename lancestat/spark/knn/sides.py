@@ -1,0 +1,208 @@
+"""A side that is a query: one plain query over declared tables, at the versions that were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
+from lancestat.knn.request import JoinRequest, Metric, Mode
+from lancestat.knn.vectors import vectors
+from lancestat.knn.work import PinnedTable, SideWork, VectorSide
+from lancestat.redact import secret_values
+from lancestat.spark.knn.grid import grid
+from lancestat.spark.knn.parquet_side import ParquetScan, ParquetSide
+from lancestat.spark.knn.reader import Side, read_columns
+from lancestat.spark.read.fragment_reader import pinned_dataset
+from lancestat.spark.sql.proof import ParsedQuery, hidden_objection, parse_query, unproven
+from lancestat.spark.sql.query_failure import QueryText, Surroundings, explain_failure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySide:
+    """A side's query, in a session of its own, whose text Spark takes for one plain query.
+
+    `name` is `left` or `right`, for errors.
+    """
+
+    name: str
+    source: SideWork
+    parsed: ParsedQuery
+
+    @classmethod
+    def parse(
+        cls,
+        spark: SparkSession,
+        source: SideWork,
+        storage_options: Mapping[str, str],
+        name: str,
+    ) -> QuerySide:
+        """Read the query; nothing is resolved, and nothing runs.
+
+        Raises:
+            UsageError: LS459 it is not one plain query.
+            RunError: LS555 Spark cannot parse it.
+        """
+        assert source.sql is not None
+        try:
+            parsed = parse_query(spark.newSession(), source.sql)
+        except Exception as error:
+            raise unreadable(error, source, storage_options, name) from None
+        if parsed.objection is not None:
+            raise _not_plain(source, name, parsed.objection)
+        return cls(name, source, parsed)
+
+    def rows(self, storage_options: Mapping[str, str]) -> tuple[DataFrame, tuple[str, ...]]:
+        """The rows, nothing of which is computed yet, and `query_proof.unproven` about them.
+
+        Raises:
+            UsageError: LS459 what it names is no plain query.
+            RunError: LS555 Spark cannot resolve it.
+            LakeError: a table that it names cannot be opened.
+        """
+        source = self.source
+        try:
+            _attach(self.parsed.session, source.views, storage_options)
+            rows = self.parsed.rows()
+            analyzed = self.parsed.analyzed(rows)
+        except LancestatError:
+            raise
+        except Exception as error:
+            raise unreadable(error, source, storage_options, self.name) from None
+        objection = hidden_objection(analyzed)
+        if objection is not None:
+            raise _not_plain(source, self.name, objection)
+        names = [view.name for view in source.views]
+        return rows, unproven(source.sql or "", self.parsed.facts, analyzed, names)
+
+
+def unreadable(
+    error: Exception, source: SideWork, storage_options: Mapping[str, str], name: str
+) -> LancestatError:
+    """The error (LS555) for a side of which Spark can make no rows."""
+    secrets = secret_values(storage_options) | secret_values(source.options)
+    around = Surroundings({view.name: None for view in source.views}, secrets)
+    found = explain_failure(error, QueryText(source.sql or "", f"the {name} side's query"), around)
+    hint = found.hint
+    if source.sql is not None and "no table" in found.message:
+        hint = "a query names declared tables as {{ ref('name') }}"
+    message = f"the {name} side cannot be read: {found.message}"
+    return RunError("LS555", message, location=source.location, hint=hint)
+
+
+def _not_plain(source: SideWork, name: str, objection: str) -> UsageError:
+    return UsageError(
+        "LS459",
+        f"the query of the {name} side is not one plain query: it holds {objection}",
+        location=source.location,
+        hint="a side is one SELECT, which writes nothing and runs no program",
+    )
+
+
+def _attach(
+    session: SparkSession, views: Sequence[PinnedTable], storage_options: Mapping[str, str]
+) -> None:
+    from lancestat.optimizer.table import open_pinned_table
+    from lancestat.spark.read.relation import Relation, relate
+
+    opened = [(each.name, open_pinned_table(each.pin, storage_options)) for each in views]
+    relate(session, [Relation(table, view=name) for name, table in opened])
+
+
+# Columns that are read as a whole without a second thought, compressed.
+LIGHT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSide:
+    """A side; `dimension` is None where no row has a vector.
+
+    `excluded` rows have a vector that cannot match, were left out while the side was written to
+    scratch, and are not among its rows.
+    """
+
+    side: Side
+    dimension: int | None
+    excluded: int = 0
+
+
+def opened_table(
+    table: PinnedTable,
+    vector: str,
+    select: Sequence[str],
+    storage_options: Mapping[str, str],
+    name: str,
+) -> OpenedSide:
+    """A Lance table as it is; `name` is `left` or `right`, for errors.
+
+    Raises:
+        LakeError: the table cannot be opened.
+        RunError: LS554 a column is missing, LS551 the vector column holds none.
+    """
+    schema = pinned_dataset(table.pin, storage_options).schema
+    for column in (vector, *select):
+        if column not in schema.names:
+            hint = did_you_mean(column, schema.names)
+            raise RunError("LS554", f"the {name} side has no column '{column}'", hint=hint)
+    empty = schema.empty_table().column(vector)
+    known = vectors(empty, None, Metric.L2, place=f"the {name} side").values.shape[1]
+    side = VectorSide(
+        pin=table.pin,
+        vector=vector,
+        columns=tuple(select),
+        fragments=table.fragments,
+        storage_options=storage_options,
+    )
+    return OpenedSide(side, known or first_dimension(side, name))
+
+
+def first_dimension(side: Side, name: str) -> int | None:
+    """The length of the first vector, where the type leaves it to the rows."""
+    row = 0
+    for batch in read_columns(side, side.all_rows, (side.vector,)):
+        column, place = batch.column(0), f"the {name} side"
+        found = vectors(column, None, Metric.L2, first_row=row, place=place).values.shape[1]
+        if found:
+            return int(found)
+        row += len(column)
+    return None
+
+
+def read_in_place(
+    scan: ParquetScan, request: JoinRequest, left: OpenedSide, cores: int
+) -> OpenedSide | None:
+    """Parquet files as a right side that a join goes through where they are, not by way of scratch.
+
+    None where they would be read more than once: an approximate join, left rows that take several
+    tasks, and selected columns that are heavier than the vectors, which only neighbours need.
+    """
+    columns = tuple(scan.schema.names[:-1])
+    *selected, needed = scan.column_bytes
+    if request.mode is not Mode.EXACT or sum(selected) > max(needed, LIGHT_BYTES):
+        return None
+    side = ParquetSide(scan, scan.schema.names[-1], columns)
+    rows, dimension = left.side.all_rows, first_dimension(side, "right")
+    shares = grid(rows, len(side.all_rows), dimension=dimension or 1, k=request.k, cores=cores)
+    return OpenedSide(side, dimension) if len(shares.chunks) == 1 else None
+
+
+def source_rows(
+    spark: SparkSession, source: SideWork, storage_options: Mapping[str, str], name: str
+) -> DataFrame:
+    """The DataFrame of a side that is files of some format; nothing is computed yet.
+
+    Raises:
+        RunError: LS555 Spark cannot make it, such as of a format that it does not know.
+    """
+    assert source.format is not None
+    try:
+        reader = spark.read.format(source.format).options(**source.options)
+        return reader.load(source.uri) if source.uri is not None else reader.load()
+    except LancestatError:
+        raise
+    except Exception as error:
+        raise unreadable(error, source, storage_options, name) from None

@@ -1,0 +1,379 @@
+"""The strategy of a vector index: a Lance table on the right that has one of the metric."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
+from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS, Decision, Strategy
+from lancestat.knn.index import Effort, IndexedSide
+from lancestat.knn.partitions import (
+    LaidOut,
+    Sampled,
+    WrittenPart,
+    commit,
+    merge_sampled,
+    search_lists,
+    write_partition,
+)
+from lancestat.knn.request import JoinRequest, Mode, OnStage, Stage, StageProgress
+from lancestat.knn.search import Nearest, Neighbours, merge
+from lancestat.knn.work import Rows, VectorSide
+from lancestat.spark.knn.grid import Grid, cut
+from lancestat.spark.knn.materialize import Materialize
+from lancestat.spark.knn.nearest_by import NearestBy
+from lancestat.spark.knn.reader import Block, VectorReader
+from lancestat.spark.knn.tasks import Cell, ExactProbe, Probed, SearchJob, WrittenChunk, working
+from lancestat.spark.read.fragment_reader import pinned_dataset
+from lancestat.spark.session.start import task_threads
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How far to search the index, and the recall measured on a sample of left rows.
+
+    `excluded` right rows cannot match.
+    """
+
+    effort: Effort
+    recall: float | None
+    excluded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """Finds out how far the index has to be searched."""
+
+    context: SparkContext
+    left: VectorReader
+    right: VectorReader
+    request: JoinRequest
+    threads: int
+
+    def search(self) -> Search | None:
+        """Measure on a sample of left rows, whose true neighbours one pass over the right finds.
+
+        Returns:
+            None when the index does not reach the recall, however far it is searched.
+        """
+        queries = self.left.sample(SAMPLE_ROWS)
+        truth, excluded = self._true_neighbours(queries)
+        side = indexed(self.right)
+        if self.request.nprobes is not None:
+            effort = Effort(self.request.nprobes)
+            found = side.search(queries, self.request.k, effort)
+            return Search(effort, _recall(found, truth), excluded)
+        assert self.request.recall is not None
+        if len(queries) < 2:
+            return None
+        measured = side.measure(queries, truth, self.request.recall)
+        if measured.effort is None:
+            return None
+        return Search(measured.effort, measured.recall, excluded)
+
+    def _true_neighbours(self, queries: NDArray[np.float32]) -> tuple[Neighbours, int]:
+        right, k, threads = self.right, self.request.k, self.threads
+
+        def compare(found: Iterable[Rows]) -> Iterator[tuple[Neighbours, int]]:
+            with working(threads, right.side.storage_options, "sampling the recall"):
+                for rows in found:
+                    nearest, excluded = Nearest(queries, k, right.metric), 0
+                    for block in right.blocks(rows):
+                        nearest.add(block.rows, block.places)
+                        excluded += block.excluded
+                    yield nearest.neighbours(), excluded
+
+        parts = cut(right.side.all_rows, self.context.defaultParallelism)
+        done = self.context.parallelize(parts, len(parts)).mapPartitions(compare).collect()
+        return merge([found for found, _ in done], k), sum(excluded for _, excluded in done)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProbe:
+    """Searches the index for the neighbours of left rows; travels to Spark's workers."""
+
+    left: VectorReader
+    right: VectorReader
+    search: Search
+    k: int
+
+    def __call__(self, cell: Cell) -> Probed:
+        """Search for one chunk."""
+        started = time.perf_counter()
+        queries = self.left.read(cell.left)
+        asked = queries.values[queries.valid]
+        found = indexed(self.right).search(asked, self.k, self.search.effort)
+        pairs = len(asked) * self.k * self.search.effort.proposals
+        seconds = time.perf_counter() - started
+        return Probed(queries.valid, found, self.search.excluded, pairs, seconds)
+
+
+def indexed(right: VectorReader) -> IndexedSide:
+    """The right side as the index sees it."""
+    side = right.side
+    assert isinstance(side, VectorSide)
+    dataset = pinned_dataset(side.pin, side.storage_options)
+    return IndexedSide(dataset, side, right.metric)
+
+
+def _recall(found: Neighbours, truth: Neighbours) -> float | None:
+    wanted = truth.places >= 0
+    if not wanted.any():
+        return None
+    hits = [np.isin(true, mine) for true, mine in zip(truth.places, found.places, strict=True)]
+    return float(np.array(hits)[wanted].mean())
+
+
+# Right vectors that a task lays out at once: longer lists in a file make for fewer, longer reads.
+LAYOUT_BYTES = 128 << 20
+# Rows by which the search judges how accurate its products are.
+_LIKE_ROWS = 2048
+# Rows to train on are taken so many in a row: by single rows it takes twenty times as long.
+_TRAIN_TOGETHER = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The right side by list, and how many lists a left row visits.
+
+    `recall` is what a sample of left rows finds that had no part in choosing `nprobes`; None where
+    there are no left rows to sample. `excluded` right rows cannot match.
+    """
+
+    laid_out: LaidOut
+    centroids: Centroids
+    nprobes: int
+    recall: float | None
+    excluded: int
+    like: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """Lays the right side out; its tasks travel to Spark's workers."""
+
+    context: SparkContext
+    left: VectorReader
+    right: VectorReader
+    request: JoinRequest
+    threads: int
+
+    def lay_out(self, uri: str, lists: int) -> Layout | None:
+        """Write the right side to scratch by list, and measure the recall on the way.
+
+        The pass that writes holds every right row in memory once, and finds the true neighbours of
+        some left rows among them. Half of these choose how many lists have to be visited, the
+        others tell the recall.
+
+        Returns:
+            None when no right row was found that can match.
+        """
+        rows = self.right.sample(lists * TRAIN_ROWS, _TRAIN_TOGETHER)
+        if not len(rows):
+            return None
+        centroids = train(rows, lists, self.request.metric)
+        queries = self.left.sample(SAMPLE_ROWS)
+        parts = self._written(uri, centroids, queries)
+        options = self.right.side.storage_options
+        laid_out = commit([part for part, _ in parts], uri, self.right.dimension, options)
+        sampled = merge_sampled([part.sampled for part, _ in parts], self.request.k)
+        nprobes, recall = self._nprobes(centroids, queries, sampled)
+        excluded = sum(excluded for _, excluded in parts)
+        return Layout(laid_out, centroids, nprobes, recall, excluded, rows[:_LIKE_ROWS])
+
+    def _written(
+        self, uri: str, centroids: Centroids, queries: NDArray[np.float32]
+    ) -> list[tuple[WrittenPart, int]]:
+        right, k, threads = self.right, self.request.k, self.threads
+
+        def write(found: Iterable[Rows]) -> Iterator[tuple[WrittenPart, int]]:
+            options = right.side.storage_options
+            with working(threads, options, "laying out the right side"):
+                for rows in found:
+                    blocks = _Counted(right.blocks(rows, LAYOUT_BYTES))
+                    part = write_partition(blocks, centroids, queries, k, uri, options)
+                    yield part, blocks.excluded
+
+        rows, cores = right.side.all_rows, self.context.defaultParallelism
+        blocks = -(-4 * right.dimension * len(rows) // LAYOUT_BYTES)
+        parts = cut(rows, max(1, min(len(rows), -(-blocks // cores) * cores)))
+        return list(self.context.parallelize(parts, len(parts)).mapPartitions(write).collect())
+
+    def _nprobes(
+        self, centroids: Centroids, queries: NDArray[np.float32], sampled: Sampled
+    ) -> tuple[int, float | None]:
+        asked = self.request.nprobes
+        if not len(queries):
+            return asked or 1, None
+        order = centroids.nearest_lists(queries, len(centroids))
+        # Every other one: the sample is in row order, which may have a meaning.
+        chosen = recall_curve(order[::2], sampled.lists[::2])
+        nprobes = asked or choose_nprobes(chosen, self.request.recall or 1.0)
+        nprobes = min(nprobes, len(centroids))
+        told = recall_curve(order[1::2], sampled.lists[1::2]) if len(queries) > 1 else chosen
+        return nprobes, float(told.recall[nprobes - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProbe:
+    """Searches the lists that left rows visit; travels to Spark's workers."""
+
+    left: VectorReader
+    layout: Layout
+    parts: tuple[range, ...]
+    k: int
+
+    def __call__(self, cell: Cell) -> Probed:
+        """Search some of the lists for the neighbours of one chunk."""
+        started = time.perf_counter()
+        layout, laid_out = self.layout, self.layout.laid_out
+        queries = self.left.read(cell.left)
+        asked = queries.values[queries.valid]
+        found = search_lists(
+            pinned_dataset(laid_out.pin, laid_out.storage_options),
+            laid_out,
+            asked,
+            layout.centroids.nearest_lists(asked, layout.nprobes),
+            self.parts[cell.part],
+            self.k,
+            self.left.metric,
+            like=layout.like,
+        )
+        # Every chunk is to be told of them once.
+        excluded = layout.excluded if cell.part == 0 else 0
+        seconds = time.perf_counter() - started
+        return Probed(queries.valid, found.neighbours, excluded, found.pairs, seconds)
+
+
+def split_lists(rows: NDArray[np.int64], parts: int) -> tuple[range, ...]:
+    """Consecutive lists with about as many rows in each part."""
+    ends = np.cumsum(rows)
+    shares = [ends[-1] * number / parts for number in range(1, parts)]
+    edges = [0, *np.searchsorted(ends, shares).tolist(), len(rows)]
+    return tuple(range(start, stop) for start, stop in pairwise(edges))
+
+
+class _Counted:
+    """Blocks as the layout takes them; what cannot match is counted on the way."""
+
+    def __init__(self, blocks: Iterable[Block]) -> None:
+        self._blocks = blocks
+        self.excluded = 0
+
+    def __iter__(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        for block in self._blocks:
+            self.excluded += block.excluded
+            yield block.places, block.rows
+
+
+# Where to write what is called so in the join's scratch folder.
+Place = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a strategy found, written but not committed.
+
+    `strategy` is the one that did it: an approximate one that cannot reach the recall leaves the
+    join to the exact one.
+    """
+
+    strategy: Strategy
+    chunks: list[WrittenChunk]
+    recall: float | None = None
+    nprobes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """Searches a grid of left and right rows by any strategy."""
+
+    spark: SparkSession
+    left: VectorReader
+    right: VectorReader
+    request: JoinRequest
+    shares: Grid
+    materialize: Materialize
+    place: Place
+    on_stage: OnStage
+
+    def find(self, decision: Decision) -> Found:
+        """Search as decided.
+
+        Raises:
+            WorkerError: what a worker raised, after Spark's own retries, inside Spark's exception.
+        """
+        found = None
+        if decision.strategy is Strategy.SPARK:
+            found = self._by_spark()
+        elif decision.strategy is Strategy.PARTITIONED and decision.lists:
+            found = self._partitioned(decision.lists)
+        elif decision.strategy is Strategy.INDEX:
+            found = self._indexed()
+        return found or self._exact()
+
+    def _exact(self) -> Found:
+        parts = tuple(cut(self.right.side.all_rows, self.shares.parts))
+        chunks = self._job.run(ExactProbe(self.left, self.right, parts, self.request.k))
+        recall = 1.0 if self.request.mode is Mode.APPROX else None
+        return Found(Strategy.EXACT, chunks, recall)
+
+    def _by_spark(self) -> Found:
+        k, threads = self.request.k, self._threads
+        self._tell(Stage.PROBE, "Spark's nearestByJoin")
+        nearest = NearestBy(self.spark, self.left, self.right, self.materialize, k, threads)
+        parts = cut(self.right.side.all_rows, self.shares.parts)
+        return Found(Strategy.SPARK, nearest.search(self.shares.chunks, parts))
+
+    def _partitioned(self, lists: int) -> Found | None:
+        partitioning = Partitioning(
+            self._context, self.left, self.right, self.request, self._threads
+        )
+        self._tell(Stage.SCRATCH, f"laying the right side out in {lists:,} lists")
+        layout = partitioning.lay_out(self.place("partitions"), lists)
+        if layout is None:
+            return None
+        parts = split_lists(layout.laid_out.list_rows, self.shares.parts)
+        chunks = self._job.run(PartitionProbe(self.left, layout, parts, self.request.k))
+        return Found(Strategy.PARTITIONED, chunks, layout.recall, layout.nprobes)
+
+    def _indexed(self) -> Found | None:
+        indexing = Indexing(self._context, self.left, self.right, self.request, self._threads)
+        self._tell(Stage.PROBE, "measuring the recall of the index")
+        search = indexing.search()
+        if search is None:
+            return None
+        shares = self.shares.without_parts(self._context.defaultParallelism)
+        probe = IndexProbe(self.left, self.right, search, self.request.k)
+        chunks = replace(self._job, shares=shares).run(probe)
+        return Found(Strategy.INDEX, chunks, search.recall, search.effort.nprobes)
+
+    def _tell(self, stage: Stage, note: str) -> None:
+        self.on_stage(StageProgress(stage, note=note))
+
+    @property
+    def _job(self) -> SearchJob:
+        return SearchJob(
+            self._context,
+            self.shares,
+            self.materialize,
+            self.request.k,
+            self._threads,
+            self.on_stage,
+        )
+
+    @property
+    def _context(self) -> SparkContext:
+        return self.spark.sparkContext
+
+    @property
+    def _threads(self) -> int:
+        return task_threads(self.spark)

@@ -1,0 +1,199 @@
+"""Tables as the Lance connector for Spark opens them, where it is on Spark's class path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from lancestat.errors import RunError
+from lancestat.lake.files import local_path
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.redact import clean, secret_values
+from lancestat.spark.session.compiler import relation_classes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE = "lance"
+ABSENT, NOT_OPENED, OTHER_SCHEMA, NOT_PINNED, NOT_READABLE = (
+    f"LS{number}" for number in range(540, 545)
+)
+
+# No table gets there, and it is an int to Java, as the connector takes versions.
+_NO_VERSION = 2_000_000_000
+_SHOWN = 5
+_OWN_READER = "or let lancestat read: reader: lancestat"
+_CATALOG = "org.apache.spark.sql.connector.catalog"
+
+
+def inner_table(spark: SparkSession, snapshot: Snapshot, storage_options: Mapping[str, str]) -> Any:
+    """A table as the connector reads it: the same version and columns, held by the JVM.
+
+    The connector's data source is found by its name, `lance`, and asked directly, not through a
+    catalog. It is given the dataset as `path`, the version as `version`, and the storage options.
+
+    Args:
+        spark: A classic session.
+        snapshot: The dataset at the version to read.
+        storage_options: How to reach it.
+
+    Returns:
+        A DSv2 `Table`, for `LanceRelation.attach`.
+
+    Raises:
+        RunError: the connector is not on the class path (LS540), it cannot open the table (LS541),
+            it sees other columns or types than Lance's own library (LS542), it does not keep to a
+            version (LS543), or it cannot be read in batches (LS544).
+    """
+    connector = _Connector(spark, snapshot, storage_options)
+    connector.require_pinning()
+    schema = connector.schema()
+    _require_same(snapshot, json.loads(schema.json()))
+    return connector.table(schema)
+
+
+class _Connector:
+    """The connector's data source and one dataset at one version."""
+
+    def __init__(
+        self, spark: SparkSession, snapshot: Snapshot, storage_options: Mapping[str, str]
+    ) -> None:
+        self._spark = spark
+        self._jvm = cast(Any, spark._jvm)
+        self._uri = snapshot.uri
+        self._version = snapshot.version
+        self._storage_options = storage_options
+        self._provider = self._found()
+
+    def schema(self) -> Any:
+        """The schema at that version, as the connector infers it."""
+        try:
+            schema = self._inferred(self._version)
+        except Exception as error:
+            raise self._not_opened(_said(error)) from None
+        if schema is None:
+            raise self._not_opened("it finds no schema there")
+        return schema
+
+    def require_pinning(self) -> None:
+        """Ask for a version that cannot be: a source that answers reads whichever is the latest.
+
+        Asked once per Spark context and class of source.
+        """
+        name = self._provider.getClass().getName()
+        proven = self._spark.sparkContext.__dict__.setdefault("_lancestat_pinning", set())
+        if name in proven:
+            return
+        try:
+            answer = self._inferred(_NO_VERSION)
+        except Exception:
+            answer = None
+        if answer is not None:
+            raise RunError(
+                NOT_PINNED,
+                f"the data source '{SOURCE}' ({name}) does not read version {self._version} of "
+                f"'{self._uri}': it takes no notice of the option 'version'",
+                hint=f"use a later release of the connector, {_OWN_READER}",
+            )
+        proven.add(name)
+
+    def table(self, schema: Any) -> Any:
+        """The table, if Spark can read it in batches."""
+        from py4j.java_gateway import is_instance_of
+
+        options = self._options(self._version)
+        try:
+            partitioning = self._provider.inferPartitioning(options)
+            table = self._provider.getTable(schema, partitioning, options.asCaseSensitiveMap())
+            batches = getattr(self._jvm, f"{_CATALOG}.TableCapability").BATCH_READ
+            readable = table.capabilities().contains(batches)
+        except Exception as error:
+            raise self._not_opened(_said(error)) from None
+        gateway = cast(Any, self._spark.sparkContext._gateway)
+        if not readable or not is_instance_of(gateway, table, f"{_CATALOG}.SupportsRead"):
+            raise RunError(
+                NOT_READABLE,
+                f"the data source '{SOURCE}' cannot read '{self._uri}' in batches",
+                hint=_OWN_READER.removeprefix("or "),
+            )
+        return table
+
+    def _found(self) -> Any:
+        try:
+            provider = relation_classes(self._spark).provider(self._spark._jsparkSession, SOURCE)
+        except RunError:
+            raise
+        except Exception as error:
+            if "DATA_SOURCE_NOT_FOUND" not in _said(error):
+                raise self._not_opened(_said(error)) from None
+            provider = None
+        if provider is None or "PythonDataSource" in provider.getClass().getName():
+            raise RunError(
+                ABSENT,
+                f"Spark's class path has no data source '{SOURCE}', the Lance connector for Spark, "
+                "which is to read",
+                hint="set spark.jars.packages to its bundle for this Spark, such as "
+                f"org.lance:lance-spark-bundle-4.2_2.13:VERSION, {_OWN_READER}",
+            )
+        return provider
+
+    def _inferred(self, version: int) -> Any:
+        return self._provider.inferSchema(self._options(version))
+
+    def _options(self, version: int) -> Any:
+        path = local_path(self._uri)
+        options = self._jvm.java.util.HashMap()
+        for key, value in self._storage_options.items():
+            options.put(key, value)
+        options.put("path", self._uri if path is None else str(path.absolute()))
+        options.put("version", str(version))
+        return self._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(options)
+
+    def _not_opened(self, said: str) -> RunError:
+        reason = clean(said, secret_values(self._storage_options))
+        return RunError(
+            NOT_OPENED,
+            f"the data source '{SOURCE}' does not open version {self._version} of "
+            f"'{self._uri}': {reason}",
+            hint=f"see that the connector is one for this Spark and this table, {_OWN_READER}",
+        )
+
+
+def _require_same(snapshot: Snapshot, schema: dict[str, Any]) -> None:
+    """Refuse a schema that statistics are not about; whether columns are nullable is no matter."""
+    from pyspark.sql.types import StructType
+
+    read = {each.name: each.dataType.simpleString() for each in StructType.fromJson(schema).fields}
+    differences = _differences(snapshot.fields, read)
+    if differences:
+        more = len(differences) - _SHOWN
+        listed = "; ".join(differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+        raise RunError(
+            OTHER_SCHEMA,
+            f"the data source '{SOURCE}' sees '{snapshot.uri}' otherwise than Lance does: {listed}",
+            hint=_OWN_READER.removeprefix("or "),
+        )
+
+
+def _differences(fields: Sequence[Field], read: Mapping[str, str]) -> list[str]:
+    """What is not as it should be; a column whose type Spark does not have may be missing."""
+    found = []
+    for field in fields:
+        type = read.get(field.name)
+        if type is None and field.spark_type is not None:
+            found.append(f"it has no column '{field.name}'")
+        elif type is not None and type != field.spark_type:
+            expected = field.spark_type or "a type that Spark does not have"
+            found.append(f"column '{field.name}' is {type}, expected {expected}")
+    known = {field.name for field in fields}
+    found += [f"it has a column '{name}'" for name in read if name not in known]
+    return found
+
+
+def _said(error: Exception) -> str:
+    """The JVM's sentence, without its stack."""
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        return str(java.getMessage() or java.toString())
+    return str(getattr(error, "desc", None) or error)

@@ -1,0 +1,187 @@
+"""Reads slices of fragments in batches of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import lance
+import pyarrow as pa
+
+from lancestat.errors import LakeError
+from lancestat.lake.error_mapping import Refusal
+from lancestat.lake.open import REPLACED_CODES, open_pinned, read_failure
+from lancestat.lake.snapshot import Pin, pin_of
+from lancestat.optimizer.row_ranges import Piece
+from lancestat.spark.analyze.work import Slice
+from lancestat.spark.read.read_task import FilteredRows
+from lancestat.spark.session.arrow_types import BATCH_BYTES, PROBE_ROWS, SCAN_OPTIONS, fitting_rows
+
+METADATA_CACHE_BYTES = 32 << 20
+# Pages of an index that filters are looked up in; analyses use none.
+INDEX_CACHE_BYTES = 64 << 20
+# The JVM counts the rows of a batch in 32 bits.
+LARGEST_COUNT = 1 << 30
+# Jobs over several tables take turns on a worker.
+OPEN_DATASETS = 4
+
+_Key = tuple[Pin, tuple[tuple[str, str], ...]]
+_opened: dict[_Key, lance.LanceDataset] = {}
+
+
+def pinned_dataset(pin: Pin, storage_options: Mapping[str, str]) -> lance.LanceDataset:
+    """A pinned dataset, kept open for the worker's next items of the same table.
+
+    Raises:
+        LakeError: as `lake.open.open_pinned`.
+    """
+    key = (pin, tuple(sorted(storage_options.items())))
+    if key not in _opened:
+        while len(_opened) >= OPEN_DATASETS:
+            del _opened[next(iter(_opened))]
+        session = lance.Session(
+            index_cache_size_bytes=INDEX_CACHE_BYTES,
+            metadata_cache_size_bytes=METADATA_CACHE_BYTES,
+        )
+        _opened[key] = open_pinned(pin, storage_options=storage_options, session=session)
+    return _opened[key]
+
+
+def read_slice(
+    dataset: lance.LanceDataset,
+    slice: Slice,
+    columns: tuple[str, ...],
+    storage_options: Mapping[str, str],
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema of the columns, and the live rows of a slice.
+
+    Raises:
+        LakeError: a column's name, the fragment or its files cannot be read; says which.
+    """
+    piece = Piece(slice.fragment_id, slice.offset, slice.count)
+    batches = read_piece(dataset, piece, columns, storage_options, row_bytes=slice.row_bytes)
+    return pa.schema([dataset.schema.field(name) for name in columns]), batches
+
+
+def read_piece(
+    dataset: lance.LanceDataset,
+    piece: Piece,
+    columns: tuple[str, ...],
+    storage_options: Mapping[str, str],
+    *,
+    filter: str | None = None,
+    limit: int | None = None,
+    row_bytes: int = 0,
+) -> Iterator[pa.RecordBatch]:
+    """The live rows of a piece of a fragment.
+
+    Args:
+        dataset: The table at the version to read.
+        piece: Without a filter, its range is of live rows, else of physical ones.
+        columns: Names; for none of them, batches have one row, the number of rows as an int64.
+        storage_options: Whose secrets no message may hold.
+        filter: In Lance's SQL.
+        limit: Without a filter, read no more rows than this; with one, it is the caller's to stop.
+        row_bytes: A guess at the bytes of a row, which makes the first batch small enough.
+
+    Raises:
+        LakeError: a column's name, the fragment or its files cannot be read; says which.
+    """
+    unreadable = [name for name in columns if not name or "`" in name]
+    if unreadable:
+        what = f"column {unreadable[0]!r} of {dataset.uri} has a name that Lance cannot read"
+        hint = "exclude it under columns, or rename it"
+        raise LakeError(Refusal.UNSUPPORTED.value, what, hint=hint)
+    fragment = dataset.get_fragment(piece.fragment_id)
+    if fragment is None:
+        missing = f"{dataset.uri} has no fragment {piece.fragment_id} at version {dataset.version}"
+        raise LakeError(Refusal.CORRUPT.value, missing)
+    if filter is not None:
+        stop = fragment.physical_rows
+        stop = stop if piece.count is None else min(stop, piece.offset + piece.count)
+        rows = FilteredRows(dataset, fragment, columns, filter, piece.offset, stop)
+        found = rows.batches() if columns else _counted(rows.count)
+    else:
+        counts = [count for count in (piece.count, limit) if count is not None]
+        asked = _Asked(columns, piece.offset, min(counts, default=None), row_bytes)
+        found = _sized(fragment, asked) if columns else _counted(lambda: _live(fragment, asked))
+    return _named(found, dataset, piece.fragment_id, storage_options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    columns: tuple[str, ...]
+    offset: int
+    count: int | None
+    row_bytes: int
+
+
+def _live(fragment: lance.LanceFragment, asked: _Asked) -> int:
+    rows = max(0, int(fragment.count_rows()) - asked.offset)
+    return rows if asked.count is None else min(rows, asked.count)
+
+
+def _counted(count: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    left = count()
+    while left > 0:
+        rows = min(left, LARGEST_COUNT)
+        yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], ["rows"])
+        left -= rows
+
+
+def _sized(fragment: lance.LanceFragment, asked: _Asked) -> Iterator[pa.RecordBatch]:
+    # Lance's own bound on the bytes of a batch shrinks batches to a few rows, and sizes on disk say
+    # little about sizes in memory. So a short probe tells how many rows to ask for, and a surprise
+    # on the way makes the scan go on from there with fewer.
+    position, left = asked.offset, asked.count
+    rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, asked.row_bytes)))
+    limit: int | None = rows
+    while left is None or left > 0:
+        wanted = limit if left is None else min(limit, left) if limit else left
+        got = 0
+        for batch in _scanner(fragment, asked.columns, rows, position, wanted).to_batches():
+            yield batch
+            got += batch.num_rows
+            fitting = fitting_rows(batch)
+            if fitting * 4 < batch.num_rows:
+                break
+        else:
+            if wanted is None or got < wanted:
+                return
+        position += got
+        left = None if left is None else left - got
+        rows, limit = fitting, None
+
+
+def _scanner(
+    fragment: lance.LanceFragment,
+    columns: tuple[str, ...],
+    rows: int,
+    offset: int,
+    limit: int | None,
+) -> lance.LanceScanner:
+    return fragment.scanner(
+        columns=list(columns),
+        batch_size=rows,
+        offset=offset or None,
+        limit=limit,
+        **SCAN_OPTIONS,
+    )
+
+
+def _named(
+    batches: Iterator[pa.RecordBatch],
+    dataset: lance.LanceDataset,
+    fragment_id: int,
+    storage_options: Mapping[str, str],
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        failure = read_failure(error, pin_of(dataset), storage_options)
+        if failure.code in REPLACED_CODES:
+            raise failure from None
+        place = f"fragment {fragment_id} at version {dataset.version}"
+        raise LakeError(failure.code, f"{place}: {failure.message}", hint=failure.hint) from None

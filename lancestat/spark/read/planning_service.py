@@ -1,0 +1,183 @@
+"""Answers the JVM's questions about tables while it plans scans."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from lancestat.errors import LancestatError, RunError
+from lancestat.optimizer.estimates import ColumnEstimate, Estimate, Explanation, estimate, surviving
+from lancestat.optimizer.row_ranges import split_parts
+from lancestat.optimizer.table import ReadTable, Scan, read_settings
+from lancestat.predicates.filter import Filter, filter_text, read_filters
+from lancestat.predicates.filter_sql import exact_conjuncts
+from lancestat.redact import clean, secret_values
+from lancestat.spark.read.read_task import encode_part, encode_scan
+from lancestat.spark.session.failure import WorkerError
+from lancestat.statistics.column_type import decoded_size
+
+# A question of the JVM, or an answer to it: a JSON object.
+Message = dict[str, Any]
+
+EXPLANATIONS_KEPT = 1000
+
+_log = logging.getLogger("lancestat.read")
+
+
+class Desk:
+    """Knows the tables that relations were made of, by handle; safe for threads.
+
+    Questions and answers are JSON objects: `estimate` is asked once per planned scan, `parts` once
+    per executed one, or `verify` where another source reads it, `forget` when the JVM has let go of
+    a relation.
+    """
+
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
+        self._clock = clock
+        self._tables: dict[str, ReadTable] = {}
+        self._refusals: set[tuple[str, int, str]] = set()
+        self._explanations: deque[Explanation] = deque(maxlen=EXPLANATIONS_KEPT)
+        self._lock = threading.Lock()
+        self._answers: Mapping[str, Callable[[Message], Message]] = {
+            "estimate": self._estimate,
+            "parts": self._parts,
+            "verify": self._verify,
+            "forget": self._forget,
+        }
+
+    def register(self, table: ReadTable) -> str:
+        """Take a table in; the handle that relations name it by."""
+        handle = uuid.uuid4().hex
+        with self._lock:
+            self._tables[handle] = table
+        return handle
+
+    def answer(self, question: str) -> str:
+        """Answer one question of the JVM, both as JSON text.
+
+        What goes wrong is an answer too, `{"error": ...}`: the JVM goes on without statistics, or
+        fails the query with that error.
+        """
+        message: Message = json.loads(question)
+        try:
+            return json.dumps(self._answers[message["op"]](message))
+        except LancestatError as error:
+            problem = error
+        except Exception as error:
+            table = self._tables.get(message["table"])
+            secrets = secret_values(table.storage_options if table else None)
+            cause = clean(f"{type(error).__name__}: {error}", secrets)
+            problem = RunError("LS532", f"a scan cannot be planned: {cause}")
+        _log.warning("planning a scan: %s", problem.message)
+        return json.dumps({"error": str(WorkerError.carrying(problem))})
+
+    def handles(self) -> tuple[str, ...]:
+        """Of the tables that some relation may still ask about."""
+        return tuple(self._tables)
+
+    def explanations(self) -> tuple[Explanation, ...]:
+        """What was told of the latest scans, oldest first."""
+        return tuple(self._explanations)
+
+    def _estimate(self, message: Message) -> Message:
+        table = self._tables[message["table"]]
+        filters = read_filters(message["filters"], table.fields)
+        settings = read_settings(message["conf"], message["options"])
+        found = estimate(table, message["columns"], filters, settings, self._clock())
+        self._log_refusal(table, found)
+        self._explanations.append(_explained(table, filters, found))
+        return {
+            "rows": found.rows,
+            "size": found.size_bytes,
+            "columns": {name: _column(column) for name, column in found.columns.items()},
+        }
+
+    def _parts(self, message: Message) -> Message:
+        table = self._tables[message["table"]]
+        columns: Sequence[str] = message["columns"]
+        filters = read_filters(message["filters"], table.fields)
+        # No task opens a table of which all fragments are ruled out.
+        table.verify()
+        survivors = surviving(table, filters)
+        sql, _ = exact_conjuncts(filters, table.fields)
+        fragments = table.snapshot.fragments
+        if survivors is not None:
+            left = set(survivors.fragment_ids)
+            fragments = tuple(fragment for fragment in fragments if fragment.id in left)
+        width = decoded_size(1, [table.fields[name] for name in columns], {})
+        scan = Scan(
+            pin=table.snapshot.pin,
+            columns=tuple(columns),
+            filter=sql,
+            limit=message["limit"],
+            narrow_decimals=message["narrow"],
+        )
+        parts = split_parts(
+            fragments,
+            row_bytes=width,
+            cores=message["cores"],
+            is_filtered=sql is not None,
+            limit=message["limit"],
+        )
+        return {"scan": encode_scan(scan), "parts": [encode_part(part) for part in parts]}
+
+    def _verify(self, message: Message) -> Message:
+        self._tables[message["table"]].verify()
+        return {}
+
+    def _forget(self, message: Message) -> Message:
+        with self._lock:
+            self._tables.pop(message["table"], None)
+        return {}
+
+    def _log_refusal(self, table: ReadTable, found: Estimate) -> None:
+        verdict = found.verdict
+        key = (table.snapshot.uri, table.snapshot.version, verdict.reason.value)
+        with self._lock:
+            if verdict.use or key in self._refusals:
+                return
+            self._refusals.add(key)
+        _log.info(
+            "statistics of '%s' are not used: %s (%s)",
+            table.name,
+            verdict.reason.value,
+            verdict.detail,
+        )
+
+
+def _column(column: ColumnEstimate) -> Message:
+    told: Message = {
+        "min": column.minimum,
+        "max": column.maximum,
+        "nulls": column.nulls,
+        "distinct": column.distinct,
+        "avgLen": column.average_length,
+        "maxLen": column.maximum_length,
+    }
+    if column.histogram is not None:
+        bins = [[each.low, each.high, each.distinct] for each in column.histogram.bins]
+        told["histogram"] = {"height": column.histogram.height, "bins": bins}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _explained(table: ReadTable, filters: Sequence[Filter], found: Estimate) -> Explanation:
+    fragments = len(table.snapshot.fragments)
+    scanned = fragments if found.fragment_ids is None else len(found.fragment_ids)
+    return Explanation(
+        table=table.name,
+        version=table.snapshot.version,
+        rows=found.rows,
+        size_bytes=found.size_bytes,
+        verdict=found.verdict,
+        columns=found.columns,
+        fragments=fragments,
+        fragments_scanned=scanned,
+        filters=tuple(map(filter_text, filters)),
+        table_rows=table.snapshot.rows,
+    )

@@ -1,0 +1,241 @@
+"""Lance tables as relations of a Spark session, with their statistics."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from lancestat.errors import LancestatError, UsageError, did_you_mean
+from lancestat.optimizer.table import ReadTable, open_table
+from lancestat.spark.read.connector import ABSENT, inner_table
+from lancestat.spark.read.planning_service import Desk
+from lancestat.spark.read.read_task import make_reader
+from lancestat.spark.session.arrow_types import spark_schema, unreadable
+from lancestat.spark.session.compiler import relation_classes
+from lancestat.spark.session.start import require_classic
+from lancestat.spec.model import Reader
+from lancestat.statistics.column_type import decoded_size
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("lancestat.read")
+_starting = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table to relate, and the temporary view to make of it, if any.
+
+    `options` are those of its scans, such as `cbo.column.stats.enabled`. `inner` is what reads it
+    instead of lancestat's own workers: the JVM's table of another data source.
+    """
+
+    table: ReadTable
+    view: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    inner: Any = None
+
+
+def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame]:
+    """Temporary views, or DataFrames where none is named, of tables that Spark's workers read.
+
+    Scans are planned here. Each table stays at its version; every scan reports the statistics that
+    the guard lets pass. All tables are related in one call to the JVM.
+
+    Args:
+        spark: A classic session.
+        relations: The tables.
+
+    Returns:
+        The DataFrames of those that become no view, in their order.
+
+    Raises:
+        RunError: the session is one of Spark Connect (LS523), or the relation's Java source cannot
+            be compiled or loaded (LS530, LS531).
+    """
+    from pyspark.sql import DataFrame
+
+    require_classic(spark)
+    if not relations:
+        return []
+    readers = _Readers(spark)
+    declared = [_declared(each, readers) for each in relations]
+    attached = relation_classes(spark).attach(
+        spark._jsparkSession, _planner(spark), readers.functions(), json.dumps(declared)
+    )
+    return [DataFrame(rows, spark) for rows in attached]
+
+
+@cache
+def desk() -> Desk:
+    """The one desk of this process, which all its sessions ask."""
+    return Desk()
+
+
+class _Planner:
+    """What the JVM calls; it waits for the answer on whichever thread plans."""
+
+    def apply(self, question: str) -> str:
+        return desk().answer(question)
+
+    class Java:
+        implements = ("java.util.function.Function",)
+
+
+def _planner(spark: SparkSession) -> _Planner:
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    context = spark.sparkContext
+    with _starting:
+        ensure_callback_server_started(context._gateway)
+        planner = context.__dict__.setdefault("_lancestat_planner", _Planner())
+        return cast(_Planner, planner)
+
+
+class _Readers:
+    """What reads: functions, one for each set of storage options, pickled once per context.
+
+    Tables of other sources stand among them.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._places: dict[tuple[tuple[str, str], ...], int] = {}
+        self._functions: list[Any] = []
+
+    def place(self, relation: Relation) -> int:
+        if relation.inner is not None:
+            self._functions.append(relation.inner)
+            return len(self._functions) - 1
+        key = tuple(sorted(relation.table.storage_options.items()))
+        if key not in self._places:
+            self._places[key] = len(self._functions)
+            self._functions.append(self._function(key))
+        return self._places[key]
+
+    def functions(self) -> Any:
+        java = cast(Any, self._spark._jvm).java.util.ArrayList()
+        for function in self._functions:
+            java.add(function)
+        return java
+
+    def _function(self, key: tuple[tuple[str, str], ...]) -> Any:
+        context = self._spark.sparkContext
+        made: dict[Any, Any] = context.__dict__.setdefault("_lancestat_readers", {})
+        if key not in made:
+            made[key] = make_reader(self._spark, dict(key))
+        return made[key]
+
+
+def _declared(relation: Relation, readers: _Readers) -> dict[str, Any]:
+    table = relation.table
+    without = unreadable(table.snapshot.fields)
+    for name, why in without.items():
+        _log.warning("column '%s' of '%s' is left out: %s", name, table.name, why)
+    fields = [each for each in table.snapshot.fields if each.name not in without]
+    return {
+        "name": table.name,
+        "handle": desk().register(table),
+        "schema": spark_schema(fields).jsonValue(),
+        "rows": table.snapshot.rows,
+        "size": decoded_size(table.snapshot.rows, fields, {}),
+        "reader": readers.place(relation),
+        "view": relation.view,
+        "options": dict(relation.options),
+    }
+
+
+def read_table(
+    spark: SparkSession,
+    uri: str,
+    *,
+    version: int | None = None,
+    tag: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    reader: str = Reader.LANCESTAT.value,
+) -> DataFrame:
+    """Any Lance table as a DataFrame that reports the statistics of its manifest.
+
+    The DataFrame stays at the version that it is made of; call again to see later ones. Statistics
+    are used while `spark.sql.cbo.enabled` is true; sizes and row counts always.
+
+    Args:
+        spark: A classic session.
+        uri: A path or an object-store URI.
+        version: A manifest version, the latest when None.
+        tag: A tag of the dataset, instead of a version.
+        storage_options: How to reach it; they travel inside tasks only.
+        options: Of its scans: `cbo.column.stats.enabled` and `cbo.column.stats.allow.stale`, `true`
+            or `false`, which the session's `spark.lance.*` configuration overrides.
+        reader: What reads the rows: `lancestat`, or `connector`, the Lance connector for Spark.
+
+    Raises:
+        UsageError: both a version and a tag, a version that cannot be one, or an unknown reader.
+        LakeError: the dataset, the version or the tag cannot be opened.
+        RunError: the session or the connector cannot be used.
+    """
+    chosen = _reader(reader)
+    require_classic(spark)
+    table = open_table(uri, version=version, tag=tag, storage_options=storage_options)
+    inner = _inner(spark, table, chosen)
+    [rows] = relate(spark, [Relation(table, options=options or {}, inner=inner)])
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """The temporary views that were made, and why those of other tables were not."""
+
+    views: tuple[str, ...]
+    failed: Mapping[str, LancestatError] = field(default_factory=dict)
+
+
+def attach_views(
+    spark: SparkSession,
+    tables: Mapping[str, ReadTable | LancestatError],
+    reader: Reader = Reader.LANCESTAT,
+) -> Attachment:
+    """Make a temporary view of each table that could be opened, under its name.
+
+    Raises:
+        RunError: the session cannot be used, or the connector is not there (LS540).
+    """
+    require_classic(spark)
+    relations: dict[str, Relation] = {}
+    failed: dict[str, LancestatError] = {}
+    for name, table in tables.items():
+        try:
+            if isinstance(table, LancestatError):
+                raise table
+            relations[name] = Relation(table, view=name, inner=_inner(spark, table, reader))
+        except LancestatError as error:
+            if error.code == ABSENT:
+                raise
+            failed[name] = error
+    relate(spark, list(relations.values()))
+    return Attachment(tuple(relations), failed)
+
+
+def _inner(spark: SparkSession, table: ReadTable, reader: Reader) -> Any:
+    if reader is Reader.LANCESTAT:
+        return None
+    return inner_table(spark, table.snapshot, table.storage_options)
+
+
+def _reader(name: str) -> Reader:
+    try:
+        return Reader(name)
+    except ValueError:
+        valid = [each.value for each in Reader]
+        raise UsageError(
+            "LS406",
+            f"unknown reader '{name}', expected {' or '.join(valid)}",
+            hint=did_you_mean(name, valid),
+        ) from None

@@ -1,0 +1,211 @@
+"""Lance tables through Spark's own `spark.read.format("lancestat")`, without statistics."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import Filter as SparkFilter
+
+from lancestat.errors import UsageError, did_you_mean
+from lancestat.lake.observe import observe_at, parse_version, snapshot
+from lancestat.lake.open import open_pinned
+from lancestat.lake.snapshot import Pin, Snapshot
+from lancestat.optimizer.row_ranges import Part, split_parts
+from lancestat.optimizer.table import Scan
+from lancestat.spark.analyze.scan_task import prepare_worker
+from lancestat.spark.read.read_task import read_part
+from lancestat.spark.read.source_filters import pushed_filters
+from lancestat.spark.session.arrow_types import spark_schema
+from lancestat.spark.session.start import active
+from lancestat.statistics.column_type import decoded_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+NO_PATH = "LS412"
+BAD_OPTION = "LS413"
+WRONG_SCHEMA = "LS414"
+
+_STORAGE = "storage."
+_OPTIONS = ("path", "version", "tag", "pushdown")
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("lancestat")` known to a session."""
+    # Spark refuses a name that the thread's active session has, although each has its own.
+    with active(spark):
+        spark.dataSource.register(LanceDataSource)
+
+
+class LanceDataSource(DataSource):  # type: ignore[misc]
+    """A Lance table at one version, which is chosen when it is loaded.
+
+    Options: `path`, which `load` sets; `version` or `tag`; `storage.<key>` for each storage option;
+    and `pushdown`. Spark cannot prune its columns nor ask it for statistics: `lancestat.read_table`
+    can.
+
+    With `pushdown` true, and `spark.sql.python.filterPushdown.enabled`, filters reach Lance. That
+    is for a DataFrame that is read once: Spark, at least up to 4.3, keeps one plan for all scans of
+    a loaded Python source, and with it the filters of one query for those after it. A query that
+    compares with a date before the year 1 or after 9999 then fails, since PySpark hands literals
+    over as Python's dates.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._place = _place(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "lancestat"
+
+    def schema(self) -> StructType:
+        """The columns that Spark can read."""
+        return spark_schema(self._pinned().fields)
+
+    def reader(self, schema: StructType) -> LanceReader:
+        """A reader of the columns of `schema`.
+
+        Raises:
+            UsageError: the table has no such column, or of another type (LS414).
+        """
+        found = self._pinned()
+        own = {each.name: each for each in spark_schema(found.fields).fields}
+        for each in schema.fields:
+            if each.name not in own:
+                what = f"{found.uri} has no column '{each.name}' at version {found.version}"
+                raise UsageError(WRONG_SCHEMA, what, hint=did_you_mean(each.name, own))
+            if each.dataType != own[each.name].dataType:
+                expected = own[each.name].dataType.simpleString()
+                raise UsageError(
+                    WRONG_SCHEMA,
+                    f"column '{each.name}' of {found.uri} is {expected}, "
+                    f"not {each.dataType.simpleString()}",
+                    hint="leave the schema out, and cast the column",
+                )
+        kind = PushingReader if self._place.pushdown else LanceReader
+        return kind(found, schema, self._place.storage_options)
+
+    def _pinned(self) -> Snapshot:
+        place = self._place
+        options = place.storage_options
+        if place.pin is not None:
+            return snapshot(open_pinned(place.pin, storage_options=options), place.uri, options)
+        opened = observe_at(place.uri, place.asked_version, place.tag, options)
+        observed = snapshot(opened, place.uri, options)
+        # Spark pickles this source on its way from process to process.
+        place.pin = observed.pin
+        return observed
+
+
+@dataclass(slots=True)
+class _Place:
+    """What the options say, and what was observed there."""
+
+    uri: str
+    asked_version: int | None
+    tag: str | None
+    pushdown: bool
+    storage_options: dict[str, str] = field(repr=False)
+    pin: Pin | None = None
+
+
+def _place(options: Mapping[str, str]) -> _Place:
+    given = {key.lower(): value for key, value in options.items()}
+    storage = {
+        key[len(_STORAGE) :]: value for key, value in given.items() if key.startswith(_STORAGE)
+    }
+    unknown = [key for key in given if key not in _OPTIONS and not key.startswith(_STORAGE)]
+    if unknown:
+        raise UsageError(
+            BAD_OPTION,
+            f"the format lancestat has no option '{unknown[0]}'",
+            hint=did_you_mean(unknown[0], _OPTIONS)
+            or "options: path, version, tag, pushdown, and storage.<key> for storage options",
+        )
+    if not given.get("path"):
+        hint = 'name it: spark.read.format("lancestat").load("warehouse/orders.lance")'
+        raise UsageError(NO_PATH, "no path of a Lance table is given", hint=hint)
+    version, pushdown = given.get("version"), given.get("pushdown", "false").lower()
+    if pushdown not in ("true", "false"):
+        raise UsageError(BAD_OPTION, f"option pushdown is '{pushdown}', not true or false")
+    return _Place(
+        uri=given["path"],
+        asked_version=None if version is None else parse_version(version),
+        tag=given.get("tag"),
+        pushdown=pushdown == "true",
+        storage_options=storage,
+    )
+
+
+class LanceReader(DataSourceReader):  # type: ignore[misc]
+    """Plans and reads one scan."""
+
+    def __init__(
+        self, table: Snapshot, schema: StructType, storage_options: Mapping[str, str]
+    ) -> None:
+        self._pin = table.pin
+        self._schema = schema
+        self._storage_options = dict(storage_options)
+        self._filter: str | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Small fragments together, large ones in row ranges."""
+        table = self._table()
+        width = decoded_size(1, [each for each in table.fields if each.name in self._names()], {})
+        parts = split_parts(
+            table.fragments,
+            row_bytes=width,
+            cores=os.cpu_count() or 1,
+            is_filtered=self._filter is not None,
+        )
+        return [InputPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, in Spark's Arrow types.
+
+        Raises:
+            LancestatError: what cannot be read, and why.
+        """
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        part = partition.value
+        if not isinstance(part, Part):
+            # Spark asks for one partition of a table that has none.
+            return
+        prepare_worker(1)
+        target = to_arrow_schema(self._schema, timezone="UTC")
+        scan = Scan(self._pin, self._names(), self._filter)
+        for batch in read_part(scan, part, self._storage_options):
+            columns = [
+                column if column.type == wanted.type else column.cast(wanted.type)
+                for column, wanted in zip(batch.columns, target, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=target)
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._schema.fieldNames())
+
+    def _table(self) -> Snapshot:
+        opened = open_pinned(self._pin, storage_options=self._storage_options)
+        return snapshot(opened, self._pin.uri, self._storage_options)
+
+
+class PushingReader(LanceReader):
+    """Leaves to Spark only the filters that Lance does not apply exactly."""
+
+    def pushFilters(  # noqa: N802 - Spark's name
+        self, filters: list[SparkFilter]
+    ) -> Iterable[SparkFilter]:
+        """Take filters; those that stay with Spark are returned."""
+        fields = {each.name: each for each in self._table().fields}
+        self._filter, left = pushed_filters(filters, fields)
+        return left

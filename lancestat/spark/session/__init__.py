@@ -1,0 +1,1 @@
+"""Starts Spark and names its jobs."""

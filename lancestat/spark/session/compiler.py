@@ -1,0 +1,131 @@
+"""Compiles the relation's Java sources with the compiler that Spark ships."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from lancestat.errors import RunError
+from lancestat.lake.temporary_files import make_temporary_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CLASS_NAME = "lancestat.relation.LanceRelation"
+
+_compiling = threading.Lock()
+_loading = threading.Lock()
+# The jar, once there is one.
+_compiled: list[Path] = []
+
+
+def relation_classes(spark: SparkSession) -> Any:
+    """An instance of the Java class `lancestat.relation.LanceRelation`, through py4j.
+
+    The first session of this process compiles the sources into a jar, and the first of each Spark
+    context hands that to the context's executors; all others share what is loaded.
+
+    Raises:
+        RunError: the sources do not compile (LS530), or its classes cannot be loaded (LS531).
+    """
+    context = spark.sparkContext
+    with _loading:
+        relation = getattr(context, "_lancestat_relation", None)
+        if relation is None:
+            relation = context._lancestat_relation = load(spark, relation_jar(spark), CLASS_NAME)
+        return relation
+
+
+def relation_jar(spark: SparkSession) -> Path:
+    """The jar of the package's Java sources, compiled when this process first asks for it.
+
+    Raises:
+        RunError: the sources do not compile (LS530).
+    """
+    with _compiling:
+        # Compiled again they would meet themselves: a JVM keeps the classes of a stopped Spark.
+        if not _compiled:
+            _compiled.append(compile_jar(spark, sources()))
+        return _compiled[0]
+
+
+@contextmanager
+def compiling(spark: SparkSession) -> Iterator[None]:
+    """Compile the relation's sources, unless that is done, while the block does something else."""
+    with ThreadPoolExecutor(1) as beside:
+        # What fails here fails again, and is told, once the classes are asked for.
+        beside.submit(relation_jar, spark)
+        yield
+
+
+def sources() -> dict[str, str]:
+    """The Java sources that the package holds, by file name."""
+    folder = resources.files("lancestat.spark") / "java"
+    files = sorted(folder.iterdir(), key=lambda file: file.name)
+    return {each.name: each.read_text(encoding="utf-8") for each in files}
+
+
+def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
+    """Compile Java sources, given by file name, into a jar that lives as long as this process.
+
+    Raises:
+        RunError: the sources do not compile (LS530).
+    """
+    jvm: Any = spark._jvm
+    util = jvm.org.codehaus.commons.compiler.util.resource
+    found = jvm.java.util.HashMap()
+    compiler = jvm.org.codehaus.janino.Compiler()
+    loader = spark._jsparkSession.sharedState().jarClassLoader()
+    compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(loader))
+    compiler.setClassFileCreator(util.MapResourceCreator(found))
+    # Else it would look for sources and classes beside the sources, in the working directory.
+    compiler.setSourceFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
+    compiler.setClassFileFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
+    units = cast(Any, spark.sparkContext._gateway).new_array(util.Resource, len(texts))
+    for index, (name, text) in enumerate(texts.items()):
+        units[index] = util.StringResource(name, text)
+    try:
+        compiler.compile(units)
+    except Exception as error:
+        names = ", ".join(texts)
+        raise RunError("LS530", f"Spark's Java compiler refuses {names}: {_said(error)}") from None
+    return _jar({str(path): bytes(found[path]) for path in found})
+
+
+def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
+    """Give a jar to the driver and all executors; an instance of one of its classes.
+
+    Raises:
+        RunError: Spark does not load it (LS531).
+    """
+    session: Any = spark._jsparkSession
+    try:
+        session.sessionState().resourceLoader().addJar(str(jar))
+        loaded = session.sharedState().jarClassLoader().loadClass(class_name)
+        return loaded.getConstructors()[0].newInstance(None)
+    except Exception as error:
+        raise RunError("LS531", f"Spark does not load {class_name}: {_said(error)}") from None
+
+
+def _jar(files: Mapping[str, bytes]) -> Path:
+    folder = make_temporary_folder()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # Spark takes one jar of a name.
+    path = folder / f"{folder.name}.jar"
+    with zipfile.ZipFile(path, "w") as jar:
+        for name, code in files.items():
+            jar.writestr(name, code)
+    return path
+
+
+def _said(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    return str(java.toString() if java is not None else error)

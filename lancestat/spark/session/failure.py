@@ -1,0 +1,119 @@
+"""How an error crosses from a Spark worker: as JSON inside the text of Spark's own exception."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from lancestat import errors
+from lancestat.errors import LancestatError, RunError
+from lancestat.redact import clean, secret_values
+from lancestat.spark.analyze.work import TableScan
+
+_MARK = "lancestat-error:"
+MORE_MEMORY = "a worker ran out of memory or was killed: give it more, or let fewer run at once"
+
+
+class WorkerError(Exception):
+    """Raised in a worker; Spark reports its text to the driver, in whatever wrapping."""
+
+    @classmethod
+    def carrying(cls, error: LancestatError) -> WorkerError:
+        """The exception whose text holds `error`."""
+        payload = {
+            "type": type(error).__name__,
+            "code": error.code,
+            "message": error.message,
+            "hint": error.hint,
+        }
+        return cls(_MARK + json.dumps(payload))
+
+
+def carried_error(text: str) -> LancestatError | None:
+    """The error that a `WorkerError` put into `text`, or None when there is none."""
+    _, mark, rest = text.partition(_MARK)
+    if not mark:
+        return None
+    try:
+        payload, _ = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        return None
+    kind = getattr(errors, payload["type"], RunError)
+    return kind(payload["code"], payload["message"], hint=payload["hint"])
+
+
+CANCELLED = "LS512"
+
+_LOST_TASK = re.compile(r"most recent failure: [^\n]*?\): ([^\n]+)")
+# The line after the frames of a Python worker's traceback.
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.MULTILINE)
+_CANCELLED = re.compile(r"\bcancell?ed\b|SparkContext was shut down|killed intentionally", re.I)
+_CRASHED = re.compile(
+    r"Python worker exited unexpectedly|ExecutorLostFailure|OutOfMemory|exit code 137"
+    r"|\bMemoryError\b"
+)
+
+
+def explain(
+    error: Exception, table: TableScan, storage_options: Mapping[str, str]
+) -> LancestatError:
+    """The error that a user should see for a job over `table` that raised `error` on the driver.
+
+    What a worker raised comes back as it was; anything else becomes a RunError: LS512 when the
+    job was cancelled, else LS511 with the cause of the last failed task.
+    """
+    uri, secrets = table.work.uri, secret_values(storage_options)
+    job = f"the Spark job over {uri}"
+    return job_error(error, "LS511", f"reading {uri}", secrets, job=job)
+
+
+def job_error(
+    error: Exception, code: str, doing: str, secrets: Iterable[str], *, job: str | None = None
+) -> LancestatError:
+    """What a worker raised, as it was; else LS512 when the job was cancelled, `code` otherwise.
+
+    Args:
+        error: What was raised on the driver.
+        code: Of a job that failed.
+        doing: What the job was for, to go on with "was cancelled" or "failed".
+        secrets: Values that must not be shown.
+        job: What failed, where that is not what it was doing.
+    """
+    if isinstance(error, LancestatError):
+        return error
+    carried = carried_error(str(error))
+    if carried is not None:
+        return carried
+    if is_cancelled(error):
+        return RunError(CANCELLED, f"{doing} was cancelled")
+    reason, hint = cause(error, secrets)
+    return RunError(code, f"{job or doing} failed: {reason}", hint=hint)
+
+
+def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:
+    """Why the last failed task failed, or what the driver said, in a line; a hint if there is one.
+
+    Args:
+        error: What Spark raised on the driver.
+        secrets: Values that must not be shown.
+    """
+    text = str(error)
+    lost = _LOST_TASK.search(text)
+    hint = MORE_MEMORY if _CRASHED.search(text) else None
+    raised = _RAISED.findall(text)
+    if raised:
+        return clean(raised[-1], secrets), hint
+    return clean(lost.group(1) if lost else _first_line(error), secrets), hint
+
+
+def is_cancelled(error: Exception) -> bool:
+    """Whether a job ended because someone stopped it, and not because a task failed."""
+    text = str(error)
+    return _LOST_TASK.search(text) is None and _CANCELLED.search(text) is not None
+
+
+def _first_line(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    text = str(java.toString()) if java is not None else f"{type(error).__name__}: {error}"
+    return text.strip().splitlines()[0]

@@ -1,0 +1,339 @@
+"""Finds the Java that Spark's launcher would start."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from lancestat.errors import RunError
+from lancestat.lake.temporary_files import temporary_folder
+from lancestat.redact import clean
+from lancestat.spark.analyze.scan_task import THREAD_VARIABLES
+from lancestat.spark.sql.system_views import SCHEMA, SETTING
+from lancestat.spec.model import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java executable and its major version."""
+
+    path: Path
+    version: int
+
+
+def find_java() -> Java:
+    """The Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` picks it.
+
+    Raises:
+        RunError: there is none (LS520), or it is older than Spark accepts (LS521).
+    """
+    java = Java(path := _executable(), _version(path))
+    if java.version < OLDEST_JAVA:
+        raise RunError(
+            "LS521",
+            f"Spark needs Java {OLDEST_JAVA} or newer, and {path} is Java {java.version}",
+            hint=f"install OpenJDK {OLDEST_JAVA} and set JAVA_HOME to its folder",
+        )
+    return java
+
+
+def _executable() -> Path:
+    hint = f"install OpenJDK {OLDEST_JAVA} (Debian: apt install openjdk-{OLDEST_JAVA}-jre-headless)"
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        path = Path(home) / "bin" / "java"
+        if shutil.which(path) is None:
+            raise RunError("LS520", f"JAVA_HOME is {home}, which holds no bin/java", hint=hint)
+        return path
+    found = shutil.which("java")
+    if found is None:
+        raise RunError("LS520", "Spark needs Java, and no java is on the PATH", hint=hint)
+    return Path(found)
+
+
+def _version(path: Path) -> int:
+    try:
+        shown = subprocess.run(
+            [path, "-version"], capture_output=True, text=True, timeout=60, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise RunError("LS520", f"{path} does not run: {error}") from error
+    # "1.8.0_392" is Java 8, "17.0.15" is Java 17 (JEP 223).
+    found = re.search(r'version "(?:1\.)?(\d+)', shown)
+    if found is None:
+        raise RunError("LS520", f"{path} does not say its version: {shown.strip()[:200]!r}")
+    return int(found.group(1))
+
+
+_LAST_LINES = 3
+_NOISE = re.compile(r"^\s+at |^WARNING|^NOTE: Picked up|^Using Spark's|^$|WARN |\bINFO ")
+_CAUSE = re.compile(r"error|exception|unable|fail", re.IGNORECASE)
+_SECRET = re.compile(r"secret|password|token|key|credential", re.IGNORECASE)
+
+# The second compiler of the JVM pays off after minutes; in a run's short life it takes the
+# processor from the workers: 0.8 s of 3.7 s for an analysis of TPC-H lineitem at scale 1.
+_FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
+
+
+def start_jvm(
+    master: str | None, conf: Mapping[str, str], *, quiet: bool, is_short_lived: bool
+) -> None:
+    """Start the JVM that PySpark's next session will use, unless spark-submit started it.
+
+    Args:
+        master: As configured, None when spark-submit's own configuration decides.
+        conf: What the target configures. It reaches the JVM in a file that only its owner may read,
+            since everyone can list command lines.
+        quiet: Keep what the JVM prints.
+        is_short_lived: Do not optimise code for a long life; local masters only.
+
+    Raises:
+        RunError: no Java (LS520), too old a Java (LS521), or it ended at once (LS522).
+    """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    find_java()
+    properties = {**conf, **({"spark.master": master} if master else {})}
+    options = os.environ.get("JDK_JAVA_OPTIONS", "")
+    if is_short_lived and (master is None or master.startswith("local")):
+        # Options of the command line come after these, so a user's own choice wins.
+        options = f"{_FIRST_COMPILER_ONLY} {options}".strip()
+    with (
+        tempfile.TemporaryFile() as log,
+        _properties_file(properties) as path,
+        _environment(
+            JDK_JAVA_OPTIONS=options,
+            PYSPARK_SUBMIT_ARGS=f"--properties-file '{path}' --load-spark-defaults "
+            + os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"),
+        ),
+        warnings.catch_warnings(),
+    ):
+        # Lance warns of every fork; this one becomes another program at once.
+        warnings.filterwarnings("ignore", message=".*fork", category=UserWarning)
+        try:
+            output = {"stdout": log, "stderr": subprocess.STDOUT} if quiet else None
+            gateway = launch_gateway(popen_kwargs=output)
+        except Exception as error:
+            log.seek(0)
+            said = log.read().decode(errors="replace") or str(error)
+            raise not_started(said, conf) from None
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def not_started(output: str, conf: Mapping[str, str]) -> RunError:
+    """The error (LS522) that names the cause in what the JVM printed, without secrets of `conf`."""
+    lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
+    causes = [line for line in lines if _CAUSE.search(line)]
+    said = " ".join((causes or lines)[:_LAST_LINES]) or "it ended without a word"
+    secrets = [value for key, value in conf.items() if _SECRET.search(key)]
+    return RunError(
+        "LS522",
+        f"Spark did not start: {clean(said, secrets)}",
+        hint="check the target's spark section, and `lancestat debug`",
+    )
+
+
+@contextmanager
+def _properties_file(properties: Mapping[str, str]) -> Iterator[Path]:
+    with temporary_folder() as folder:
+        path = folder / "spark.properties"
+        path.touch(mode=0o600)
+        lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
+        path.write_text("".join(lines), encoding="utf-8")
+        yield path
+
+
+@contextmanager
+def _environment(**changes: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update({name: value for name, value in changes.items() if value})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _escaped(text: str) -> str:
+    # java.util.Properties: backslashes escape, and so these characters stand for themselves.
+    text = re.sub(r"([\\ :=#!])", r"\\\1", text)
+    return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+
+
+LOCAL_ATTEMPTS = 4
+
+_LOCAL = re.compile(r"local(?:\[([^\],]+)(?:,\s*(\d+))?\])?")
+
+# Batches come and go all the time. Left to itself, glibc gives their memory back to the system and
+# faults it in again, which takes a fifth of a worker's time.
+ALLOCATOR_VARIABLES = {
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TOP_PAD_": str(16 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+}
+
+
+def start_session(
+    target: Target, app_name: str, *, quiet: bool = True, is_short_lived: bool = False
+) -> SparkSession:
+    """The Spark session of a target, started unless this process has one.
+
+    The target's configuration is final; around it, lancestat turns off the console's progress bar,
+    the user interface of a local session, and threads beyond a task's cores in its workers, which
+    also keep the memory they free. Global temporary views are in the schema `lancestat`. Storage
+    options never become Spark properties.
+
+    Args:
+        target: Master (None: spark-submit's, else `local[*]`) and configuration.
+        app_name: As Spark shows it.
+        quiet: Keep what the JVM prints to itself, unless it fails to start.
+        is_short_lived: The session is for scans only, and the JVM need not optimise its code.
+
+    Raises:
+        RunError: no Java (LS520), too old a Java (LS521), or the JVM did not start (LS522).
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    running = running_session()
+    if running is not None:
+        return running
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    master = target.spark_master or target.spark_conf.get("spark.master")
+    if SparkContext._active_spark_context is None and SparkContext._gateway is None:
+        start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
+    master = master or SparkConf().get("spark.master") or "local[*]"
+    conf = {**defaults(master, target.spark_conf), **target.spark_conf}
+    conf["spark.master"] = with_attempts(master, conf.get("spark.task.maxFailures"))
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise not_started(str(error), conf) from None
+    if quiet:
+        session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def running_session() -> SparkSession | None:
+    """The classic Spark session that this process has, if any.
+
+    Raises:
+        RunError: it is a Spark Connect session, which cannot run lancestat's jobs (LS523).
+    """
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        session = SparkSession._instantiatedSession
+    if session is None:
+        return None
+    require_classic(session)
+    return None if session._jsc.sc().isStopped() else session
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Make a session the thread's active one while the block runs.
+
+    Spark asks the active session, and not the one that it works for, for the configuration of
+    estimates and for the data sources that are registered.
+    """
+    sessions = cast(Any, session._jvm).org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    if before.isDefined() and before.get().equals(session._jsparkSession):
+        yield
+        return
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def require_classic(session: object) -> None:
+    """Refuse a session without a JVM of its own.
+
+    Raises:
+        RunError: it is a Spark Connect session, which cannot run lancestat's jobs (LS523).
+    """
+    from pyspark.sql import SparkSession
+
+    if not isinstance(session, SparkSession) or not hasattr(session, "_jsc"):
+        raise RunError(
+            "LS523",
+            "the active session is a Spark Connect session, and lancestat needs a classic one",
+            hint="stop it, or run lancestat in a process of its own",
+        )
+
+
+def task_threads(spark: SparkSession) -> int:
+    """How many cores each task of a session has to itself: `spark.task.cpus`."""
+    return int(spark.conf.get("spark.task.cpus", "1") or 1)
+
+
+def defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """The configuration that lancestat prefers and a target may override."""
+    threads = conf.get("spark.task.cpus", "1")
+    chosen = {f"spark.executorEnv.{name}": threads for name in THREAD_VARIABLES}
+    chosen |= {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR_VARIABLES.items()}
+    chosen["spark.ui.showConsoleProgress"] = "false"
+    chosen[SETTING] = SCHEMA
+    if master.startswith("local"):
+        chosen["spark.ui.enabled"] = "false"
+        chosen["spark.driver.host"] = "127.0.0.1"
+        chosen["spark.driver.bindAddress"] = "127.0.0.1"
+        if _has_unix_sockets(conf):
+            chosen["spark.python.unix.domain.socket.enabled"] = "true"
+    return chosen
+
+
+def _has_unix_sockets(conf: Mapping[str, str]) -> bool:
+    # Over TCP the last bytes of a task wait 40 ms for an acknowledgement. A socket's path may have
+    # about 100 bytes, half of which are Spark's, and so only the usual folder is trusted.
+    options = [os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")]
+    options += [value for key, value in conf.items() if key.endswith("JavaOptions")]
+    is_elsewhere = any("java.io.tmpdir" in each for each in options)
+    return hasattr(socket, "AF_UNIX") and sys.platform != "win32" and not is_elsewhere
+
+
+def optimizer_settings(conf: Mapping[str, str]) -> dict[str, str]:
+    """What makes Spark use column statistics, as far as the configuration does not decide it."""
+    wanted = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
+    return {key: value for key, value in wanted.items() if key not in conf}
+
+
+def with_attempts(master: str, attempts: str | None = None) -> str:
+    """A local master that retries failed tasks as clusters do; Spark's own gives one chance."""
+    found = _LOCAL.fullmatch(master)
+    if found is None or found.group(2) is not None:
+        return master
+    return f"local[{found.group(1) or 1},{attempts or LOCAL_ATTEMPTS}]"

@@ -1,0 +1,1 @@
+"""Runs, explains and judges queries."""

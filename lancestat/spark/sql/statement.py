@@ -1,0 +1,192 @@
+"""`ANALYZE TABLE`, as Spark's own parser reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lancestat.errors import UsageError, did_you_mean
+from lancestat.spark.sql.query_failure import BAD_QUERY, QueryText, explain_failure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REFUSED = "LS421"
+UNKNOWN_TABLE = "LS422"
+
+_FORMS = (
+    "ANALYZE TABLE t COMPUTE STATISTICS, with FOR COLUMNS a, b or FOR ALL COLUMNS where the "
+    "declared columns are not meant"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeStatement:
+    """Compute statistics of one table.
+
+    `columns` are those that are named, empty where none are; `all_columns` means FOR ALL COLUMNS.
+    With neither, what is declared is meant. `objection` is why lancestat cannot do it, if it
+    cannot: a table of Spark's own catalog may still want it.
+    """
+
+    name_parts: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    all_columns: bool = False
+    objection: UsageError | None = None
+
+    @property
+    def name(self) -> str:
+        """The table's name as it was written, for people."""
+        return ".".join(self.name_parts)
+
+    @property
+    def quoted_name(self) -> str:
+        """The table's name for Spark."""
+        return ".".join(f"`{part.replace('`', '``')}`" for part in self.name_parts)
+
+
+def read_analyze(plan: Any) -> AnalyzeStatement | None:
+    """The statement that a parsed plan of the JVM is, None when it is another kind.
+
+    `ANALYZE TABLES` is another kind: it is about a namespace of Spark's catalog.
+    """
+    match plan.nodeName():
+        case "AnalyzeTable":
+            parts = strings(plan.child().multipartIdentifier())
+            objection = _no_partition(parts) if not plan.partitionSpec().isEmpty() else None
+            if objection is None and plan.noScan():
+                objection = _no_noscan(parts)
+            return AnalyzeStatement(parts, objection=objection)
+        case "AnalyzeColumn":
+            named = plan.columnNames()
+            return AnalyzeStatement(
+                name_parts=strings(plan.child().multipartIdentifier()),
+                columns=strings(named.get()) if named.isDefined() else (),
+                all_columns=plan.allColumns(),
+            )
+    return None
+
+
+def find_declared(
+    statement: AnalyzeStatement, declared: Sequence[str], *, is_case_sensitive: bool
+) -> str | None:
+    """The declared name that the statement means, None when it means none.
+
+    Declared names differ by more than case, so that at most one is meant.
+    """
+    if len(statement.name_parts) != 1:
+        return None
+    [written] = statement.name_parts
+    if is_case_sensitive:
+        return written if written in declared else None
+    return next((name for name in declared if name.lower() == written.lower()), None)
+
+
+def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageError:
+    """The error (LS422) for a table that neither the project nor Spark's catalog has."""
+    listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
+    near = did_you_mean(statement.name, declared)
+    return UsageError(
+        UNKNOWN_TABLE,
+        f"no table '{statement.name}' is declared, nor is it in Spark's catalog",
+        hint=near or f"declared tables: {listed or 'none'}",
+    )
+
+
+def strings(sequence: Any) -> tuple[str, ...]:
+    """A Scala sequence of strings."""
+    return tuple(str(sequence.apply(index)) for index in range(sequence.size()))
+
+
+def _no_noscan(parts: tuple[str, ...]) -> UsageError:
+    return UsageError(
+        REFUSED,
+        f"ANALYZE TABLE {'.'.join(parts)} ... NOSCAN: there is nothing to do without a scan, "
+        "because row count and size of a Lance table are always read from its manifest",
+        hint=f"leave NOSCAN out; what is known already is not read again. There is {_FORMS}",
+    )
+
+
+def _no_partition(parts: tuple[str, ...]) -> UsageError:
+    return UsageError(
+        REFUSED,
+        f"ANALYZE TABLE {'.'.join(parts)} PARTITION (...): Lance tables have no partitions",
+        hint="leave PARTITION out; only fragments that are new are read. There is " + _FORMS,
+    )
+
+
+# Text that a name cannot be in, then the end of a statement, then anything.
+_TOKEN = re.compile(
+    r"""(?P<skip>--[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|\s+)"""
+    r"""|(?P<end>;)|(?P<other>.)""",
+    re.DOTALL,
+)
+# Statements in which a table's name need not be written, or which list tables.
+_NAMES_ANYTHING = re.compile(r"\b(show|identifier|execute)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A parsed statement: `plan` is the JVM's, `analyze` what it says if it is `ANALYZE TABLE`."""
+
+    text: QueryText
+    plan: Any
+    analyze: AnalyzeStatement | None
+
+
+def parse(spark: SparkSession, text: QueryText) -> Statement:
+    """Parse one statement with Spark's own parser; a semicolon at its end is allowed.
+
+    Raises:
+        UsageError: there is none, there are several, or Spark cannot parse it (LS420).
+    """
+    starts = _starts(text.text)
+    if not starts:
+        raise UsageError(BAD_QUERY, "the query is empty", location=text.location(0))
+    try:
+        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text.text)
+    except Exception as error:
+        if len(starts) > 1 and not _is_compound(text.text[starts[0] :]):
+            raise UsageError(
+                BAD_QUERY,
+                "another statement follows the first\n" + text.excerpt(starts[1]),
+                location=text.location(starts[1]),
+                hint="give one statement at a time",
+            ) from None
+        raise explain_failure(error, text) from None
+    return Statement(text, plan, read_analyze(plan))
+
+
+def mentioned(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of `names` that a query may read: whose letters stand in it, in whatever case.
+
+    Others need not be opened for it. Statements that name tables in other ways, or list them, may
+    read any.
+    """
+    if _NAMES_ANYTHING.search(text):
+        return tuple(names)
+    lowered = text.lower()
+    return tuple(name for name in names if name.lower() in lowered)
+
+
+def _starts(text: str) -> list[int]:
+    """Where statements begin: what is between semicolons and more than space and comments."""
+    starts: list[int] = []
+    is_inside = False
+    for token in _TOKEN.finditer(text):
+        if token.lastgroup == "end":
+            is_inside = False
+        elif not is_inside and not _is_blank(token.group()):
+            starts.append(token.start())
+            is_inside = True
+    return starts
+
+
+def _is_blank(token: str) -> bool:
+    return token.isspace() or token.startswith("--") or (token.startswith("/*") and len(token) > 3)
+
+
+def _is_compound(text: str) -> bool:
+    return re.match(r"begin\b", text, re.IGNORECASE) is not None

@@ -1,0 +1,206 @@
+"""Documents judged by the JSON Schemas that ship with the package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from lancestat.errors import SpecError, did_you_mean
+from lancestat.redact import Origin
+from lancestat.spec import codes, resources
+from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.names import PUNCTUATION, composed, is_name
+from lancestat.spec.quoting import quoted
+from lancestat.spec.template import Rendering
+from lancestat.spec.wording import found, may_be_secret, subject
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator, FormatChecker, ValidationError
+
+
+def check(
+    schema_name: str, document: Document, rendering: Rendering
+) -> Iterator[tuple[KeyPath, SpecError]]:
+    """Every error that a schema finds in a rendered document, with the path that it is about.
+
+    There is none about a value whose template failed.
+    """
+    seen: set[tuple[KeyPath, str]] = set()
+    for error in _validator(schema_name).iter_errors(document.value):
+        refusal = Refusal.of(error)
+        # The validator repeats itself: `required`, for one, once for each key that is missing.
+        about = refusal.path, refusal.topic
+        if about not in seen and refusal.path not in rendering.failures:
+            seen.add(about)
+            for sentence in refusal.errors(document, rendering.origins):
+                yield refusal.path, sentence
+
+
+@cache
+def _validator(schema_name: str) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+
+    schema = resources.schema(schema_name)
+    return Draft202012Validator(
+        written_out(schema, schema["$defs"]), format_checker=format_checker()
+    )
+
+
+@cache
+def format_checker() -> FormatChecker:
+    """Judges the formats of the schemas: names, by Unicode's categories."""
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=())
+    for name, punctuation in PUNCTUATION.items():
+        checker.checks(name)(partial(_is_format, punctuation))
+    return checker
+
+
+def _is_format(punctuation: str, value: object) -> bool:
+    return not isinstance(value, str) or is_name(value, punctuation)
+
+
+def written_out(part: Any, definitions: Mapping[str, Any]) -> Any:
+    """A schema with its references replaced, so that what stands beside `$ref` prevails.
+
+    Values are also judged twice as fast, since the validator resolves references for each anew.
+    """
+    if isinstance(part, list):
+        return [written_out(each, definitions) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        part = {**definitions[part["$ref"].removeprefix("#/$defs/")], **part}
+        del part["$ref"]
+    return {key: written_out(value, definitions) for key, value in part.items()}
+
+
+_ABOUT_PARTS = frozenset(
+    ("required", "dependentRequired", "additionalProperties", "oneOf", "minProperties", "minItems",
+     "uniqueItems")
+)  # fmt: skip
+
+Origins = Mapping[KeyPath, Origin]
+
+# Code, message, the key that it is about when it is not the value itself, and hint.
+_Complaint = tuple[str, str, str | int | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A value that does not keep to a keyword; `expected` is what the schema gives the keyword.
+
+    Of one topic at one path one refusal tells all. Keywords about the parts of a mapping or a list
+    are topics of their own; the others share one, since they all say what the value must be.
+    """
+
+    path: KeyPath
+    topic: str
+    keyword: str
+    expected: Any
+    value: Any
+    schema: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, error: ValidationError) -> Refusal:
+        """The refusal that a validator's error stands for."""
+        path, keyword = tuple(error.absolute_path), str(error.validator)
+        topic = keyword if keyword in _ABOUT_PARTS else "value"
+        if "propertyNames" in error.absolute_schema_path:
+            path, topic = (*path, str(error.instance)), "name"
+        schema: Any = error.schema
+        return cls(path, topic, keyword, error.validator_value, error.instance, schema)
+
+    def errors(self, document: Document, origins: Origins) -> Iterator[SpecError]:
+        """What is wrong, in the document; values that have an origin are told by it."""
+        words = subject(self.path, document.value, origins)
+        if self.topic == "value":
+            yield self._wrong_value(words, document, origins)
+        for code, message, key, hint in self._complaints(words, origins):
+            path = self.path if key is None else (*self.path, key)
+            yield SpecError(code, message, location=document.key_at(path), hint=hint)
+
+    def _wrong_value(self, words: str, document: Document, origins: Origins) -> SpecError:
+        is_secret = may_be_secret(self.path, origins)
+        told = found(self.value, is_secret=is_secret, origin=origins.get(self.path))
+        valid = ", ".join(f"'{word}'" for word in self.schema.get("enum", ()))
+        expected = f"one of {valid}" if valid else self.schema["title"]
+        return SpecError(
+            codes.WRONG_TYPE if self.keyword == "type" else codes.WRONG_VALUE,
+            f"{words} must be {expected}, found {told}",
+            location=document.at(self.path),
+            hint=None if is_secret else _value_hint(self.schema, self.value),
+        )
+
+    def _complaints(self, words: str, origins: Origins) -> Iterator[_Complaint]:
+        match self.topic:
+            case "required":
+                for key in self.expected:
+                    if key not in self.value:
+                        yield codes.MISSING_KEY, f"missing key '{key}' in {words}", None, None
+            case "dependentRequired":
+                for key, others in self.expected.items():
+                    for other in others:
+                        if key in self.value and other not in self.value:
+                            message = f"'{key}' needs '{other}' in {words}"
+                            yield codes.MISSING_KEY, message, key, None
+            case "additionalProperties":
+                yield from self._unknown_keys(words)
+            # To `required`, what is no mapping lacks nothing. Its type is refused anyway.
+            case "oneOf" if isinstance(self.value, dict):
+                yield codes.WRONG_VALUE, f"{words} {self._choice()}", None, None
+            case "minProperties":
+                yield codes.MISSING_KEY, f"{words} must not be empty", None, None
+            case "minItems":
+                yield codes.WRONG_VALUE, f"{words} must not be empty", None, None
+            case "uniqueItems":
+                for index in self._repeated():
+                    path = (*self.path, index)
+                    is_secret = may_be_secret(path, origins)
+                    item = found(self.value[index], is_secret=is_secret, origin=origins.get(path))
+                    yield codes.WRONG_VALUE, f"{words} names {item} twice", index, None
+            case "name":
+                message = f"the name {quoted(self.value)} must be {self.schema['title']}"
+                yield codes.WRONG_VALUE, message, None, None
+
+    def _unknown_keys(self, words: str) -> Iterator[_Complaint]:
+        known = self.schema["properties"]
+        for key in self.value:
+            if key not in known:
+                hint = did_you_mean(key, known) or "known keys: " + ", ".join(known)
+                yield codes.UNKNOWN_KEY, f"unknown key {quoted(key)} in {words}", key, hint
+
+    def _choice(self) -> str:
+        choices = [key for option in self.expected for key in option["required"]]
+        given = " and ".join(f"'{key}'" for key in choices if key in self.value) or "none"
+        valid = ", ".join(f"'{key}'" for key in choices)
+        return f"must have exactly one of {valid}; found {given}"
+
+    def _repeated(self) -> Iterator[int]:
+        seen: set[str] = set()
+        for index, item in enumerate(self.value):
+            if isinstance(item, str):
+                if item in seen:
+                    yield index
+                seen.add(item)
+
+
+def _value_hint(schema: Mapping[str, Any], value: object) -> str | None:
+    types = schema.get("type", ())
+    if value is None:
+        return "write a value, or remove the key"
+    if isinstance(value, str):
+        if "boolean" in types and value.lower() in ("yes", "no", "on", "off", "true", "false"):
+            return "write true or false, without quotes"
+        if "integer" in types and re.fullmatch("[0-9]+", value):
+            return "remove the quotes; a template gives a number with '| int'"
+        if schema.get("format") in PUNCTUATION and value != composed(value):
+            return f"write {quoted(composed(value))} in the normal form NFC, of composed characters"
+        return did_you_mean(value, schema.get("enum", schema.get("examples", ())))
+    if isinstance(value, int | float) and types == "string":
+        return None if "enum" in schema or "pattern" in schema else "put quotes around it"
+    return None

@@ -1,0 +1,152 @@
+"""Drops state that no declared table needs, and datasets that were set aside or outlived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lancestat.state.layout import LAYOUT, Place
+from lancestat.state.retention import compact, drop_rows
+from lancestat.state.store import LanceState
+from lancestat.state.stored_table import StoredTable
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+
+# Folders with files that a commit names; what Lance writes on its own behalf it cleans up itself.
+_OF_COMMITS = ("data/", "_deletions/")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep dropped, or would drop.
+
+    `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
+    nodes of runs. `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by
+    their share; on object stores it leaves out whole datasets. `scratch_dropped` counts folders of
+    killed joins, `scratch_left` those that carry scratch's marker but could not be dropped.
+    """
+
+    partials_dropped: int
+    runs_dropped: int
+    generations_dropped: int
+    bytes: int
+    scratch_dropped: int = 0
+    scratch_left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Undeclared:
+    """Rows of tables that are not declared, and their share of the dataset's bytes."""
+
+    ids: tuple[int, ...] = ()
+    size_bytes: int = 0
+
+
+def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepReport:
+    """Drop what the state holds of tables other than `declared`, and outlived datasets.
+
+    Args:
+        state: The state.
+        declared: Identities (`state.identity`) of all tables and joins that the project declares.
+        dry_run: Change nothing, only count.
+    """
+    partials = _undeclared(state.partial_table, declared)
+    summaries = _undeclared(state.summary_table, declared)
+    runs = _undeclared(state.run_table, declared)
+    outlived = list(_outlived(state))
+    report = SweepReport(
+        partials_dropped=len(partials.ids) + len(summaries.ids),
+        runs_dropped=len(runs.ids),
+        generations_dropped=len(outlived),
+        bytes=sum(each.size_bytes for each in (partials, summaries, runs))
+        + sum(map(state.folder.size_bytes, outlived)),
+    )
+    if dry_run:
+        return report
+    if any(stored.place() for stored in state.tables):
+        with state.writers.writing():
+            for stored, undeclared in zip(state.tables, (partials, runs, summaries), strict=True):
+                if undeclared.ids:
+                    drop_rows(stored, undeclared.ids)
+                    compact(stored, every_fragment=True)
+                stored.clean(state.retention)
+    for place in outlived:
+        state.folder.remove(place)
+    for stored in state.tables:
+        _remove_uncommitted(state, stored)
+    return report
+
+
+def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
+    """Remove the files of a dataset that were there when no writer ran, and that no version has.
+
+    The order matters: what a writer leaves that begins after the list is not in it, one that ended
+    since has committed before the versions are looked at, and one that goes on is seen in between.
+    """
+    place = stored.place()
+    if place is None:
+        return
+    there = {path for path in state.folder.files(place) if path.startswith(_OF_COMMITS)}
+    if state.writers.may_run():
+        return
+    stored.dataset(latest=True)
+    named = stored.read(_named_files, None)
+    if named is not None:
+        state.folder.remove_files(place, there - named)
+
+
+def _named_files(dataset: LanceDataset) -> set[str] | None:
+    """The data and deletion files of all versions that there are."""
+    named: set[str] = set()
+    for version in dataset.versions():
+        for fragment in dataset.checkout_version(version["version"]).get_fragments():
+            named.update(f"data/{file.path}" for file in fragment.metadata.files)
+            deleted = fragment.deletion_file()
+            if deleted is not None:
+                named.add(deleted)
+    return named
+
+
+def _undeclared(stored: StoredTable, declared: frozenset[str]) -> _Undeclared:
+    def read(dataset: LanceDataset) -> _Undeclared:
+        return _undeclared_rows(dataset, declared)
+
+    stored.dataset(latest=True)
+    return stored.read(read, _Undeclared())
+
+
+def _undeclared_rows(dataset: LanceDataset, declared: frozenset[str]) -> _Undeclared:
+    rows = dataset.to_table(columns=["id", "table"])
+    ids = tuple(
+        row
+        for row, table in zip(
+            rows.column("id").to_pylist(), rows.column("table").to_pylist(), strict=True
+        )
+        # A node without a table is no state of a table.
+        if table is not None and table not in declared
+    )
+    sizes = (
+        file.file_size_bytes or 0
+        for fragment in dataset.get_fragments()
+        for file in fragment.metadata.files
+    )
+    return _Undeclared(ids, sum(sizes) * len(ids) // max(rows.num_rows, 1))
+
+
+def _outlived(state: LanceState) -> Iterable[Place]:
+    """Datasets of older layouts, of older generations, and those set aside.
+
+    The newest generation stays even when it does not open for lack of a manifest: another run may
+    be creating it.
+    """
+    for layout in state.folder.layouts():
+        if layout < LAYOUT:
+            yield from state.folder.places(layout)
+    places = state.folder.places()
+    for stored in state.tables:
+        of_kind = [place for place in places if place.kind is stored.kind]
+        yield from of_kind[:-1]
+        yield from (place for place in of_kind[-1:] if stored.is_aside(place))

@@ -1,0 +1,281 @@
+"""Partials as rows: one per (table, fingerprints, set of fields)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.identity import answered, plain_key, weight
+from lancestat.state.stored_table import StoredTable, find
+from lancestat.state.values import PartialIndex, PartialKey, StoredPartials
+from lancestat.statistics.partial import ColumnPartial, decode, encode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+FINGERPRINT_BYTES = 16
+# Field keys hold Spark types, which may hold commas but no line breaks.
+_SEPARATOR = "\n"
+_BATCH_BYTES = 4 << 20
+_BATCH_ROWS = 1024
+
+
+def partial_schema() -> pa.Schema:
+    """Columns of the partials dataset; `StoredTable` gives each row its `id`."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("id", pa.int64()),
+            pa.field("table", pa.string()),
+            pa.field("fingerprints", pa.binary()),
+            pa.field("fields", pa.string()),
+            pa.field("partials", pa.list_(pa.large_binary())),
+            pa.field("written_at", pa.timestamp("us", "UTC")),
+        ]
+    )
+
+
+def join_fingerprints(fingerprints: Iterable[Fingerprint]) -> bytes:
+    """The stored form of a set of fingerprints."""
+    return b"".join(sorted(fingerprints))
+
+
+def split_fingerprints(stored: bytes) -> tuple[Fingerprint, ...]:
+    """The inverse of `join_fingerprints`; empty when the length is wrong."""
+    if len(stored) == FINGERPRINT_BYTES:
+        return (stored,)
+    if len(stored) % FINGERPRINT_BYTES:
+        return ()
+    starts = range(0, len(stored), FINGERPRINT_BYTES)
+    return tuple(stored[start : start + FINGERPRINT_BYTES] for start in starts)
+
+
+def join_fields(fields: Iterable[str]) -> str:
+    """The stored form of a set of field keys."""
+    return _SEPARATOR.join(sorted(fields))
+
+
+def split_fields(stored: str) -> Sequence[str]:
+    """The inverse of `join_fields`, in stored order."""
+    return stored.split(_SEPARATOR)
+
+
+def partial_batches(
+    table: str, stored: Iterable[StoredPartials], written_at: datetime, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Rows for `stored`, in batches of a few megabytes; entries without partials make no row."""
+    import pyarrow as pa
+
+    rows: list[dict[str, object]] = []
+    size = 0
+    for entry in stored:
+        if not entry.partials or not entry.fingerprints:
+            continue
+        fields = sorted(entry.partials)
+        encoded = [encode(entry.partials[field]) for field in fields]
+        rows.append(
+            {
+                "table": table,
+                "fingerprints": join_fingerprints(entry.fingerprints),
+                "fields": join_fields(fields),
+                "partials": encoded,
+                "written_at": written_at,
+            }
+        )
+        size += sum(map(len, encoded))
+        if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
+            yield pa.RecordBatch.from_pylist(rows, schema)
+            rows, size = [], 0
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+_INDEX_BATCH_ROWS = 4096
+_NAMED_TABLES = 64
+
+
+def table_filter(table: str) -> str:
+    """The predicate for one table's rows."""
+    quoted = table.replace("'", "''")
+    return f"`table` = '{quoted}'"
+
+
+def tables_filter(tables: Collection[str]) -> str | None:
+    """The predicate for the rows of some tables; None when they are too many to be named."""
+    if len(tables) > _NAMED_TABLES:
+        return None
+    return " OR ".join(map(table_filter, tables))
+
+
+def read_index(dataset: LanceDataset, table: str) -> PartialIndex:
+    """The index of one table; about a second for 100,000 rows of 200 fields."""
+    return read_indexes(dataset, (table,))[table]
+
+
+def read_indexes(dataset: LanceDataset, tables: Collection[str]) -> dict[str, PartialIndex]:
+    """The indexes of some tables, in one pass over all rows."""
+    scanner = dataset.scanner(
+        columns=["table", "fingerprints", "fields"],
+        filter=tables_filter(tables),
+        batch_size=_INDEX_BATCH_ROWS,
+        batch_readahead=4,
+    )
+    sets = FieldSets()
+    found = {table: _Index(sets) for table in tables}
+    for batch in scanner.to_batches():
+        names = batch.column("table").dictionary_encode()
+        indexes = [found.get(name) for name in names.dictionary.to_pylist()]
+        places, stored = names.indices.to_pylist(), batch.column("fingerprints").to_pylist()
+        for place, key, fields in zip(places, stored, sets.of(batch.column("fields")), strict=True):
+            index = indexes[place]
+            if index is not None:
+                index.add(key, fields)
+    return {table: index.to_value() for table, index in found.items()}
+
+
+class _Index:
+    """An index while it is read."""
+
+    def __init__(self, sets: FieldSets) -> None:
+        self._sets = sets
+        self._singles: dict[Fingerprint, frozenset[str]] = {}
+        self._groups: dict[tuple[Fingerprint, ...], frozenset[str]] = {}
+
+    def add(self, stored: bytes, fields: frozenset[str]) -> None:
+        fingerprints = split_fingerprints(stored)
+        if len(fingerprints) == 1:
+            known = self._singles.get(stored)
+            self._singles[stored] = fields if known is None else self._sets.union(known, fields)
+        elif fingerprints:
+            known = self._groups.get(fingerprints)
+            merged = fields if known is None else self._sets.union(known, fields)
+            self._groups[fingerprints] = merged
+
+    def to_value(self) -> PartialIndex:
+        groups = tuple(PartialKey(key, fields) for key, fields in self._groups.items())
+        return PartialIndex(self._singles, groups)
+
+
+class FieldSets:
+    """Interned sets of the keys that stored rows answer for: equal sets are one object."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, frozenset[str]] = {}
+        self._by_value: dict[frozenset[str], frozenset[str]] = {}
+        self._keys: dict[str, str] = {}
+
+    def of(self, texts: pa.Array) -> Iterator[frozenset[str]]:
+        """The sets that a column of stored fields answers for, row by row."""
+        encoded = texts.dictionary_encode()
+        distinct = [self._parse(text) for text in encoded.dictionary.to_pylist()]
+        return map(distinct.__getitem__, encoded.indices.to_pylist())
+
+    def union(self, left: frozenset[str], right: frozenset[str]) -> frozenset[str]:
+        """The interned union of two interned sets."""
+        if left is right:
+            return left
+        return self._intern(left | right)
+
+    def _parse(self, text: str) -> frozenset[str]:
+        known = self._by_text.get(text)
+        if known is None:
+            keys = self._keys
+            stored = answered(frozenset(split_fields(text)))
+            known = self._intern(frozenset(keys.setdefault(key, key) for key in stored))
+            self._by_text[text] = known
+        return known
+
+    def _intern(self, fields: frozenset[str]) -> frozenset[str]:
+        return self._by_value.setdefault(fields, fields)
+
+
+_log = logging.getLogger("lancestat.state")
+
+_READ_BATCH_BYTES = 8 << 20
+_PARTIAL_BYTES = 4 << 10
+_MOST_BATCH_ROWS = 256
+_IO_BUFFER_BYTES = 32 << 20
+# Up to here the filter names the fingerprints, and the sketches of other rows are not read.
+_NAMED_FINGERPRINTS = 4096
+
+
+def stream_partials(
+    stored: StoredTable, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+) -> Iterator[StoredPartials]:
+    """Yield every wanted field at most once, of what is stored and decodes.
+
+    When a clean-up takes files away under the scan, what is still missing is read from the latest
+    version.
+    """
+    search = _Search(wanted)
+    yield from find(stored, search, lambda dataset: _batches(dataset, table, search))
+    if search.undecodable:
+        _log.warning("%d stored partials do not decode and will be made again", search.undecodable)
+
+
+def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.RecordBatch]:
+    predicate = table_filter(table)
+    if len(search.missing) <= _NAMED_FINGERPRINTS:
+        named = ",".join(f"X'{joined.hex()}'" for joined in search.missing)
+        predicate += f" AND fingerprints IN ({named})"
+    scanner = dataset.scanner(
+        columns=["fingerprints", "fields", "partials"],
+        filter=predicate,
+        batch_size=min(_READ_BATCH_BYTES // (search.widest * _PARTIAL_BYTES) + 1, _MOST_BATCH_ROWS),
+        batch_readahead=2,
+        fragment_readahead=1,
+        io_buffer_size=_IO_BUFFER_BYTES,
+    )
+    yield from scanner.to_batches()
+
+
+class _Search:
+    """What is still wanted, and how many stored partials turned out not to decode.
+
+    `widest` is the most that one set of fingerprints takes, in partials without quantiles.
+    """
+
+    def __init__(self, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]) -> None:
+        self.undecodable = 0
+        self.widest = max([1, *map(weight, wanted.values())])
+        self.missing: dict[bytes, set[str]] = {
+            join_fingerprints(fingerprints): set(fields)
+            for fingerprints, fields in wanted.items()
+            if fingerprints and fields
+        }
+
+    def found_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials]:
+        column = batch.column("partials")
+        offsets, values = column.offsets.to_pylist(), column.values
+        keys = batch.column("fingerprints").to_pylist()
+        texts = batch.column("fields").to_pylist()
+        for row, (key, text) in enumerate(zip(keys, texts, strict=True)):
+            missing = self.missing.get(key)
+            if not missing:
+                continue
+            fields = split_fields(text)
+            start = offsets[row]
+            if offsets[row + 1] - start != len(fields):
+                self.undecodable += 1
+                continue
+            partials: dict[str, ColumnPartial] = {}
+            encoded = values.slice(start, len(fields)).to_pylist()
+            for field, one in zip(fields, encoded, strict=True):
+                for asked in {field, plain_key(field)} & missing:
+                    self._decode(one, asked, partials)
+            missing.difference_update(partials)
+            if not missing:
+                del self.missing[key]
+            if partials:
+                yield StoredPartials(split_fingerprints(key), partials)
+
+    def _decode(self, stored: bytes | None, field: str, partials: dict[str, ColumnPartial]) -> None:
+        try:
+            partials[field] = decode(stored or b"")
+        except ValueError:
+            self.undecodable += 1

@@ -1,0 +1,207 @@
+"""Which stored partials nothing needs any more: a pure rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.layout import Kind
+from lancestat.state.partials import FieldSets, split_fingerprints, tables_filter
+from lancestat.state.run_records import newest_record_positions, newest_run_rows
+from lancestat.state.stored_table import StoredTable, commit_order
+from lancestat.state.summaries import past_summary_ids
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+# Superseded rows kept per table at least, so that going back to a recent version costs no scan.
+SUPERSEDED_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row of the partials dataset without its sketches; `fingerprints` joined as stored."""
+
+    id: int
+    fingerprints: bytes
+
+
+FieldsOf = Callable[[Sequence[int]], Mapping[int, frozenset[str]]]
+
+
+def surplus(
+    rows: Sequence[StoredRow], live: frozenset[Fingerprint], fields_of: FieldsOf
+) -> list[int]:
+    """Ids of one table's rows to drop; `rows` newest first.
+
+    Dropped are rows whose fields newer rows of the same fingerprints hold all, rows whose
+    fingerprints are malformed, and of those with a fingerprint that is not live all but the newest,
+    as many as are live but at least 64.
+    `fields_of` is asked only for rows that share their fingerprints with others.
+    """
+    superseded_kept = max(SUPERSEDED_KEPT, len(live))
+    duplicates = _duplicates(rows, fields_of)
+    dropped: list[int] = []
+    for row in rows:
+        fingerprints = split_fingerprints(row.fingerprints)
+        if row.id in duplicates or not fingerprints:
+            dropped.append(row.id)
+        elif not live.issuperset(fingerprints):
+            superseded_kept -= 1
+            if superseded_kept < 0:
+                dropped.append(row.id)
+    return dropped
+
+
+def _duplicates(rows: Sequence[StoredRow], fields_of: FieldsOf) -> set[int]:
+    shared: dict[bytes, list[int]] = {}
+    for row in rows:
+        shared.setdefault(row.fingerprints, []).append(row.id)
+    several = [ids for ids in shared.values() if len(ids) > 1]
+    fields = fields_of([number for ids in several for number in ids]) if several else {}
+    duplicates: set[int] = set()
+    for ids in several:
+        covered: frozenset[str] = frozenset()
+        for number in ids:
+            if fields[number] <= covered:
+                duplicates.add(number)
+            covered |= fields[number]
+    return duplicates
+
+
+RUNS_KEPT = 200
+# Runs are dropped several at a time, so that most runs leave the dataset alone.
+_RUNS_TOLERATED = 250
+_FRAGMENTS_TOLERATED = 16
+_DELETED_SHARE_TOLERATED = 0.25
+_NAMED_ROWS = 16_384
+# Rows of partials are as wide as the table has columns, 4 kB each: few at a time.
+_COMPACTED_ROWS = 32
+_BATCH_BYTES = 8 << 20
+
+
+def tidy_partials(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    """Drop the surplus of the tables in `live`, then compact; one narrow scan if nothing is."""
+
+    def read(dataset: LanceDataset) -> list[int]:
+        return _surplus_ids(dataset, live)
+
+    stored.dataset(latest=True)
+    drop_rows(stored, stored.read(read, []) if live else [])
+    compact(stored)
+
+
+def tidy_runs(stored: StoredTable) -> None:
+    """Keep the newest runs and the newest record of every table, then compact."""
+    stored.dataset(latest=True)
+    drop_rows(stored, stored.read(_past_run_ids, []))
+    compact(stored)
+
+
+def tidy_summaries(stored: StoredTable, live: Collection[str]) -> None:
+    """Keep the newest summary of the tables in `live` and the blocks it names, then compact."""
+
+    def read(dataset: LanceDataset) -> list[int]:
+        return past_summary_ids(dataset, live)
+
+    stored.dataset(latest=True)
+    drop_rows(stored, stored.read(read, []) if live else [])
+    compact(stored)
+
+
+def drop_rows(stored: StoredTable, ids: Sequence[int]) -> None:
+    """Delete rows by their ids; what a conflict leaves is for a later run."""
+    for start in range(0, len(ids), _NAMED_ROWS):
+        if not stored.attempt(_deletion(ids[start : start + _NAMED_ROWS])):
+            return
+
+
+def _deletion(ids: Sequence[int]) -> Callable[[LanceDataset], object]:
+    named = ",".join(map(str, ids))
+    return lambda dataset: dataset.delete(f"id IN ({named})")
+
+
+def compact(stored: StoredTable, *, every_fragment: bool = False) -> None:
+    """Join small fragments and shed deleted rows, when either have become many."""
+    dataset = stored.dataset()
+    if dataset is None or not (every_fragment or _is_loose(dataset, stored.rows_per_file)):
+        return
+    compacted = stored.attempt(
+        lambda dataset: dataset.optimize.compact_files(
+            target_rows_per_fragment=stored.rows_per_file,
+            materialize_deletions_threshold=0.0 if every_fragment else _DELETED_SHARE_TOLERATED,
+            # Sketches are copied as they are, a few megabytes at a time; decoding them would take
+            # several times the memory. Runs are small and better off as few pages.
+            compaction_mode="reencode" if stored.kind is Kind.RUNS else "try_binary_copy",
+            binary_copy_read_batch_bytes=_BATCH_BYTES,
+            batch_size=None if stored.kind is Kind.RUNS else _COMPACTED_ROWS,
+            num_threads=1,
+        )
+    )
+    if not compacted:
+        # A dataset that cannot be read cannot be compacted either, and would grow for ever.
+        stored.read(_read_through, None)
+
+
+def _read_through(dataset: LanceDataset) -> None:
+    for _ in dataset.scanner(batch_size_bytes=_BATCH_BYTES, fragment_readahead=1).to_batches():
+        pass
+
+
+def _is_loose(dataset: LanceDataset, rows_per_file: int) -> bool:
+    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+    physical = sum(fragment.physical_rows for fragment in fragments)
+    deleted = sum(fragment.num_deletions for fragment in fragments)
+    small = sum(fragment.physical_rows < rows_per_file for fragment in fragments)
+    return bool(small > _FRAGMENTS_TOLERATED or deleted > _DELETED_SHARE_TOLERATED * physical)
+
+
+def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
+    rows = dataset.to_table(columns=["id", "table", "fingerprints"], filter=tables_filter(live))
+    by_table: dict[str, list[StoredRow]] = {}
+    newest_first = rows.take(commit_order(rows.column("id"))[::-1])
+    for row, table, fingerprints in zip(
+        newest_first.column("id").to_pylist(),
+        newest_first.column("table").to_pylist(),
+        newest_first.column("fingerprints").to_pylist(),
+        strict=True,
+    ):
+        if table in live:
+            by_table.setdefault(table, []).append(StoredRow(row, fingerprints))
+
+    def fields_of(ids: Sequence[int]) -> dict[int, frozenset[str]]:
+        return _fields_of(dataset, ids)
+
+    return [
+        row for table, found in by_table.items() for row in surplus(found, live[table], fields_of)
+    ]
+
+
+def _fields_of(dataset: LanceDataset, ids: Sequence[int]) -> dict[int, frozenset[str]]:
+    sets = FieldSets()
+    fields: dict[int, frozenset[str]] = {}
+    for start in range(0, len(ids), _NAMED_ROWS):
+        named = ",".join(map(str, ids[start : start + _NAMED_ROWS]))
+        scanner = dataset.scanner(columns=["id", "fields"], filter=f"id IN ({named})")
+        for batch in scanner.to_batches():
+            fields.update(
+                zip(batch.column("id").to_pylist(), sets.of(batch.column("fields")), strict=True)
+            )
+    return fields
+
+
+def _past_run_ids(dataset: LanceDataset) -> list[int]:
+    if _runs(dataset) <= _RUNS_TOLERATED:
+        return []
+    kept = newest_run_rows(dataset, RUNS_KEPT)
+    kept[newest_record_positions(dataset)] = True
+    ids = dataset.to_table(columns=["id"]).column("id").to_numpy()
+    return [int(row) for row in ids[~kept]]
+
+
+def _runs(dataset: LanceDataset) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.count_distinct(dataset.to_table(columns=["run_id"]).column("run_id")).as_py())

@@ -1,0 +1,172 @@
+"""Run records read back: the newest of every table, the newest runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from lancestat.state.run_rows import JOIN_KIND, decode_join, decode_record, instant, runs_of, text
+from lancestat.state.stored_table import commit_order
+from lancestat.state.values import JoinRecord, NodeOutcome, RunRecord, TableRecord
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from lance import LanceDataset
+    from numpy.typing import NDArray
+
+Record = TypeVar("Record")
+
+_log = logging.getLogger("lancestat.state")
+
+
+def read_records(dataset: LanceDataset) -> dict[str, TableRecord]:
+    """The newest record of every table; only those are read and decoded."""
+    return {record.table: record for record in _decoded(dataset, decode_record, is_join=False)}
+
+
+def read_joins(dataset: LanceDataset) -> dict[str, JoinRecord]:
+    """The newest record of every join, by node."""
+    return {record.node: record for record in _decoded(dataset, decode_join, is_join=True)}
+
+
+def _decoded(
+    dataset: LanceDataset, decode: Callable[[str], Record], *, is_join: bool
+) -> Iterator[Record]:
+    rows = dataset.to_table(columns=["id", "table", "record", "kind"])
+    kinds = rows.column("kind").to_pylist()
+    positions = [p for p in _newest_records(rows).tolist() if (kinds[p] == JOIN_KIND) is is_join]
+    if not positions:
+        return
+    stored = dataset.take(positions, columns=["record_json"]).column("record_json")
+    undecodable = 0
+    for record_json in stored.to_pylist():
+        try:
+            yield decode(record_json or "")
+        except ValueError:
+            undecodable += 1
+    if undecodable:
+        what = "join" if is_join else "table"
+        _log.warning("%d stored %s records do not decode and will be made again", undecodable, what)
+
+
+def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
+    """The newest runs, newest first."""
+    rows = dataset.to_table(columns=["id", "run_id"])
+    order = commit_order(rows.column("id"))
+    positions = order[_of_newest_runs(rows, order, limit)[order]]
+    if not len(positions):
+        return []
+    return runs_of(dataset.take(positions.tolist()).to_pylist())[::-1]
+
+
+def read_digests(dataset: LanceDataset) -> dict[str, str]:
+    """The digest of every node's meaning in its newest row."""
+    import pyarrow.compute as pc
+
+    rows = dataset.to_table(columns=["id", "node", "digest"])
+    found = rows.take(_newest(rows, "node", pc.is_valid(rows.column("digest"))))
+    return dict(zip(found["node"].to_pylist(), found["digest"].to_pylist(), strict=True))
+
+
+def newest_record_positions(dataset: LanceDataset) -> NDArray[np.int64]:
+    """Positions of the rows that hold the newest record of a table or a join, ascending."""
+    return _newest_records(dataset.to_table(columns=["id", "table", "record"]))
+
+
+def _newest_records(rows: pa.Table) -> NDArray[np.int64]:
+    return _newest(rows, "table", rows.column("record"))
+
+
+def _newest(rows: pa.Table, key: str, eligible: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Positions of the newest eligible row for each value of a column, ascending."""
+    import numpy as np
+
+    order = commit_order(rows.column("id"))
+    positions = order[eligible.to_numpy()[order] == True]  # noqa: E712
+    encoded = rows.column(key).take(positions).combine_chunks().dictionary_encode()
+    keys = encoded.indices.to_numpy(zero_copy_only=False)
+    newest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
+    # Of equal indices the last assignment stays.
+    newest[keys] = positions
+    return np.sort(newest)
+
+
+def newest_run_rows(dataset: LanceDataset, limit: int) -> NDArray[np.bool_]:
+    """Which rows belong to the `limit` newest runs."""
+    rows = dataset.to_table(columns=["id", "run_id"])
+    return _of_newest_runs(rows, commit_order(rows.column("id")), limit)
+
+
+def _of_newest_runs(rows: pa.Table, order: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
+    import numpy as np
+
+    encoded = rows.column("run_id").combine_chunks().dictionary_encode()
+    runs = encoded.indices.to_numpy(zero_copy_only=False)
+    latest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
+    latest[runs[order]] = np.arange(len(runs))
+    kept = np.zeros(len(latest), dtype=np.bool_)
+    kept[np.argsort(latest)[::-1][: max(limit, 0)]] = True
+    return np.asarray(kept[runs], dtype=np.bool_)
+
+
+_COLUMNS = ["run_id", "command", "target", "finished_at", "node", "kind", "result_json"]
+
+
+def read_outcomes(
+    dataset: LanceDataset, target: str, limit: int
+) -> dict[str, tuple[NodeOutcome, ...]]:
+    """By node, its `limit` newest outcomes under a target; only those are read and decoded."""
+    rows = dataset.to_table(columns=["id", "node", "target"])
+    positions = _newest_outcomes(rows, target, limit)
+    if not positions:
+        return {}
+    found: dict[str, list[NodeOutcome]] = {}
+    undecodable = 0
+    for row in dataset.take(positions, columns=_COLUMNS).to_pylist():
+        try:
+            outcome = _outcome(row)
+        except (ValueError, KeyError, TypeError):
+            undecodable += 1
+        else:
+            found.setdefault(outcome.node, []).append(outcome)
+    if undecodable:
+        _log.warning("%d outcomes of runs do not decode and are left out", undecodable)
+    return {node: tuple(outcomes) for node, outcomes in found.items()}
+
+
+def _newest_outcomes(rows: pa.Table, target: str, limit: int) -> list[int]:
+    """Positions of a target's newest rows of every node, the newest first."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    encoded = rows.column("node").combine_chunks().dictionary_encode()
+    nodes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    newest_first = commit_order(rows.column("id"))[::-1]
+    order = newest_first[np.argsort(nodes[newest_first], kind="stable")]
+    is_wanted = pc.equal(rows.column("target"), target).fill_null(False).to_numpy()
+    order = order[(nodes[order] >= 0) & is_wanted[order]]
+    if not len(order):
+        return []
+    ordered = nodes[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    ranks = np.arange(len(ordered)) - np.repeat(starts, np.diff(starts, append=len(ordered)))
+    found: list[int] = order[ranks < limit].tolist()
+    return found
+
+
+def _outcome(row: Mapping[str, object]) -> NodeOutcome:
+    result = json.loads(text(row["result_json"]))
+    if not isinstance(result, dict):
+        raise ValueError("a node's result is not an object")
+    return NodeOutcome(
+        run_id=text(row["run_id"]),
+        command=text(row["command"]),
+        target=text(row["target"]),
+        finished_at=instant(row["finished_at"]),
+        node=text(row["node"]),
+        kind=text(row["kind"]),
+        result=result,
+    )

@@ -1,0 +1,299 @@
+"""Summaries as rows: one head per summary, and one row per block of groups of one field."""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from lancestat.state.grouping import Group, block_digest, slices
+from lancestat.state.partials import table_filter, tables_filter
+from lancestat.state.stored_table import StoredTable, commit_order, find
+from lancestat.state.values import BlockKey, SummaryBlock, TableSummary
+from lancestat.statistics.partial import decode, encode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+# No field key is empty.
+HEAD = ""
+_BATCH_BYTES = 4 << 20
+
+
+def summary_schema() -> pa.Schema:
+    """Columns of the summaries dataset; a head has an empty `field` and one text as `body`."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("id", pa.int64()),
+            pa.field("table", pa.string()),
+            pa.field("field", pa.string()),
+            pa.field("content", pa.binary()),
+            pa.field("body", pa.list_(pa.large_binary())),
+            pa.field("written_at", pa.timestamp("us", "UTC")),
+        ]
+    )
+
+
+def summary_batches(
+    table: str,
+    summary: TableSummary,
+    blocks: Iterable[SummaryBlock],
+    written_at: datetime,
+    schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    """Rows for the blocks, a few megabytes at a time, and then for the head."""
+    import pyarrow as pa
+
+    rows: list[dict[str, object]] = []
+    size = 0
+    stored = (
+        (block.key.field, block.key.content, [encode(partial) for partial in block.partials])
+        for block in blocks
+    )
+    for field, content, body in chain(stored, [(HEAD, b"", [encode_summary(summary)])]):
+        rows.append(
+            {
+                "table": table,
+                "field": field,
+                "content": content,
+                "body": body,
+                "written_at": written_at,
+            }
+        )
+        size += sum(map(len, body))
+        if size >= _BATCH_BYTES:
+            yield pa.RecordBatch.from_pylist(rows, schema)
+            rows, size = [], 0
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def decode_block(key: BlockKey, body: Iterable[bytes | None]) -> SummaryBlock:
+    """A stored block; raises ValueError when one of its partials does not decode."""
+    return SummaryBlock(key, tuple(decode(each or b"") for each in body))
+
+
+def block_keys(summary: TableSummary) -> list[BlockKey]:
+    """The blocks that a summary names, those left out of which a group is not known."""
+    keys = []
+    for field, digests in summary.contents.items():
+        for place in slices(summary.blocks):
+            if all(digests[place]):
+                keys.append(BlockKey(field, block_digest(digests[place])))
+    return keys
+
+
+def only_stored(summary: TableSummary, stored: Collection[BlockKey]) -> TableSummary:
+    """The summary with no content where its block is not stored."""
+    contents = {}
+    for field, digests in summary.contents.items():
+        found: list[bytes] = []
+        for place in slices(summary.blocks):
+            part = digests[place]
+            is_stored = BlockKey(field, block_digest(part)) in stored
+            found += part if is_stored else [b""] * len(part)
+        contents[field] = tuple(found)
+    return replace(summary, contents=contents)
+
+
+def encode_summary(summary: TableSummary) -> bytes:
+    """The stored form of a head: compressed JSON.
+
+    Fragment ids are written as runs of consecutive ones, and digests once for all fields that have
+    the same.
+    """
+    shared: dict[tuple[bytes, ...], list[str]] = {}
+    for field, digests in summary.contents.items():
+        shared.setdefault(digests, []).append(field)
+    stored = {
+        "version": summary.version,
+        "manifest": summary.manifest,
+        "groups": [_runs(group) for group in summary.groups],
+        "blocks": summary.blocks,
+        "contents": [
+            [sorted(fields), [digest.hex() for digest in digests]]
+            for digests, fields in shared.items()
+        ],
+    }
+    return zlib.compress(json.dumps(stored, separators=(",", ":")).encode())
+
+
+def decode_summary(stored: bytes) -> TableSummary:
+    """The inverse of `encode_summary`; raises ValueError on anything else."""
+    try:
+        found = json.loads(zlib.decompress(stored))
+        # Summaries of releases that stored the commit time instead hold where digests agree.
+        manifest = found.get("manifest")
+        summary = TableSummary(
+            version=int(found["version"]),
+            manifest=None if manifest is None else str(manifest),
+            groups=tuple(_ids(runs) for runs in found["groups"]),
+            blocks=tuple(int(count) for count in found["blocks"]),
+            contents={
+                str(field): digests
+                for fields, texts in found["contents"]
+                for digests in [tuple(bytes.fromhex(text) for text in texts)]
+                for field in fields
+            },
+        )
+    except (zlib.error, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a summary: {error}") from None
+    _check(summary)
+    return summary
+
+
+def _check(summary: TableSummary) -> None:
+    sizes = {sum(summary.blocks), *map(len, summary.contents.values())}
+    is_whole = all(summary.groups) and min(summary.blocks, default=1) > 0
+    if sizes != {len(summary.groups)} or not is_whole:
+        raise ValueError(f"a summary has {len(summary.groups)} groups, and others elsewhere")
+
+
+def _runs(group: Group) -> list[int]:
+    """First id and length of every run of consecutive ids, in one list."""
+    runs: list[int] = []
+    following = None
+    for each in group:
+        if each == following:
+            runs[-1] += 1
+        else:
+            runs += [each, 1]
+        following = each + 1
+    return runs
+
+
+def _ids(runs: list[int]) -> Group:
+    starts, lengths = runs[::2], runs[1::2]
+    return tuple(
+        each
+        for start, length in zip(starts, lengths, strict=True)
+        for each in range(start, start + length)
+    )
+
+
+_log = logging.getLogger("lancestat.state")
+
+# A block holds tens of sketches of 4 kB, and up to some hundred.
+_BATCH_ROWS = 8
+_IO_BUFFER_BYTES = 32 << 20
+
+
+def read_summary(dataset: LanceDataset, table: str) -> TableSummary | None:
+    """The newest head of a table that decodes, and only what is stored of it."""
+    rows = dataset.to_table(columns=["field", "content"], filter=table_filter(table))
+    stored = {
+        BlockKey(field, content)
+        for field, content in zip(
+            rows.column("field").to_pylist(), rows.column("content").to_pylist(), strict=True
+        )
+    }
+    summary = _newest(dataset, f"{table_filter(table)} AND field = '{HEAD}'").get(table)
+    return None if summary is None else only_stored(summary, stored)
+
+
+def stream_blocks(
+    stored: StoredTable, table: str, wanted: Collection[BlockKey]
+) -> Iterator[SummaryBlock]:
+    """Yield every wanted block at most once, of what is stored and decodes.
+
+    When a clean-up takes files away under the scan, what is still missing is read from the latest
+    version.
+    """
+    search = _Search(set(wanted))
+    yield from find(stored, search, lambda dataset: _batches(dataset, table, search.missing))
+    if search.undecodable:
+        _log.warning("%d stored summaries do not decode and are not used", search.undecodable)
+
+
+@dataclass(slots=True)
+class _Search:
+    """What is still wanted, and how much of what is stored turned out not to decode."""
+
+    missing: set[BlockKey]
+    undecodable: int = 0
+
+    def found_in(self, batch: pa.RecordBatch) -> Iterator[SummaryBlock]:
+        for row in batch.to_pylist():
+            key = BlockKey(row["field"], row["content"])
+            if key not in self.missing:
+                continue
+            try:
+                block = decode_block(key, row["body"])
+            except ValueError:
+                self.undecodable += 1
+                continue
+            self.missing.discard(key)
+            yield block
+
+
+def _batches(
+    dataset: LanceDataset, table: str, wanted: Collection[BlockKey]
+) -> Iterator[pa.RecordBatch]:
+    scanner = dataset.scanner(
+        columns=["field", "content", "body"],
+        filter=_blocks_filter(table, wanted),
+        batch_size=_BATCH_ROWS,
+        batch_readahead=2,
+        fragment_readahead=1,
+        io_buffer_size=_IO_BUFFER_BYTES,
+    )
+    yield from scanner.to_batches()
+
+
+def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
+    """Rows of the tables in `live` that their newest summaries do not name."""
+    needed = {table: {BlockKey(HEAD, b"")} for table in live}
+    few = tables_filter(live)
+    heads = f"field = '{HEAD}'" + (f" AND ({few})" if few else "")
+    for table, summary in _newest(dataset, heads).items():
+        if table in needed:
+            needed[table].update(block_keys(summary))
+    columns = ["id", "table", "field", "content"]
+    past: list[int] = []
+    for row in _newest_first(dataset.to_table(columns=columns, filter=few)):
+        wanted = needed.get(row["table"])
+        if wanted is None:
+            continue
+        key = BlockKey(row["field"], row["content"])
+        if key in wanted:
+            wanted.discard(key)
+        else:
+            past.append(row["id"])
+    return past
+
+
+def _newest(dataset: LanceDataset, predicate: str) -> dict[str, TableSummary]:
+    """The newest head that decodes of every table."""
+    heads = dataset.to_table(columns=["id", "table", "body"], filter=predicate)
+    found: dict[str, TableSummary] = {}
+    for row in _newest_first(heads):
+        if row["table"] in found:
+            continue
+        try:
+            found[row["table"]] = decode_summary((row["body"] or [b""])[0] or b"")
+        except ValueError:
+            _log.warning("a stored summary does not decode and is not used")
+    return found
+
+
+def _newest_first(rows: pa.Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rows.take(commit_order(rows.column("id"))[::-1]).to_pylist()
+    return found
+
+
+def _blocks_filter(table: str, wanted: Collection[BlockKey]) -> str:
+    fields = ",".join(_quoted(field) for field in sorted({key.field for key in wanted}))
+    contents = ",".join(f"X'{content.hex()}'" for content in {key.content for key in wanted})
+    return f"{table_filter(table)} AND field IN ({fields}) AND content IN ({contents})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

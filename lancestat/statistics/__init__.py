@@ -1,0 +1,1 @@
+"""What a statistic is: column types, kernels, sketches, merges, histograms."""

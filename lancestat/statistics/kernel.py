@@ -1,0 +1,81 @@
+"""The kernel: from the Arrow batches of some rows to one partial per column."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import pyarrow as pa
+
+from lancestat.errors import RunError
+from lancestat.statistics.column_type import Kind, column_type
+from lancestat.statistics.partial import ColumnPartial
+from lancestat.statistics.quantiles import QuantileBuilder
+from lancestat.statistics.reducers import (
+    BooleanReducer,
+    BytesReducer,
+    DecimalReducer,
+    FloatReducer,
+    IntegerReducer,
+    Reducer,
+)
+
+
+def analyze(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, quantiles: Collection[str] = ()
+) -> dict[str, ColumnPartial]:
+    """Reduce batches to one partial for every column of `schema`.
+
+    Args:
+        batches: any number, none included; each is let go before the one after the next is read.
+            Columns are found by name, and those that `schema` does not name are ignored.
+        schema: the columns to analyze with their types, which every batch must have.
+        quantiles: names of the columns, of kinds that have histograms, whose partials get them.
+
+    Raises:
+        RunError: a column's type cannot be analyzed (LS501), or a batch lacks a column or has
+            another type (LS502).
+    """
+    reducers = {field.name: _reducer(field, field.name in quantiles) for field in schema}
+    for batch in batches:
+        for field in schema:
+            reducers[field.name].update(_column(batch, field))
+    return {name: reducer.finish() for name, reducer in reducers.items()}
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    index = batch.schema.get_field_index(field.name)
+    if index < 0:
+        raise RunError("LS502", f"a batch has no column '{field.name}', or has it more than once")
+    array = batch.column(index)
+    if array.type != field.type:
+        found = f"a batch has column '{field.name}' as {array.type}, not {field.type}"
+        raise RunError("LS502", found)
+    return array
+
+
+_MILLISECONDS_PER_DAY = 86_400_000
+# Divisor and factor to microseconds. Flooring is what an instant before 1970 needs too.
+_TO_MICROSECONDS = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (1_000, 1)}
+
+
+def _reducer(field: pa.Field, with_quantiles: bool) -> Reducer:
+    type = column_type(field.type)
+    if type is None:
+        raise RunError("LS501", f"column '{field.name}' of type {field.type} cannot be analyzed")
+    stored = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if type.kind in (Kind.STRING, Kind.BINARY):
+        return BytesReducer(is_text=type.kind is Kind.STRING)
+    if type.kind is Kind.BOOLEAN:
+        return BooleanReducer()
+    quantiles = QuantileBuilder() if with_quantiles else None
+    if type.kind is Kind.FLOAT:
+        return FloatReducer(stored.to_pandas_dtype(), quantiles)
+    if type.kind is Kind.DECIMAL:
+        return DecimalReducer(stored.bit_width, quantiles)
+    if type.kind is Kind.TIMESTAMP:
+        divisor, factor = _TO_MICROSECONDS[stored.unit]
+        return IntegerReducer("i8", quantiles, divisor=divisor, factor=factor)
+    if pa.types.is_date64(stored):
+        return IntegerReducer("i8", quantiles, divisor=_MILLISECONDS_PER_DAY)
+    dtype = "i4" if pa.types.is_date32(stored) else stored.to_pandas_dtype()
+    return IntegerReducer(dtype, quantiles)

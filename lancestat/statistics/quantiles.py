@@ -1,0 +1,209 @@
+"""Mergeable quantiles of a column's values: a KLL sketch of Apache DataSketches.
+
+Source: Z. Karnin, K. Lang, E. Liberty, "Optimal quantile approximation in streams", FOCS 2016,
+https://arxiv.org/abs/1603.05346, as https://datasketches.apache.org/docs/KLL/KLLSketch.html has it.
+
+The sketch tosses coins: two sketches of the same values differ within their error, once there are
+more than `K` values. Up to that many are all kept.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from datasketches import kll_doubles_sketch
+
+# The library's `get_normalized_rank_error(800)` is 0.35 %, which 99 of 100 sketches keep at every
+# rank: a little less than one of a histogram's 254 bins. It takes at most 20 kB.
+K = 800
+
+# Values at once from which on it costs less to thin them out than to have the library take each.
+_MANY = 4096
+_LARGEST_STORED = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileSketch:
+    """An immutable sketch of finite values, as the library serializes it.
+
+    Values are float64: integers beyond 2^53 are rounded.
+    """
+
+    serialized: bytes
+
+    @property
+    def count(self) -> int:
+        """How many values it has seen."""
+        return int(_open(self.serialized).n)
+
+    def quantiles(self, ranks: Sequence[float]) -> list[float]:
+        """The least seen value whose share of values up to it is each rank, within the error.
+
+        Ranks are from 0 to 1, and theirs need not be the extremes. Of no values there are none.
+        """
+        sketch = _open(self.serialized)
+        if sketch.is_empty():
+            return []
+        return list(sketch.get_quantiles(list(ranks), inclusive=True))
+
+    def samples(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """The values that it kept, in no order, and how many seen ones each stands for."""
+        from lancestat.statistics.quantiles import kept_values
+
+        return kept_values(self.serialized)
+
+    def encode(self) -> bytes:
+        """The stored form, compressed."""
+        return zlib.compress(self.serialized)
+
+    @classmethod
+    def decode(cls, stored: bytes) -> QuantileSketch:
+        """The inverse of `encode`; raises ValueError on anything else."""
+        inflate = zlib.decompressobj()
+        try:
+            serialized = inflate.decompress(stored, _LARGEST_STORED)
+        except zlib.error as error:
+            raise ValueError(f"a quantile sketch does not decompress: {error}") from None
+        if not inflate.eof or inflate.unused_data:
+            raise ValueError("a quantile sketch is cut, or larger than any that is made")
+        from lancestat.statistics.quantiles import is_sound
+
+        if not is_sound(serialized):
+            raise ValueError("a quantile sketch is malformed")
+        return cls(serialized)
+
+
+class QuantileBuilder:
+    """A sketch while it grows."""
+
+    __slots__ = ("_sketch",)
+
+    def __init__(self) -> None:
+        self._sketch = _new()
+
+    def update(self, values: npt.NDArray[np.float64]) -> None:
+        """Take in values; NaN and infinities are ignored."""
+        import numpy as np
+
+        from lancestat.statistics.quantiles import thinned
+
+        # The library takes no views of read-only memory, so that a copy is needed in any case.
+        finite = values[np.isfinite(values)]
+        if len(finite) < _MANY:
+            self._sketch.update(finite)
+        else:
+            self._sketch.merge(_open(thinned(finite)))
+
+    def finish(self) -> QuantileSketch:
+        """The sketch of all values so far."""
+        return QuantileSketch(self._sketch.serialize())
+
+
+def union(sketches: Iterable[QuantileSketch]) -> QuantileSketch:
+    """The sketch of everything that all of them saw together; that of nothing is empty."""
+    total = _new()
+    for sketch in sketches:
+        total.merge(_open(sketch.serialized))
+    return QuantileSketch(total.serialize())
+
+
+def _new() -> kll_doubles_sketch:
+    from datasketches import kll_doubles_sketch
+
+    return kll_doubles_sketch(K)
+
+
+def _open(serialized: bytes) -> kll_doubles_sketch:
+    from datasketches import kll_doubles_sketch
+
+    return kll_doubles_sketch.deserialize(serialized)
+
+
+Floats = npt.NDArray[np.float64]
+
+# Size of the preamble, version, family, flags, K, least room of a level; then, of more than one
+# value, the number of values seen, a K, the number of levels, where each begins, the extremes, and
+# the values kept.
+_EMPTY = struct.pack("<BBBBHBx", 2, 1, 15, 1, K, 8)
+_SINGLE = struct.pack("<BBBBHBx", 2, 2, 15, 4, K, 8)
+_HEAD = (5, 1, 15, 0, K, 8)
+_SEVERAL = struct.Struct("<BBBBHBxQHBx")
+_MOST_LEVELS = 60
+
+# What a thinned batch keeps: 65,536 values are off by 32 of their ranks at most, 0.05 %.
+_MOST_KEPT = 1024
+
+
+def is_sound(serialized: bytes) -> bool:
+    """Whether these bytes are a sketch of `K`; the library trusts what it reads, to a crash."""
+    if serialized == _EMPTY:
+        return True
+    if len(serialized) == len(_SINGLE) + 8:
+        return serialized.startswith(_SINGLE) and _are_finite(serialized[len(_SINGLE) :])
+    if len(serialized) < _SEVERAL.size:
+        return False
+    *head, count, _, levels = _SEVERAL.unpack_from(serialized)
+    start = _SEVERAL.size + 4 * levels
+    if tuple(head) != _HEAD or not 0 < levels <= _MOST_LEVELS or len(serialized) < start:
+        return False
+    begins = struct.unpack(f"<{levels}I", serialized[_SEVERAL.size : start])
+    sizes = [end - begin for begin, end in pairwise([*begins, _end(levels)])]
+    if min(sizes) < 0 or len(serialized) != start + 8 * (2 + sum(sizes)):
+        return False
+    seen = sum(size << level for level, size in enumerate(sizes))
+    return seen == count and _are_finite(serialized[start:])
+
+
+def kept_values(serialized: bytes) -> tuple[Floats, Floats]:
+    """The values that a sound sketch kept, and how many seen ones each stands for.
+
+    The library's own iterator starts with the weight of the lowest level, also where that is empty.
+    """
+    if len(serialized) <= len(_SINGLE) + 8:
+        values = np.frombuffer(serialized[len(_SINGLE) :], "<f8")
+        return values, np.ones(len(values))
+    levels = _SEVERAL.unpack_from(serialized)[-1]
+    begins = np.frombuffer(serialized, "<u4", levels, _SEVERAL.size).astype(np.int64)
+    sizes = np.diff(begins, append=_end(levels))
+    values = np.frombuffer(serialized, "<f8", offset=_SEVERAL.size + 4 * levels + 16)
+    return values, np.repeat(2.0 ** np.arange(levels), sizes)
+
+
+def thinned(values: Floats) -> bytes:
+    """A sketch of many finite values: the middle one of each run of a power of two, once sorted.
+
+    That is what a sketch's levels hold of their values, made at once and without tossing coins, in
+    a quarter of the time. Values that fill no run are kept as they are.
+    """
+    level = max(1, ((len(values) - 1) // _MOST_KEPT).bit_length())
+    run = 1 << level
+    rest = np.sort(values[: len(values) % run])
+    kept = np.sort(values[len(rest) :])
+    extremes = [values.min(), values.max()]
+    kept = kept[run // 2 :: run]
+    levels = level + 1
+    begin = _end(levels) - len(kept)
+    begins = struct.pack(f"<{levels}I", begin - len(rest), *[begin] * level)
+    head = _SEVERAL.pack(*_HEAD, len(values), K, levels)
+    return head + begins + np.concatenate((extremes, rest, kept)).astype("<f8").tobytes()
+
+
+def _end(levels: int) -> int:
+    """Where the memory of that many levels ends: each has two thirds of the room of the next."""
+    rooms = (((2 * K << depth) // int(3**depth) + 1) // 2 for depth in range(levels))
+    return sum(max(8, room) for room in rooms)
+
+
+def _are_finite(values: bytes) -> bool:
+    return bool(np.isfinite(np.frombuffer(values, "<f8")).all())

@@ -1,1 +1,0 @@
-"""What a statistic is: types, kernel, sketch, merge, wire format, guard, publish."""

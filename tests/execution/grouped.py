@@ -1,0 +1,74 @@
+"""What is known by group of fragments, held against the rows themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import lance
+import pyarrow as pa
+
+from lancestat.optimizer.pruning import ColumnRange, FragmentStatistics, Survivors, columns_of
+from lancestat.predicates.filter import Filter
+from lancestat.statistics.bounds import lower_bound, upper_bound
+from lancestat.statistics.column_type import column_type
+from lancestat.statistics.kernel import analyze
+from lancestat.statistics.partial import ColumnPartial
+from tests.optimizer.values import holds
+
+
+def one_pass(dataset: lance.LanceDataset, ids: Sequence[int] | None) -> dict[str, ColumnPartial]:
+    """Partials of all columns over some fragments, all when None, without fragments or state."""
+    schema = pa.schema([field for field in dataset.schema if column_type(field.type)])
+    fragments = [dataset.get_fragment(each) for each in ids] if ids is not None else None
+    scanner = dataset.scanner(columns=schema.names, fragments=fragments)
+    return analyze([] if ids == () else scanner.to_batches(), schema)
+
+
+def without_quantiles(partial: ColumnPartial | None) -> ColumnPartial | None:
+    """The partial as `one_pass` makes it, whatever a histogram asked for."""
+    return None if partial is None else replace(partial, quantiles=None)
+
+
+def check_whole(known: FragmentStatistics, dataset: lance.LanceDataset) -> None:
+    """Merged groups are what one pass over the table gives."""
+    expected = one_pass(dataset, None) if dataset.get_fragments() else {}
+    assert {name: known.partial(name) for name in expected} == expected
+
+
+def check_filter(
+    known: FragmentStatistics, dataset: lance.LanceDataset, filters: Sequence[Filter]
+) -> Survivors | None:
+    """No fragment with a matching row is ruled out, and survivors are what their rows say."""
+    left = known.survivors(filters)
+    if left is None:
+        return None
+    every = {fragment.fragment_id for fragment in dataset.get_fragments()}
+    assert list(left.fragment_ids) == sorted(left.fragment_ids)
+    assert set(left.fragment_ids) < every
+    columns = sorted(set().union(*map(columns_of, filters)))
+    for gone in every - set(left.fragment_ids):
+        for row in dataset.get_fragment(gone).to_table(columns=columns).to_pylist():
+            assert not all(holds(filter, row) is True for filter in filters), (filters, row)
+    ids = tuple(left.fragment_ids)
+    assert left.rows == sum(dataset.get_fragment(each).count_rows() for each in ids)
+    for name, expected in one_pass(dataset, ids).items():
+        found, range = without_quantiles(left.partial(name)), left.range(name)
+        assert found in (None, expected), name
+        if range is not None:
+            check_range(range, expected)
+        knows = found is not None or range is not None
+        assert knows or not left.is_known or name not in columns
+    return left
+
+
+def check_range(range: ColumnRange, rows: ColumnPartial) -> None:
+    """A range encloses what the rows say, whose bounds of text and bytes are shortened."""
+    assert range.nulls >= rows.nulls
+    low, high = range.minimum, range.maximum
+    if isinstance(low, bytes) and isinstance(high, bytes):
+        low, high = lower_bound(low), upper_bound(high)
+    if low is not None and rows.minimum is not None:
+        assert low <= rows.minimum  # type: ignore[operator]
+    if high is not None and rows.maximum is not None:
+        assert high >= rows.maximum  # type: ignore[operator]

@@ -1,0 +1,364 @@
+"""A declared join over real datasets, whose engine compares rows in this process.
+
+The engine looks at nothing but the rows that it is told to, so that what it makes of a narrow scope
+is right only if the scope is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from lancestat.execution.executor import Executor
+from lancestat.execution.join_run import JoinRunner, NodeRunner
+from lancestat.execution.result import Progress, RunResult, Silent
+from lancestat.execution.table_run import TableRunner
+from lancestat.knn.request import JoinKind, OnStage, Stage, StageProgress, output_names
+from lancestat.knn.work import (
+    JoinCounts,
+    JoinOutcome,
+    JoinWork,
+    OutputState,
+    PinnedTable,
+    Scope,
+    SideWork,
+)
+from lancestat.lake.open import open_pinned
+from lancestat.output import result as output
+from lancestat.plan.actions import Action, Join, Plan
+from lancestat.plan.observe import Observer
+from lancestat.spec.digest import node_digest
+from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
+from lancestat.state.memory import MemoryState
+from lancestat.state.values import StateWriter
+from tests.execution.world import PLACE, Clock, World
+
+Row = dict[str, Any]
+
+
+@dataclass
+class JoinWorld:
+    """A join of `l.lance` and `r.lance` below `folder`, and a log of what the engine was told."""
+
+    folder: Path
+    state: StateWriter = field(default_factory=MemoryState)
+    clock: Clock = field(default_factory=Clock)
+    progress: Progress = field(default_factory=Silent)
+    works: list[JoinWork] = field(default_factory=list)
+    others: tuple[Node, ...] = ()
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    # Called before the engine starts.
+    before: Any = None
+    # What keeps queries from being proven unchanged, as the engine tells.
+    unproven: tuple[str, ...] = ()
+    # The recall and the number of probes that the engine tells.
+    measured: tuple[float | None, int | None] = (None, None)
+
+    def __post_init__(self) -> None:
+        self.join = KnnJoin(
+            name="near",
+            left=KnnSide("v", ("id",), table="l", refs=("l",)),
+            right=KnnSide("w", ("key", "id"), table="r", refs=("r",)),
+            k=2,
+            output_format="lance",
+            output_uri=self.uri("near"),
+            location=PLACE,
+        )
+
+    def uri(self, name: str) -> str:
+        return str(self.folder / f"{name}.lance")
+
+    def declare(self, **changes: Any) -> None:
+        self.join = replace(self.join, **changes)
+
+    @property
+    def spec(self) -> ProjectSpec:
+        tables = tuple(Table(name, self.uri(name), PLACE) for name in ("l", "r"))
+        nodes = (*tables, self.join, *self.others)
+        state, master = str(self.folder / "state"), "local[2]"
+        target = Target("dev", state=state, spark_master=master, spark_conf=self.spark_conf)
+        return ProjectSpec("shop", self.folder, target, nodes, {})
+
+    @property
+    def observer(self) -> Observer:
+        return Observer(self.spec, self.state, self.clock)
+
+    def plan(self, *names: str, full_refresh: bool = False) -> Plan:
+        nodes = [node for node in self.spec.nodes if node.name in (names or ("near",))]
+        return self.observer.plan(nodes, full_refresh=full_refresh)
+
+    def action(self, *, full_refresh: bool = False) -> Action:
+        [action] = self.plan(full_refresh=full_refresh).actions
+        return action
+
+    def run(self, *names: str, full_refresh: bool = False) -> RunResult:
+        return self.execute(self.plan(*names, full_refresh=full_refresh))
+
+    def execute(self, plan: Plan) -> RunResult:
+        digests = {node.name: node_digest(node) for node in self.spec.nodes}
+        tables = TableRunner(
+            state=self.state,
+            scan=World(self.folder).scan,
+            replan=lambda name, use: self.observer.plan_again(self.table(name), use_partials=use),
+            storage_options={},
+            run_id="test",
+            clock=self.clock,
+        )
+        joins = JoinRunner(self.engine, self.clock, digests, {}, self.progress.joined)
+        nodes = NodeRunner(tables, joins, self.replan)
+        self.clock.advance(seconds=1)
+        executor = Executor(nodes, self.state, self.progress, self.clock, digests, lambda: None)
+        return executor.execute(plan)
+
+    def table(self, name: str) -> Table:
+        node = self.spec.node(name)
+        assert isinstance(node, Table)
+        return node
+
+    def replan(self, name: str, full_refresh: bool) -> Action:
+        [found] = self.plan(name, full_refresh=full_refresh).actions
+        return found
+
+    def engine(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+        if self.before is not None:
+            self.before(work)
+        self.works.append(work)
+        on_stage(StageProgress(Stage.PROBE, 1, 2, pairs_per_second=1e6))
+        recall, nprobes = self.measured
+        sides = {"left": work.left, "right": work.right}
+        unproven = {name: self.unproven for name, side in sides.items() if side.sql is not None}
+        return replace(joined(work), recall=recall, nprobes=nprobes, unproven=unproven)
+
+    @property
+    def scopes(self) -> list[str]:
+        return [work.scope.value for work in self.works]
+
+    def rows(self) -> list[Row]:
+        """The result as readers see it."""
+        if self.join.output_format == "parquet":
+            return parquet.read_table(self.join.output_uri).to_pylist()
+        return lance.dataset(self.join.output_uri).to_table().to_pylist()
+
+    def expected(self) -> list[Row]:
+        """What joining everything gives now."""
+        action = self.action(full_refresh=True)
+        assert isinstance(action, Join), action
+        work = replace(action.work, scope=Scope.FULL, new_fragments=frozenset())
+        return _Joining(work).full().to_pylist()
+
+
+def joined(work: JoinWork) -> JoinOutcome:
+    """Do what the work says, and commit it."""
+    joining = _Joining(work)
+    writer = output.begin(work.output_format, work.output_uri, "test", {}, work.remembered)
+    match work.scope:
+        case Scope.FULL:
+            table, counts = joining.full(), joining.counts()
+        case Scope.NEW_LEFT:
+            table, counts = joining.full(), joining.counts()
+        case Scope.NEW_RIGHT:
+            table, counts = joining.merged(), joining.counts()
+    written = [writer.write(0, table.schema, table.to_batches())] if table.num_rows else []
+    if work.scope is Scope.NEW_LEFT:
+        assert work.previous is not None
+        state = output.append(writer, table.schema, work.previous, written)
+    else:
+        written = written or [writer.write(0, table.schema, table.to_batches())]
+        state = output.replace(writer, table.schema, written)
+    return JoinOutcome("exact", counts, state, joining.pairs)
+
+
+class _Joining:
+    """Compares the rows that a work names, one pair at a time."""
+
+    def __init__(self, work: JoinWork) -> None:
+        self.work = work
+        self.left = rows_of(work.left, work.new_fragments if work.scope is Scope.NEW_LEFT else None)
+        self.right = rows_of(
+            work.right, work.new_fragments if work.scope is Scope.NEW_RIGHT else None
+        )
+        self.pairs = self.left.num_rows * self.right.num_rows
+        left, right = columns_of(work.left, self.left), columns_of(work.right, self.right)
+        self.names = output_names(left, right, with_rank=work.request.with_rank)
+        self.sources = dict(zip(self.names.left, left, strict=True))
+        self.found = dict(zip(self.names.right, right, strict=True))
+
+    def counts(self) -> JoinCounts:
+        known, work = self.work.known, self.work
+        valid_left, valid_right = self._valid(work.left), self._valid(work.right)
+        counted = JoinCounts(
+            self.left.num_rows,
+            self.right.num_rows,
+            self.left.num_rows - sum(valid_left),
+            self.right.num_rows - sum(valid_right),
+        )
+        if work.scope is Scope.FULL:
+            return self._without_matches(counted)
+        assert known is not None
+        if work.scope is Scope.NEW_LEFT:
+            return self._without_matches(
+                replace(
+                    known,
+                    left_rows=known.left_rows + counted.left_rows,
+                    unmatched_left_rows=known.unmatched_left_rows + counted.unmatched_left_rows,
+                )
+            )
+        return self._without_matches(
+            replace(
+                counted,
+                right_rows=known.right_rows + counted.right_rows,
+                excluded_right_rows=known.excluded_right_rows + counted.excluded_right_rows,
+            )
+        )
+
+    def _without_matches(self, counts: JoinCounts) -> JoinCounts:
+        if counts.right_rows > counts.excluded_right_rows:
+            return counts
+        return replace(counts, unmatched_left_rows=counts.left_rows)
+
+    def full(self) -> pa.Table:
+        rows: list[Row] = []
+        for number, is_valid in enumerate(self._valid(self.work.left)):
+            ranked = self._neighbours(number) if is_valid else []
+            rows += self._lines(number, ranked)
+        return pa.Table.from_pylist(rows, self._schema())
+
+    def merged(self) -> pa.Table:
+        """The new neighbours of every left row among those in its place of the last result."""
+        known, previous = self.work.known, self.work.previous
+        assert known is not None and previous is not None
+        width = min(self.work.request.k, known.right_rows - known.excluded_right_rows)
+        lines = iter(table_of(previous).to_pylist())
+        rows: list[Row] = []
+        for number, is_valid in enumerate(self._valid(self.work.left)):
+            is_kept = self.work.request.kind is JoinKind.LEFT_OUTER
+            count = width if is_valid and width else int(is_kept)
+            old = [next(lines) for _ in range(count)]
+            assert all(line[name] == self._left(number)[name] for line in old for name in line
+                       if name in self.names.left)  # fmt: skip
+            old = [line for line in old if line["_distance"] is not None]
+            ranked = [*old, *(self._neighbours(number) if is_valid else [])]
+            rows += self._lines(number, sorted(ranked, key=lambda line: line["_distance"]))
+        assert next(lines, None) is None
+        return pa.Table.from_pylist(rows, self._schema())
+
+    def _lines(self, number: int, ranked: Sequence[Row]) -> list[Row]:
+        kept = list(ranked)[: self.work.request.k]
+        if not kept and self.work.request.kind is JoinKind.LEFT_OUTER:
+            return [self._left(number)]
+        with_rank = self.work.request.with_rank
+        return [
+            {**self._left(number), **line, **({"_rank": rank} if with_rank else {})}
+            for rank, line in enumerate(kept, 1)
+        ]
+
+    def _neighbours(self, number: int) -> list[Row]:
+        query = self.left.column(self.work.left.vector)[number].as_py()
+        metric = self.work.request.metric.value
+        found = [
+            {**self._right(other), "_distance": distance(query, vector, metric)}
+            for other, vector in enumerate(self.right.column(self.work.right.vector).to_pylist())
+            if is_usable(vector, metric)
+        ]
+        return sorted(found, key=lambda line: line["_distance"])
+
+    def _left(self, number: int) -> Row:
+        return {name: self.left.column(source)[number].as_py()
+                for name, source in self.sources.items()}  # fmt: skip
+
+    def _right(self, number: int) -> Row:
+        return {name: self.right.column(source)[number].as_py()
+                for name, source in self.found.items()}  # fmt: skip
+
+    def _valid(self, side: SideWork) -> list[bool]:
+        table = self.left if side is self.work.left else self.right
+        metric = self.work.request.metric.value
+        return [is_usable(vector, metric) for vector in table.column(side.vector).to_pylist()]
+
+    def _schema(self) -> pa.Schema:
+        fields = [
+            *(
+                self.left.schema.field(source).with_name(name)
+                for name, source in self.sources.items()
+            ),
+            *(
+                self.right.schema.field(source).with_name(name)
+                for name, source in self.found.items()
+            ),
+            pa.field("_distance", pa.float32()),
+        ]
+        if self.work.request.with_rank:
+            fields.append(pa.field("_rank", pa.int32()))
+        return pa.schema([each.with_nullable(True) for each in fields])
+
+
+def columns_of(side: SideWork, table: pa.Table) -> list[str]:
+    return list(table.schema.names if side.select is None else side.select)
+
+
+def rows_of(side: SideWork, only: frozenset[int] | None) -> pa.Table:
+    """The rows of a side, or of some of its fragments."""
+    if side.table is not None:
+        return pinned_rows(side.table, only)
+    assert only is None, "rows of other sides have no fragments"
+    if side.sql is not None:
+        return pinned_rows(side.views[0], None)
+    assert side.uri is not None
+    return parquet.read_table(side.uri)
+
+
+def pinned_rows(table: PinnedTable, only: frozenset[int] | None) -> pa.Table:
+    dataset = open_pinned(table.pin)
+    kept = [each for each in table.fragments if only is None or each.id in only]
+    tables = [dataset.get_fragment(each.id).to_table() for each in kept]
+    assert [len(found) for found in tables] == [each.rows for each in kept]
+    return pa.concat_tables(tables) if tables else dataset.schema.empty_table()
+
+
+def table_of(state: OutputState) -> pa.Table:
+    batches = list(output.read_rows(state, 0, state.rows, {}))
+    return pa.Table.from_batches(batches) if batches else pa.table({"_distance": []})
+
+
+def is_usable(vector: Sequence[float] | None, metric: str) -> bool:
+    if vector is None or not np.isfinite(np.array(vector, dtype=float)).all():
+        return False
+    return metric != "cosine" or any(vector)
+
+
+def distance(a: Sequence[float], b: Sequence[float], metric: str) -> float:
+    """By the book, in float64, and then as the result shows it."""
+    left, right = np.array(a, np.float64), np.array(b, np.float64)
+    match metric:
+        case "l2":
+            found = ((left - right) ** 2).sum()
+        case "dot":
+            found = 1 - (left * right).sum()
+        case _:
+            lengths = np.sqrt((left**2).sum()) * np.sqrt((right**2).sum())
+            found = 1 - (left * right).sum() / lengths
+    return float(np.float32(found))
+
+
+def vectors(start: int, count: int, *, name: str, dimension: int = 2) -> pa.Table:
+    """Rows whose vectors are small whole numbers, so that many are equally far; some are none."""
+    numbers = range(start, start + count)
+    values = [
+        None if n % 7 == 3 else [float("nan")] * dimension if n % 11 == 5
+        else [float((n * 5 + d * 3) % 4 - 1) for d in range(dimension)]
+        for n in numbers
+    ]  # fmt: skip
+    columns: Mapping[str, pa.Array] = {
+        "key": pa.array([f"{name}{n}" for n in numbers], pa.string()),
+        "id": pa.array(numbers, pa.int64()),
+        name: pa.array(values, pa.list_(pa.float32(), dimension)),
+        "other": pa.array([0] * count, pa.int32()),
+    }
+    return pa.table(dict(columns))

@@ -1,0 +1,150 @@
+"""Writers, other runs and SIGKILL amid a run: no reader ever accepts what is not true."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat.lake.fingerprint import schema_hash
+from lancestat.lake.observe import snapshot
+from lancestat.manifest.guard import judge
+from lancestat.plan.actions import Skip
+from lancestat.state.store import open_state
+from tests.execution.test_history import full_values
+from tests.execution.world import World, orders
+
+pytestmark = pytest.mark.fault
+
+
+def check_no_reader_is_misled(path: Path) -> bool:
+    """Judge what is published at every version there is; whether the newest is accepted."""
+    use = False
+    for version in range(1, lance.dataset(str(path)).version + 1):
+        dataset = lance.dataset(str(path), version=version)
+        hashed = schema_hash(snapshot(dataset).fields)
+        now = datetime.now(timezone.utc)
+        use = judge(dataset.config(), version=version, schema_hash=hashed, now=now).use
+        if use:
+            assert unstamped(dataset.config()) == full_values(dataset, hashed), version
+    return use
+
+
+def unstamped(config: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key: text
+        for key, text in config.items()
+        if key.startswith("lance.stats.") and "computedAt" not in key
+    }
+
+
+def test_appends_while_runs_go_on(world: World) -> None:
+    stop = threading.Event()
+
+    def append() -> None:
+        number = 100
+        while not stop.is_set():
+            lance.write_dataset(orders(number, 3), str(world.path), mode="append")
+            number += 3
+            time.sleep(random.uniform(0, 0.03))
+
+    writer = threading.Thread(target=append)
+    writer.start()
+    try:
+        outcomes = {node.status.value for _ in range(15) for node in world.run().nodes}
+    finally:
+        stop.set()
+        writer.join()
+    assert outcomes <= {"success", "error"}
+    check_no_reader_is_misled(world.path)
+    assert world.run().status == "success"
+    assert check_no_reader_is_misled(world.path)
+
+
+def test_an_append_between_plan_and_run_is_read_too(world: World) -> None:
+    plan = world.plan()
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    [node] = world.execute(plan).nodes
+    assert node.status == "success"
+    assert node.version_published == world.dataset.version
+    assert node.rows_scanned == 110
+    assert check_no_reader_is_misled(world.path)
+
+
+def test_a_table_that_never_rests_is_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a bounded number of attempts the run gives up; what it leaves is refused by readers."""
+    import lancestat.execution.table_run as table_run
+
+    commit = table_run.commit
+
+    def slip_in(publication: object, **options: object) -> object:
+        lance.write_dataset(orders(100, 1), str(world.path), mode="append")
+        return commit(publication, **options)
+
+    monkeypatch.setattr(table_run, "commit", slip_in)
+    [node] = world.run().nodes
+    assert node.status == "error"
+    assert "LS604" in (node.message or "")
+    assert not check_no_reader_is_misled(world.path)
+    monkeypatch.setattr(table_run, "commit", commit)
+    world.reads.clear()
+    assert world.run().status == "success"
+    assert check_no_reader_is_misled(world.path)
+    assert len(world.reads) == 1, "all but the last append was remembered"
+
+
+def test_two_runs_at_once(world: World, tmp_path: Path) -> None:
+    state = open_state(str(tmp_path / "state"))
+    worlds = [World(world.path, state=state), World(world.path, state=state)]
+    for round in range(4):
+        lance.write_dataset(orders(100 + round, 1), str(world.path), mode="append")
+        threads = [threading.Thread(target=each.run) for each in worlds]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert check_no_reader_is_misled(world.path)
+        assert isinstance(worlds[0].action(), Skip)
+
+
+RUN = """
+import sys
+from pathlib import Path
+from lancestat.state.store import open_state
+from tests.execution.world import World
+
+world = World(Path(sys.argv[1]), state=open_state(sys.argv[2]))
+print("ready", flush=True)
+while True:
+    world.run()
+    world.run(full_refresh=True)
+    world.dataset.update_config({"owner": "shop"})
+"""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_killed_at_a_random_moment(world: World, tmp_path: Path, seed: int) -> None:
+    state = tmp_path / "state"
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    command = [sys.executable, "-c", RUN, str(world.path), str(state)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(random.Random(seed).uniform(0, 0.6))
+        process.send_signal(signal.SIGKILL)
+    check_no_reader_is_misled(world.path)
+    survivor = World(world.path, state=open_state(str(state)))
+    assert survivor.run().status == "success"
+    assert check_no_reader_is_misled(world.path)
+    assert isinstance(survivor.action(), Skip)

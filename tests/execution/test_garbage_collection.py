@@ -1,0 +1,78 @@
+"""`lancestat gc` on a project: scratch of killed joins, besides the state."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from lancestat.lake.temporary_files import Process
+from lancestat.project import Project
+from lancestat.scratch.marker import MARKER, encode
+from lancestat.spark.knn.scratch_root import default_root
+
+PROJECT = """
+name: shop
+targets:
+  dev:
+    state: state
+    scratch: scratch
+    spark: {conf: {spark.local.dir: SPARK}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    text = PROJECT.replace("SPARK", str(tmp_path / "spark"))
+    (tmp_path / "lancestat_project.yml").write_text(text)
+    (tmp_path / "specs").mkdir()
+    return tmp_path
+
+
+def left_in(root: Path) -> Path:
+    folder = root / "app" / "run"
+    folder.mkdir(parents=True)
+    (folder / "rows").write_bytes(b"x" * 1000)
+    created = datetime.now(timezone.utc) - timedelta(hours=1)
+    (folder / MARKER).write_text(encode("app", Process("elsewhere", 1, 1), created))
+    return folder
+
+
+def test_declared_and_default_scratch_are_swept(folder: Path) -> None:
+    declared = left_in(folder / "scratch")
+    default = left_in(default_root({"spark.local.dir": str(folder / "spark")}))
+    project = Project.load(folder)
+    told = project.sweep(dry_run=True)
+    assert (told.scratch_dropped, told.scratch_left) == (2, 0)
+    assert told.bytes > 2000
+    assert declared.exists()
+    assert default.exists()
+    assert project.sweep() == told
+    assert not declared.exists()
+    assert not default.exists()
+    assert project.sweep().scratch_dropped == 0
+
+
+def test_what_is_left_is_counted_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    left = left_in(folder / "scratch")
+    (left / MARKER).write_text("{")
+    assert Project.load(folder).sweep().scratch_left == 1
+    assert f"scratch {left} was left: its marker cannot be understood" in caplog.text
+
+
+def test_gc_starts_no_spark(folder: Path) -> None:
+    left = left_in(folder / "scratch")
+    code = (
+        "import sys; from lancestat.cli.main import cli; "
+        "cli(['gc', '--output', 'json'], standalone_mode=False); "
+        "assert not {'pyspark', 'faiss'} & set(sys.modules), 'loaded'"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["scratch_dropped"] == 1
+    assert not left.exists()

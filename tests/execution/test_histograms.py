@@ -1,0 +1,214 @@
+"""`histogram: true`: what is read for it, once, and that the manifest never says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat.plan.actions import Analyze, Reason, Refresh, Restamp, Skip
+from lancestat.spec.model import Policy, Publish
+from lancestat.spec.model import Refresh as RefreshWhen
+from lancestat.state.memory import MemoryState
+from lancestat.state.store import open_state
+from lancestat.statistics.partial import ColumnPartial, merge
+from tests.execution.world import World, orders
+
+NUMBERS = {"o_id", "o_total"}
+
+
+def settle(world: World) -> None:
+    """Run, and forget what was read so far."""
+    assert world.run().status == "success"
+    world.reads.clear()
+
+
+def columns_read(world: World) -> set[str]:
+    return set().union(*(columns for _, _, columns in world.reads))
+
+
+def fragments_read(world: World) -> int:
+    return len({fragment for _, fragment, _ in world.reads})
+
+
+def whole(world: World, name: str) -> ColumnPartial:
+    """The partial of a column over the table, from the state alone."""
+    appraisal, background = world.observer.appraise(world.table)
+    [column] = (field for field in appraisal.wanted if field.name == name)
+    keys = {
+        (group.fingerprint,): frozenset(
+            key for key in group.fields if key.startswith(f"{column.id}:")
+        )
+        for group in background.groups
+    }
+    stored = world.state.partials(appraisal.identity, {k: v for k, v in keys.items() if v})
+    return merge(partial for entry in stored for partial in entry.partials.values())
+
+
+def test_a_first_run_has_them_and_the_manifest_does_not(world: World) -> None:
+    world.histogram = True
+    assert isinstance(world.action(), Analyze)
+    settle(world)
+    for name in NUMBERS:
+        quantiles = whole(world, name).quantiles
+        assert quantiles is not None
+        assert quantiles.count == 100
+    assert whole(world, "o_id").quantiles.quantiles([0, 0.5, 1]) == [0, 49, 99]  # type: ignore[union-attr]
+    assert whole(world, "o_status").quantiles is None
+    assert not [key for key in world.dataset.config() if "histogram" in key.lower()]
+    assert isinstance(world.action(), Skip)
+
+
+def test_without_it_nothing_has_quantiles(world: World) -> None:
+    settle(world)
+    assert {whole(world, name).quantiles for name in NUMBERS} == {None}
+
+
+def test_asking_for_it_reads_numbers_once(world: World) -> None:
+    settle(world)
+    published, version = world.published(), world.dataset.version
+    world.histogram = True
+    action = world.action()
+    assert isinstance(action, Refresh)
+    assert action.reasons == (Reason.SPEC_CHANGED,)
+    settle_reads(world)
+    assert (world.published(), world.dataset.version) == (published, version)
+    assert isinstance(world.action(), Skip)
+    assert whole(world, "o_total").quantiles is not None
+
+
+def settle_reads(world: World) -> None:
+    assert world.run().status == "success"
+    assert (columns_read(world), fragments_read(world)) == (NUMBERS, 4)
+    world.reads.clear()
+
+
+def test_asking_for_it_no_more_reads_nothing(world: World) -> None:
+    world.histogram = True
+    settle(world)
+    world.histogram = False
+    assert isinstance(world.action(), Skip)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    world.run()
+    assert fragments_read(world) == 1, "partials with quantiles serve as those without"
+    world.reads.clear()
+    world.histogram = True
+    world.run()
+    assert (columns_read(world), fragments_read(world)) == (NUMBERS, 1)
+
+
+def test_append_reads_the_new_fragment(world: World) -> None:
+    world.histogram = True
+    settle(world)
+    lance.write_dataset(orders(100, 100), str(world.path), mode="append")
+    assert world.action().reasons == (Reason.ROWS_APPENDED,)
+    world.run()
+    assert fragments_read(world) == 1
+    quantiles = whole(world, "o_id").quantiles
+    assert quantiles is not None
+    assert quantiles.quantiles([0, 0.25, 0.5, 1]) == [0, 49, 99, 199]
+
+
+def test_it_is_asked_for_while_rows_change(world: World) -> None:
+    settle(world)
+    world.histogram = True
+    world.dataset.create_scalar_index("o_id", "BTREE")
+    action = world.action()
+    assert isinstance(action, Refresh)
+    assert action.reasons == (Reason.SPEC_CHANGED,)
+    settle_reads(world)
+    world.dataset.update_config({"owner": "shop"})
+    assert isinstance(world.action(), Restamp)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    world.run()
+    assert fragments_read(world) == 1
+
+
+def test_compaction_carries_quantiles_over(world: World) -> None:
+    world.histogram = True
+    settle(world)
+    world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
+    assert isinstance(world.action(), Restamp)
+    settle(world)
+    quantiles = whole(world, "o_id").quantiles
+    assert quantiles is not None
+    assert quantiles.quantiles([0, 0.5, 1]) == [0, 49, 99]
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    world.run()
+    assert fragments_read(world) == 1
+
+
+def test_tables_that_are_not_published_have_them(world: World) -> None:
+    world.publish, world.histogram = Publish.NONE, True
+    settle(world)
+    assert isinstance(world.action(), Skip)
+    assert whole(world, "o_id").quantiles is not None
+    assert not world.published()
+
+
+def test_asking_for_it_of_a_table_that_is_not_published(world: World) -> None:
+    world.publish = Publish.NONE
+    settle(world)
+    world.histogram = True
+    assert world.action().reasons == (Reason.SPEC_CHANGED,)
+    settle_reads(world)
+    assert isinstance(world.action(), Skip)
+
+
+def test_a_policy_that_waits_does_not_wait_with_them(world: World) -> None:
+    world.policy = Policy(allow_stale=True, refresh=RefreshWhen.WHEN_STALE)
+    settle(world)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
+    world.histogram = True
+    assert Reason.SPEC_CHANGED in world.action().reasons
+    settle(world)
+    lance.write_dataset(orders(110, 10), str(world.path), mode="append")
+    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
+
+
+def test_a_lost_state_is_made_again(world: World) -> None:
+    world.histogram = True
+    settle(world)
+    world.state = MemoryState()
+    assert world.action().reasons == (Reason.SPEC_CHANGED,)
+    world.run()
+    assert isinstance(world.action(), Skip)
+    assert whole(world, "o_id").quantiles is not None
+
+
+def test_statistics_that_others_published_leave_the_histogram_to_us(world: World) -> None:
+    """The manifest is true of the appended rows, but our state has no quantiles of them."""
+    world.histogram = True
+    settle(world)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    replace(world, state=MemoryState(), histogram=False).run()
+    world.reads.clear()
+    assert isinstance(world.action(), Refresh)
+    world.run()
+    assert fragments_read(world) == 1
+    assert isinstance(world.action(), Skip)
+    quantiles = whole(world, "o_id").quantiles
+    assert quantiles is not None
+    assert quantiles.count == 110
+
+
+@pytest.mark.parametrize("asked_first", [True, False])
+def test_a_stored_state_does_what_memory_does(world: World, asked_first: bool) -> None:
+    folder = Path(world.path).parent / "stored"
+    world.state, world.histogram = open_state(str(folder), {}), asked_first
+    settle(world)
+    world.state, world.histogram = open_state(str(folder), {}), not asked_first
+    world.run()
+    assert fragments_read(world) == (0 if asked_first else 4)
+    world.state, world.histogram = open_state(str(folder), {}), True
+    assert isinstance(world.action(), Skip)
+    assert whole(world, "o_id").quantiles is not None
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    world.histogram = False
+    world.reads.clear()
+    world.run()
+    assert fragments_read(world) == 1
+    assert world.published()["lance.stats.column.o_id.max"] == "109"

@@ -1,0 +1,292 @@
+"""Random histories of a table: an incremental run equals a full one and reads only what is new."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+import lancestat.execution.summarize as summarizing
+from lancestat.lake.observe import snapshot
+from lancestat.manifest.wire import encode_statistics
+from lancestat.optimizer.groups import load_groups
+from lancestat.optimizer.pruning import FragmentStatistics, columns_of
+from lancestat.predicates.filter import (
+    Comparison,
+    Filter,
+    Instant,
+    IsNull,
+    Not,
+    Operator,
+    TextMatch,
+    TextOperator,
+)
+from lancestat.state.grouping import MOST_GROUPS
+from lancestat.state.identity import table_identity
+from lancestat.statistics.column_type import column_type
+from lancestat.statistics.kernel import analyze
+from lancestat.statistics.partial import summarize
+from tests.execution.grouped import check_filter, check_whole
+from tests.execution.world import World
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+SEEDS = st.integers(0, 2**16)
+FILTERS: list[Filter] = [
+    Comparison("id", Operator.LESS, 20),
+    Comparison("id", Operator.EQUAL, 7),
+    Not(Comparison("real", Operator.LESS_OR_EQUAL, 3.0)),
+    Comparison("real", Operator.EQUAL, 0.0),
+    TextMatch("text", TextOperator.STARTS_WITH, "aaaa"),
+    IsNull("price"),
+    Comparison("price", Operator.GREATER, Decimal("1000000.005")),
+    Comparison("at", Operator.LESS, Instant(0)),
+]
+# (fragment's files that hold the field, its deletion file): what decides the values of a column.
+Content = tuple[int, str]
+
+
+def rows(seed: int, count: int) -> pa.Table:
+    """Awkward values of every family that has rules of its own."""
+    draw = random.Random(seed)
+
+    def some(make: object) -> list[object]:
+        return [None if draw.random() < 0.2 else make() for _ in range(count)]
+
+    return pa.table(
+        {
+            "id": pa.array([draw.randrange(60) for _ in range(count)], pa.int64()),
+            "real": pa.array(
+                some(lambda: draw.choice([0.0, -0.0, float("nan"), draw.gauss(0, 9)])), pa.float64()
+            ),
+            "text": pa.array(
+                some(lambda: draw.choice(["", "ß", "a" * draw.randrange(9)])), pa.string()
+            ),
+            "price": pa.array(
+                some(lambda: Decimal(draw.randrange(-(10**9), 10**9)) / 100), pa.decimal128(30, 2)
+            ),
+            "at": pa.array(
+                some(lambda: EPOCH + timedelta(seconds=draw.randrange(-(10**9), 10**9))),
+                pa.timestamp("us", "UTC"),
+            ),
+        }
+    )
+
+
+def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]:
+    """What one pass over the whole table gives, without fragments, partials or state."""
+    types = {field.name: column_type(field.type) for field in dataset.schema}
+    schema = pa.schema([field for field in dataset.schema if types[field.name]])
+    partials = analyze(dataset.to_batches(columns=schema.names), schema)
+    columns = {name: (types[name], summarize(partials[name], types[name])) for name in schema.names}
+    values = encode_statistics(
+        columns,
+        rows=dataset.count_rows(),
+        schema_hash=schema_hash,
+        computed_at_version=1,
+        computed_at=EPOCH,
+    )
+    return {key: text for key, text in values.items() if "computedAt" not in key}
+
+
+class History(RuleBasedStateMachine):
+    """`known` is content that some run has seen, `joint` what compactions made of such content."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="lancestat-history-"))
+        self.path = str(self.folder / "t.lance")
+        self.known: set[Content] = set()
+        self.joint: list[frozenset[Content]] = []
+        self.columns_made = 0
+
+    def teardown(self) -> None:
+        summarizing.MOST_GROUPS = MOST_GROUPS
+        shutil.rmtree(self.folder)
+
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        return lance.dataset(self.path)
+
+    def content(self) -> dict[tuple[int, str], Content]:
+        """Content by (fragment id, column name)."""
+        found = {}
+        names = {field.id(): field.name() for field in self.dataset.lance_schema.fields()}
+        for fragment in self.dataset.get_fragments():
+            told = fragment.metadata.to_json()
+            for field_id, name in names.items():
+                paths = [f["path"] for f in told["files"] if field_id in f["fields"]]
+                # An overwrite gives field ids anew, so a column without file is told by its type.
+                type = str(self.dataset.schema.field(name).type)
+                key = (paths, told["deletion_file"], told["physical_rows"], type)
+                found[(fragment.fragment_id, name)] = (field_id, repr(key))
+        return found
+
+    @initialize(seed=SEEDS, count=st.integers(1, 40), most_groups=st.sampled_from([2, 512]))
+    def create(self, seed: int, count: int, most_groups: int) -> None:
+        summarizing.MOST_GROUPS = most_groups
+        lance.write_dataset(rows(seed, count), self.path, max_rows_per_file=10)
+        self.world = World(Path(self.path))
+
+    @rule(seed=SEEDS, count=st.integers(1, 12))
+    def append(self, seed: int, count: int) -> None:
+        table = rows(seed, count)
+        arrays = [
+            table[field.name].cast(field.type)
+            if field.name in table.schema.names
+            else pa.nulls(count, field.type)
+            if field.nullable
+            else pa.array([seed] * count, field.type)
+            for field in self.dataset.schema
+        ]
+        whole = pa.Table.from_arrays(arrays, schema=self.dataset.schema)
+        lance.write_dataset(whole, self.path, mode="append", max_rows_per_file=10)
+
+    @precondition(lambda self: "id" in self.dataset.schema.names)
+    @rule(low=st.integers(0, 60), width=st.integers(0, 20))
+    def delete(self, low: int, width: int) -> None:
+        self.dataset.delete(f"id >= {low} and id < {low + width}")
+
+    @precondition(lambda self: {"id", "text"} <= set(self.dataset.schema.names))
+    @rule(low=st.integers(0, 60))
+    def update(self, low: int) -> None:
+        self.dataset.update({"text": "'changed'"}, where=f"id = {low}")
+
+    @rule(value=st.sampled_from(["id * 2", "7", "cast(null as int)"]))
+    def add_column(self, value: str) -> None:
+        if "id" in self.dataset.schema.names or value != "id * 2":
+            self.columns_made += 1
+            self.dataset.add_columns({f"extra{self.columns_made}": value})
+
+    @rule()
+    def add_null_column(self) -> None:
+        self.columns_made += 1
+        self.dataset.add_columns([pa.field(f"extra{self.columns_made}", pa.string())])
+
+    @precondition(lambda self: len(self.dataset.schema.names) > 2)
+    @rule(data=st.data())
+    def drop_column(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.dataset.schema.names))
+        self.dataset.drop_columns([name])
+
+    @precondition(lambda self: len(self.dataset.schema.names) > 2)
+    @rule(data=st.data())
+    def replace_by_nulls(self, data: st.DataObject) -> None:
+        """Lance gives the id of a dropped column away again once a compaction has left it out."""
+        dropped = data.draw(st.sampled_from(self.dataset.schema.names))
+        type = self.dataset.schema.field(dropped).type
+        self.dataset.drop_columns([dropped])
+        self.compact(100)
+        self.columns_made += 1
+        self.dataset.add_columns([pa.field(f"extra{self.columns_made}", type)])
+
+    @precondition(
+        lambda self: (
+            "id" in self.dataset.schema.names and self.dataset.schema.field("id").type == pa.int64()
+        )
+    )
+    @rule()
+    def alter_type(self) -> None:
+        if self.dataset.describe_indices():
+            self.dataset.drop_index("id_idx")
+        self.dataset.alter_columns({"path": "id", "data_type": pa.int32()})
+
+    @rule(data=st.data())
+    def rename(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.dataset.schema.names))
+        if name not in ("id", "text"):
+            self.columns_made += 1
+            self.dataset.alter_columns({"path": name, "name": f"renamed{self.columns_made}"})
+
+    @rule(seed=SEEDS, count=st.integers(1, 20))
+    def overwrite(self, seed: int, count: int) -> None:
+        lance.write_dataset(rows(seed, count), self.path, mode="overwrite", max_rows_per_file=10)
+
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        version = data.draw(st.integers(1, self.dataset.version))
+        lance.dataset(self.path, version=version).restore()
+
+    @rule(rows_per_fragment=st.sampled_from([15, 100]))
+    def compact(self, rows_per_fragment: int) -> None:
+        before = self.content()
+        self.dataset.optimize.compact_files(target_rows_per_fragment=rows_per_fragment)
+        after = self.content()
+        for name in {name for _, name in after}:
+            gone = {before[key] for key in before.keys() - after.keys() if key[1] == name}
+            made = {after[key] for key in after.keys() - before.keys() if key[1] == name}
+            if made and self.is_known(gone):
+                self.joint.append(frozenset(made))
+
+    @precondition(lambda self: "id" in self.dataset.schema.names)
+    @rule()
+    def index(self) -> None:
+        self.dataset.create_scalar_index("id", "BTREE", replace=True)
+
+    @rule(value=st.integers(0, 9))
+    def configure(self, value: int) -> None:
+        self.dataset.update_config({"owner": str(value)})
+
+    def is_known(self, content: set[Content]) -> bool:
+        joined = {each for joint in self.joint if joint <= content for each in joint}
+        return content <= self.known | joined
+
+    @rule()
+    def run(self) -> None:
+        content = self.content()
+        current = set(content.values())
+        joined = {each for joint in self.joint if joint <= current for each in joint}
+        fresh = {key for key, value in content.items() if value not in self.known | joined}
+        self.world.reads.clear()
+        result = self.world.run()
+        assert [node.status for node in result.nodes] == ["success"], result.nodes
+        read = {(fragment, name) for _, fragment, names in self.world.reads for name in names}
+        assert read <= fresh
+        expected = full_values(self.dataset, self.world.published()["lance.stats.schemaHash"])
+        assert self.world.published() == expected
+        check_whole(self.grouped, self.dataset)
+        self.known |= {content[key] for key in read}
+        self.known |= {value for key, value in content.items() if key not in fresh}
+
+    @property
+    def grouped(self) -> FragmentStatistics:
+        return load_groups(self.world.state, table_identity(self.path), snapshot(self.dataset))
+
+    @rule(filters=st.lists(st.sampled_from(FILTERS), min_size=1, max_size=2))
+    def prune(self, filters: list[Filter]) -> None:
+        """However far the table has moved on: no row is lost, and what is told is true."""
+        names = self.dataset.schema.names
+        if set().union(*map(columns_of, filters)) <= set(names):
+            check_filter(self.grouped, self.dataset, filters)
+
+    @invariant()
+    def nothing_is_ever_accepted_that_is_not_true(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        appraisal, _ = self.world.observer.appraise(self.world.table)
+        if appraisal.verdict.use:
+            expected = full_values(self.dataset, appraisal.schema_hash)
+            assert self.world.published() == expected
+
+
+TestHistory = History.TestCase
+TestHistory.settings = settings(
+    max_examples=30,
+    stateful_step_count=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)

@@ -1,0 +1,56 @@
+"""Spark quotes pieces of queries, in which values of the environment are not found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat import Project
+from lancestat.errors import RunError
+from lancestat.knn.request import OnStage
+from lancestat.knn.work import JoinOutcome, JoinWork
+from tests.execution.joined import vectors
+from tests.execution.local import scan_locally
+
+PROJECT = "name: shop\ndefault-target: dev\ntargets: {dev: {state: state, scratch: scratch}}\n"
+SPECS = """\
+tables: [{name: l, uri: l.lance, columns: [id]}]
+knn_joins:
+  - name: near
+    left: {table: l, vector: v}
+    right: {sql: "select {{ env_var('%s') }} from {{ ref('l') }}", vector: v}
+    k: 1
+    output: {lance: near.lance}
+"""
+PIECE = "qzpiece"
+
+
+def refuse(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+    raise RunError("LS555", f"the right side cannot be read: syntax error at or near '{PIECE}'")
+
+
+@pytest.mark.parametrize(
+    ("variable", "is_secret"), [("W_QUERY", False), ("W_TOKEN", True), (None, False)]
+)
+def test_pieces_of_a_query_are_told_to_whom_may_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, is_secret: bool
+) -> None:
+    monkeypatch.setenv(variable or "W_OTHER", f"v, 1 as {PIECE}, 2 as b")
+    lance.write_dataset(vectors(0, 10, name="v"), str(tmp_path / "l.lance"))
+    specs = SPECS % variable if variable else SPECS.replace("{{ env_var('%s') }}", "v")
+    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "shop.yml").write_text(specs)
+    scan_locally(monkeypatch, lambda node: None, refuse)
+
+    project = Project.load(tmp_path)
+    message = project.run().nodes[-1].message or ""
+    assert message.startswith("LS555")
+    assert (PIECE in message) is not is_secret
+    remembered = project.state.outcomes("dev", 1)["near"][0].result["message"]
+    assert remembered.startswith("LS555")
+    assert (PIECE in remembered) is (variable is None)
+    if variable:
+        assert f"env_var('{variable}')" in remembered

@@ -1,0 +1,82 @@
+"""What a node's object in the JSON of runs says comes back from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lancestat.execution.result import NodeResult, Status
+from lancestat.plan.actions import JoinFigures
+
+COUNTS = st.none() | st.integers(0, 2**53)
+NUMBERS = st.none() | st.floats(0, 1e9)
+TEXTS = st.none() | st.text()
+BY_TYPE = {"int | None": COUNTS, "float | None": NUMBERS, "str | None": TEXTS}
+REQUIRED = {
+    "name": st.text(),
+    "kind": st.just("table"),
+    "action": st.text(),
+    "reasons": st.lists(st.text()).map(tuple),
+    "status": st.sampled_from(Status),
+}
+FIGURES = st.builds(
+    JoinFigures, **{field.name: BY_TYPE[str(field.type)] for field in fields(JoinFigures)}
+)
+TABLES = st.builds(
+    NodeResult,
+    **REQUIRED,
+    join=st.none(),
+    **{
+        field.name: BY_TYPE[str(field.type)]
+        for field in fields(NodeResult)
+        if field.name not in REQUIRED and field.name != "join"
+    },
+)
+JOINS = st.builds(NodeResult, **{**REQUIRED, "kind": st.just("knn_join")}, join=FIGURES)
+RESULT = NodeResult("orders", "table", "refresh", ("rows_appended",), Status.SUCCESS)
+
+
+@settings(deadline=None)
+@given(TABLES | JOINS)
+def test_results_come_back(result: NodeResult) -> None:
+    stored = json.loads(json.dumps(result.to_json()))
+    assert NodeResult.from_json(stored) == result
+
+
+def test_what_a_later_version_adds_is_passed_by_and_what_an_older_lacks_is_unknown() -> None:
+    stored = {**RESULT.to_json(), "novelty": {"a": 1}}
+    del stored["elapsed_seconds"]
+    assert NodeResult.from_json(stored) == RESULT
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"status": "splendid"},
+        {"status": None},
+        {"reasons": "rows_appended"},
+        {"reasons": [1]},
+        {"reasons": None},
+        {"elapsed_seconds": "soon"},
+        {"rows_scanned": []},
+        {"message": 5},
+        {"kind": "knn_join", "pairs": "many"},
+        {"action": None},
+    ],
+)
+def test_what_is_not_a_result_is_refused(damage: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="not the result of a node"):
+        NodeResult.from_json({**RESULT.to_json(), **damage})
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_result_without_what_every_result_has_is_refused(name: str) -> None:
+    stored = RESULT.to_json()
+    del stored[name]
+    with pytest.raises(ValueError, match="not the result of a node"):
+        NodeResult.from_json(stored)

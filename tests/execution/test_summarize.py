@@ -1,0 +1,148 @@
+"""What making a summary reads and writes: only what is new."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import lance
+import pytest
+
+import lancestat.execution.summarize
+from lancestat.errors import StateError
+from lancestat.plan.actions import Restamp, Skip
+from lancestat.spec.model import Publish
+from lancestat.state.identity import table_identity
+from lancestat.state.memory import MemoryState
+from tests.execution.counted import Counted, check
+from tests.execution.world import World, orders
+
+COLUMNS = 3
+
+
+@pytest.fixture
+def state() -> Counted:
+    return Counted()
+
+
+@pytest.fixture
+def world(tmp_path: Path, state: Counted) -> World:
+    """100 rows in 20 fragments, of which a run made a summary of 20 groups in ten blocks."""
+    path = tmp_path / "orders.lance"
+    lance.write_dataset(orders(0, 100), str(path), max_rows_per_file=5)
+    world = World(path, state=state)
+    assert world.run().status == "success"
+    check(world)
+    assert [len(each.groups) for each in state.summaries] == [20]
+    assert state.blocks_written == 10 * COLUMNS
+    state.reset()
+    return world
+
+
+def run(world: World, state: Counted) -> None:
+    """Run, and count only what making the summary took."""
+    state.reset()
+    assert world.run().status == "success"
+
+
+def test_a_skip_writes_nothing(world: World, state: Counted) -> None:
+    assert isinstance(world.action(), Skip)
+    run(world, state)
+    assert not state.summaries
+
+
+def test_an_append_makes_the_last_block_anew(world: World, state: Counted) -> None:
+    lance.write_dataset(orders(100, 5), str(world.path), mode="append")
+    run(world, state)
+    # All 20 fragments are merged for the table, and the appended one is read for its group.
+    assert state.partials_read == (20 + 1) * COLUMNS
+    assert (state.blocks_read, state.blocks_written) == (0, COLUMNS)
+    check(world)
+
+
+def test_what_a_group_was_is_merged_with_what_was_appended(
+    world: World, state: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lancestat.execution.summarize, "MOST_GROUPS", 8)
+    lance.write_dataset(orders(100, 5), str(world.path), mode="append")
+    run(world, state)
+    assert [len(each.groups) for each in state.summaries] == [6]
+    # Groups of four are merged of groups of one: no partial of an old fragment is read for them.
+    assert state.partials_read == (20 + 1) * COLUMNS
+    check(world)
+    lance.write_dataset(orders(105, 5), str(world.path), mode="append")
+    run(world, state)
+    # The table is merged of five groups, and of the one fragment that was a group by itself.
+    assert state.partials_read == (1 + 1) * COLUMNS
+    assert state.blocks_written == COLUMNS
+    check(world)
+
+
+def test_deleted_rows_make_their_block_anew(world: World, state: Counted) -> None:
+    world.dataset.delete("o_id = 12")
+    run(world, state)
+    assert state.blocks_written == COLUMNS
+    check(world)
+
+
+def test_an_added_column_is_summed_up_alone(world: World, state: Counted) -> None:
+    world.dataset.add_columns({"o_double": "o_id * 2"})
+    run(world, state)
+    assert state.blocks_written == 10
+    check(world)
+
+
+def test_commits_that_keep_rows_and_fragments_write_no_block(world: World, state: Counted) -> None:
+    world.dataset.create_scalar_index("o_id", "BTREE")
+    assert isinstance(world.action(), Restamp)
+    run(world, state)
+    [summary] = state.summaries
+    assert summary.version == world.dataset.version
+    assert (state.blocks_read, state.blocks_written) == (0, 0)
+    check(world)
+
+
+@pytest.mark.parametrize("rows_per_fragment", [12, 1000])
+def test_compacted_fragments_are_summed_up_from_what_was_carried(
+    world: World, state: Counted, rows_per_fragment: int
+) -> None:
+    world.dataset.optimize.compact_files(target_rows_per_fragment=rows_per_fragment)
+    assert isinstance(world.action(), Restamp)
+    world.reads.clear()
+    run(world, state)
+    assert not world.reads
+    assert state.blocks_written
+    check(world)
+    world.dataset.delete("o_id = 12")
+    run(world, state)
+    check(world)
+
+
+def test_what_is_lost_of_a_summary_is_made_again(world: World, state: Counted) -> None:
+    state._blocks[table_identity(str(world.path))].clear()
+    lance.write_dataset(orders(100, 5), str(world.path), mode="append")
+    run(world, state)
+    assert state.blocks_written == 11 * COLUMNS
+    check(world)
+
+
+def test_a_summary_that_cannot_be_written_fails_no_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: object) -> None:
+        raise StateError("LS301", "the state cannot be reached")
+
+    lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"))
+    world = World(tmp_path / "orders.lance")
+    monkeypatch.setattr(MemoryState, "add_summary", refuse)
+    with caplog.at_level(logging.WARNING, "lancestat.run"):
+        assert world.run().status == "success"
+    assert "is not summed up by groups of fragments" in caplog.text
+    assert isinstance(world.action(), Skip)
+
+
+def test_unpublished_statistics_are_summed_up_too(tmp_path: Path) -> None:
+    lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"), max_rows_per_file=5)
+    world = World(tmp_path / "orders.lance", publish=Publish.NONE)
+    world.run()
+    check(world)

@@ -1,0 +1,163 @@
+"""A project over real Lance tables whose fragments are read in this process instead of on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+
+from lancestat.errors import Location
+from lancestat.execution.executor import Executor
+from lancestat.execution.join_run import JoinRunner, NodeRunner
+from lancestat.execution.result import RunResult, Silent
+from lancestat.execution.table_run import TableRunner
+from lancestat.knn.request import OnStage
+from lancestat.knn.work import JoinOutcome, JoinWork
+from lancestat.lake.open import open_pinned, pinned_reads
+from lancestat.plan.actions import Action, Plan, Scan, TableWork
+from lancestat.plan.observe import Observer
+from lancestat.spec.digest import node_digest
+from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
+from lancestat.state.identity import has_quantiles
+from lancestat.state.memory import MemoryState
+from lancestat.state.values import StateWriter
+from lancestat.statistics.kernel import analyze
+from lancestat.statistics.partial import ColumnPartial
+
+PLACE = Location("specs/shop.yml", 1, 1)
+
+
+@dataclass
+class Clock:
+    """An instant that moves when told to."""
+
+    now: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, **units: float) -> None:
+        self.now += timedelta(**units)
+
+
+@dataclass
+class World:
+    """One table at `path`, its state, and a log of every (version, fragment id, columns) read."""
+
+    path: Path
+    name: str = "orders"
+    state: StateWriter = field(default_factory=MemoryState)
+    clock: Clock = field(default_factory=Clock)
+    columns: ColumnSelection = field(default_factory=ColumnSelection)
+    policy: Policy = field(default_factory=Policy)
+    publish: Publish = Publish.MANIFEST
+    histogram: bool = False
+    reads: list[tuple[int, int, frozenset[str]]] = field(default_factory=list)
+
+    @property
+    def table(self) -> Table:
+        return Table(
+            name=self.name,
+            uri=str(self.path),
+            location=PLACE,
+            columns=self.columns,
+            policy=self.policy,
+            publish=self.publish,
+            histogram=self.histogram,
+        )
+
+    @property
+    def observer(self) -> Observer:
+        target = Target("dev", state=str(self.path.parent / "state"))
+        spec = ProjectSpec("shop", self.path.parent, target, (self.table,), {})
+        return Observer(spec, self.state, self.clock)
+
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        return lance.dataset(str(self.path))
+
+    def plan(self, *, full_refresh: bool = False) -> Plan:
+        return self.observer.plan([self.table], full_refresh=full_refresh)
+
+    def action(self, *, full_refresh: bool = False) -> Action:
+        [action] = self.plan(full_refresh=full_refresh).actions
+        return action
+
+    def run(self, *, full_refresh: bool = False) -> RunResult:
+        return self.execute(self.plan(full_refresh=full_refresh))
+
+    def execute(self, plan: Plan) -> RunResult:
+        runner = TableRunner(
+            state=self.state,
+            scan=self.scan,
+            replan=lambda name, use: self.observer.plan_again(self.table, use_partials=use),
+            storage_options={},
+            run_id="test",
+            clock=self.clock,
+        )
+        digests = {self.table.name: node_digest(self.table)}
+        joins = JoinRunner(no_engine, self.clock, digests, {}, Silent().joined)
+        nodes = NodeRunner(runner, joins, no_replan)
+        executor = Executor(nodes, self.state, Silent(), self.clock, digests, cancel=lambda: None)
+        return executor.execute(plan)
+
+    def scan(
+        self, node: str, work: TableWork
+    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+        dataset = open_pinned(work.pin)
+        names = {work.stored_key(column): column.name for column in work.fields}
+        for scan in work.scans:
+            columns = [names[key] for key in scan.fields]
+            self.reads.append((work.version, scan.fragment_id, frozenset(columns)))
+            found = dataset.get_fragment(scan.fragment_id)
+            schema = pa.schema([dataset.schema.field(name) for name in columns])
+            quantiles = {names[key] for key in scan.fields if has_quantiles(key)}
+            with pinned_reads(work.pin):
+                batches = found.to_batches(columns=columns)
+                partials = analyze(batches, schema, quantiles=quantiles)
+            yield scan, {key: partials[names[key]] for key in scan.fields}
+
+    def published(self) -> dict[str, str]:
+        """What the manifest says about the rows, without the stamps."""
+        config = self.dataset.config()
+        return {
+            key: value
+            for key, value in config.items()
+            if key.startswith("lance.stats.") and not key.startswith("lance.stats.computedAt")
+        }
+
+
+def no_engine(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+    raise AssertionError(f"there is no join here, and so not {work.node}")
+
+
+def no_replan(name: str, full_refresh: bool) -> Action:
+    raise AssertionError(f"nothing awaits a join here, and so not {name}")
+
+
+def orders(start: int, count: int) -> pa.Table:
+    """Rows whose values all follow from their number."""
+    numbers = range(start, start + count)
+    return pa.table(
+        {
+            "o_id": pa.array(numbers, pa.int64()),
+            "o_status": pa.array(["open" if n % 3 else None for n in numbers], pa.string()),
+            "o_total": pa.array([n / 4 for n in numbers], pa.float64()),
+        }
+    )
+
+
+def write_project(folder: Path, *tables: str) -> None:
+    """A project that declares Lance tables of those names beside its YAML, with a local Spark."""
+    (folder / "specs").mkdir()
+    (folder / "lancestat_project.yml").write_text(
+        "name: shop\n"
+        "default-target: dev\n"
+        'targets: {dev: {state: state, spark: {master: "local[2]"}}}\n'
+    )
+    declared = "".join(f"  - {{name: {name}, uri: {name}.lance}}\n" for name in tables)
+    (folder / "specs" / "shop.yml").write_text(f"tables:\n{declared}")

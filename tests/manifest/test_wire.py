@@ -1,0 +1,332 @@
+"""The wire format: what is written, what is read back, what is tolerated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from lancestat.errors import PublishError
+from lancestat.manifest.wire import (
+    Flaw,
+    PublishedColumn,
+    PublishedStatistics,
+    Unreadable,
+    decode_statistics,
+    encode_statistics,
+    plan_updates,
+    restamp,
+    same_statistics,
+)
+from lancestat.statistics.column_type import ColumnType, Kind
+from lancestat.statistics.partial import ColumnStatistics
+
+BIGINT = ColumnType(Kind.INTEGER, "bigint", 8)
+DOUBLE = ColumnType(Kind.FLOAT, "double", 8)
+STRING = ColumnType(Kind.STRING, "string", 20)
+DATE = ColumnType(Kind.DATE, "date", 4)
+TYPES = {"id": BIGINT, "name": STRING, "day": DATE, "x": DOUBLE}
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=timezone.utc)
+HASH = "ab" * 32
+
+IDS = ColumnStatistics(100, 3, 97, 1, 99, 8, 8)
+NAMES = ColumnStatistics(100, 0, 50, b"a", b"z", 7, 31)
+
+
+def encode(**columns: tuple[ColumnType, ColumnStatistics]) -> dict[str, str]:
+    return encode_statistics(
+        columns, rows=100, schema_hash=HASH, computed_at_version=8, computed_at=NOON
+    )
+
+
+def decode(config: dict[str, str]) -> PublishedStatistics:
+    decoded = decode_statistics(config, TYPES)
+    assert isinstance(decoded, PublishedStatistics)
+    return decoded
+
+
+def test_the_entries_are_those_of_the_format() -> None:
+    assert encode(id=(BIGINT, IDS), name=(STRING, NAMES)) == {
+        "lance.stats.version": "1",
+        "lance.stats.complete": "true",
+        "lance.stats.computedAtVersion": "8",
+        "lance.stats.computedAt": "2026-03-01T12:00:00.250000Z",
+        "lance.stats.numRows": "100",
+        "lance.stats.schemaHash": HASH,
+        "lance.stats.column.id.version": "2",
+        "lance.stats.column.id.distinctCount": "97",
+        "lance.stats.column.id.nullCount": "3",
+        "lance.stats.column.id.min": "1",
+        "lance.stats.column.id.max": "99",
+        "lance.stats.column.id.avgLen": "8",
+        "lance.stats.column.id.maxLen": "8",
+        "lance.stats.column.name.version": "2",
+        "lance.stats.column.name.distinctCount": "50",
+        "lance.stats.column.name.nullCount": "0",
+        "lance.stats.column.name.avgLen": "7",
+        "lance.stats.column.name.maxLen": "31",
+    }
+
+
+def test_what_is_written_is_read_back() -> None:
+    assert decode(encode(id=(BIGINT, IDS), name=(STRING, NAMES))) == PublishedStatistics(
+        version_tag=8,
+        computed_at=NOON,
+        rows=100,
+        schema_hash=HASH,
+        columns={
+            "id": PublishedColumn(97, 3, "1", "99", 8, 8),
+            "name": PublishedColumn(50, 0, None, None, 7, 31),
+        },
+        dropped={},
+    )
+
+
+def test_the_instant_is_written_in_utc() -> None:
+    zone = timezone(timedelta(hours=-5))
+    entries = encode_statistics(
+        {}, rows=0, schema_hash=HASH, computed_at_version=1, computed_at=NOON.astimezone(zone)
+    )
+    assert entries["lance.stats.computedAt"] == "2026-03-01T12:00:00.250000Z"
+
+
+def test_an_instant_without_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        encode_statistics(
+            {}, rows=0, schema_hash=HASH, computed_at_version=1, computed_at=datetime(2026, 1, 1)
+        )
+
+
+@pytest.mark.parametrize("name", ["", ".", "a.b", "a.", ".a"])
+def test_names_that_cannot_be_stored_are_refused(name: str) -> None:
+    with pytest.raises(PublishError, match="holds a dot") as raised:
+        encode(**{name: (BIGINT, IDS)})
+    assert raised.value.code == "LS601"
+
+
+@pytest.mark.parametrize("name", ["min", "version", "Größe", "a b", "`q`", "lance/stats", "列"])
+def test_other_names_are_stored(name: str) -> None:
+    decoded = decode_statistics(encode(**{name: (BIGINT, IDS)}), {name: BIGINT})
+    assert isinstance(decoded, PublishedStatistics)
+    assert decoded.columns == {name: PublishedColumn(97, 3, "1", "99", 8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("type", "minimum", "maximum"),
+    [
+        (BIGINT, None, None),
+        (BIGINT, 0, 2**63),
+        (DOUBLE, math.nan, 1.0),
+        (DOUBLE, 0.0, math.inf),
+        (DOUBLE, -math.inf, 0.0),
+        (DOUBLE, -1.7e308, 1.7e308),
+        (DATE, 0, 2**31),
+    ],
+)
+def test_both_bounds_are_left_out_when_one_cannot_be_told(
+    type: ColumnType, minimum: float | None, maximum: float | None
+) -> None:
+    entries = encode(c=(type, replace(IDS, minimum=minimum, maximum=maximum)))
+    assert "lance.stats.column.c.min" not in entries
+    assert "lance.stats.column.c.max" not in entries
+    assert entries["lance.stats.column.c.distinctCount"] == "97"
+
+
+@pytest.mark.parametrize(
+    ("changes", "flaw"),
+    [
+        ({"version": "2"}, Flaw.UNKNOWN_FORMAT),
+        ({"version": "01"}, Flaw.UNKNOWN_FORMAT),
+        ({"version": "1 "}, Flaw.UNKNOWN_FORMAT),
+        ({"version": "\uff11"}, Flaw.UNKNOWN_FORMAT),
+        ({"version": ""}, Flaw.UNKNOWN_FORMAT),
+        ({"version": None}, Flaw.UNKNOWN_FORMAT),
+        ({"complete": "false"}, Flaw.INCOMPLETE),
+        ({"complete": "FALSE"}, Flaw.INCOMPLETE),
+        ({"complete": "maybe"}, Flaw.MALFORMED),
+        ({"computedAtVersion": None}, Flaw.MALFORMED),
+        ({"computedAtVersion": "-1"}, Flaw.MALFORMED),
+        ({"computedAtVersion": " 8"}, Flaw.MALFORMED),
+        ({"computedAtVersion": "1_0"}, Flaw.MALFORMED),
+        ({"computedAtVersion": "\uff18"}, Flaw.MALFORMED),
+        ({"computedAtVersion": "9" * 5000}, Flaw.MALFORMED),
+        ({"computedAtVersion": str(2**63)}, Flaw.MALFORMED),
+    ],
+)
+def test_a_flawed_envelope_is_unreadable(changes: dict[str, str | None], flaw: Flaw) -> None:
+    config = encode(id=(BIGINT, IDS))
+    for suffix, text in changes.items():
+        config.pop(f"lance.stats.{suffix}")
+        if text is not None:
+            config[f"lance.stats.{suffix}"] = text
+    decoded = decode_statistics(config, TYPES)
+    assert isinstance(decoded, Unreadable)
+    assert decoded.flaw is flaw
+    assert len(decoded.detail) < 200
+
+
+def test_a_config_without_entries_has_no_statistics() -> None:
+    decoded = decode_statistics({"user.key": "v", "lance.statistics": "1"})
+    assert decoded == Unreadable(Flaw.ABSENT, "no statistics are published")
+
+
+def test_a_set_that_does_not_say_complete_is_read() -> None:
+    config = encode(id=(BIGINT, IDS))
+    del config["lance.stats.complete"]
+    assert set(decode(config).columns) == {"id"}
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-03-01T12:00:00", "2026-13-01T00:00:00Z", ""])
+def test_an_unknown_instant_is_no_instant(text: str) -> None:
+    config = encode(id=(BIGINT, IDS)) | {"lance.stats.computedAt": text}
+    assert decode(config).computed_at is None
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("2026-03-01T12:00:00Z", 0),
+        ("2026-03-01T12:00:00.25Z", 250_000),
+        ("2026-03-01T12:00:00.250Z", 250_000),
+        ("2026-03-01T12:00:00.250000999Z", 250_000),
+    ],
+)
+def test_instants_as_java_prints_them_are_read(text: str, micros: int) -> None:
+    config = encode(id=(BIGINT, IDS)) | {"lance.stats.computedAt": text}
+    assert decode(config).computed_at == NOON.replace(microsecond=micros)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "reason"),
+    [
+        ("version", "3", "newer"),
+        ("version", "0", "not a version"),
+        ("version", "two", "not a version"),
+        ("version", None, "missing"),
+        ("nullCount", "-1", "not a count"),
+        ("distinctCount", "-1", "not a count"),
+        ("distinctCount", "1e3", "not a count"),
+        ("distinctCount", str(2**63), "not a count"),
+        ("avgLen", "-8", "not a count"),
+        ("maxLen", "8.0", "not a count"),
+        ("min", "1_0", "not a bigint"),
+        ("max", str(2**63), "not a bigint"),
+        ("max", "0", "above"),
+    ],
+)
+def test_a_bad_column_is_dropped_alone(suffix: str, text: str | None, reason: str) -> None:
+    config = encode(id=(BIGINT, IDS), name=(STRING, NAMES))
+    config.pop(f"lance.stats.column.id.{suffix}")
+    if text is not None:
+        config[f"lance.stats.column.id.{suffix}"] = text
+    decoded = decode(config)
+    assert set(decoded.columns) == {"name"}
+    assert reason in decoded.dropped["id"]
+
+
+def test_a_bad_bound_drops_the_column_even_alone() -> None:
+    config = encode(id=(BIGINT, IDS)) | {"lance.stats.column.id.min": "x"}
+    del config["lance.stats.column.id.max"]
+    assert set(decode(config).dropped) == {"id"}
+
+
+@pytest.mark.parametrize("suffix", ["min", "distinctCount", "avgLen"])
+def test_an_oversized_value_is_ignored_as_if_it_were_not_there(suffix: str) -> None:
+    config = encode(id=(BIGINT, IDS))
+    without = {k: v for k, v in config.items() if k != f"lance.stats.column.id.{suffix}"}
+    config[f"lance.stats.column.id.{suffix}"] = "0" * 257
+    assert decode(config) == decode(without)
+
+
+def test_histograms_and_unknown_suffixes_are_ignored() -> None:
+    config = encode(id=(BIGINT, IDS))
+    plain = decode(config)
+    config["lance.stats.column.id.histogram"] = "x" * 10_000
+    config["lance.stats.column.id.kurtosis"] = "3"
+    config["lance.stats.column.other.histogram"] = "x"
+    assert decode(config) == plain
+
+
+def test_entries_of_columns_that_are_gone_or_not_analyzable_are_dropped() -> None:
+    decoded = decode(encode(id=(BIGINT, IDS), gone=(BIGINT, IDS)))
+    assert set(decoded.columns) == {"id"}
+    assert "no such column" in decoded.dropped["gone"]
+
+
+@pytest.mark.parametrize("key", ["a.b.min", ".min", "min"])
+def test_ambiguous_keys_are_never_a_column(key: str) -> None:
+    config = encode(id=(BIGINT, IDS)) | {f"lance.stats.column.{key}": "1"}
+    assert set(decode(config).columns) == {"id"}
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum"),
+    [("NaN", "1.0"), ("1.0", "NaN"), ("0.0", "Infinity"), ("-1.7E308", "1.7E308")],
+)
+def test_bounds_that_break_planning_are_not_passed_on(minimum: str, maximum: str) -> None:
+    config = encode(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0)))
+    config["lance.stats.column.x.min"], config["lance.stats.column.x.max"] = minimum, maximum
+    assert decode(config).columns["x"] == PublishedColumn(97, 3, None, None, 8, 8)
+
+
+def test_bounds_of_strings_are_not_passed_on() -> None:
+    config = encode(name=(STRING, NAMES))
+    config |= {"lance.stats.column.name.min": "a", "lance.stats.column.name.max": "z"}
+    assert decode(config).columns["name"] == PublishedColumn(50, 0, None, None, 7, 31)
+
+
+def test_old_temporal_bounds_are_in_a_local_calendar_and_dropped() -> None:
+    config = encode(day=(DATE, IDS), id=(BIGINT, IDS))
+    config |= {"lance.stats.column.day.version": "1", "lance.stats.column.id.version": "1"}
+    decoded = decode(config)
+    assert set(decoded.columns) == {"id"}
+    assert "local calendar" in decoded.dropped["day"]
+
+
+def test_without_types_bounds_are_passed_as_they_are() -> None:
+    config = encode(id=(BIGINT, IDS)) | {"lance.stats.column.id.min": "x"}
+    decoded = decode_statistics(config)
+    assert isinstance(decoded, PublishedStatistics)
+    assert decoded.columns["id"].minimum == "x"
+
+
+def test_publishing_replaces_the_whole_set_and_nothing_else() -> None:
+    old = encode(id=(BIGINT, IDS), gone=(BIGINT, IDS))
+    config = {**old, "user.key": "v", "lance.auto_cleanup.interval": "9", "lancestat.x": "y"}
+    config["lance.stats.column.orphan.histogram"] = "h"
+    new = encode(id=(BIGINT, replace(IDS, nulls=100, minimum=None, maximum=None)))
+    updates = plan_updates(config, new)
+    removed = {key for key, text in updates.items() if text is None}
+    assert removed == {
+        "lance.stats.column.id.min",
+        "lance.stats.column.id.max",
+        "lance.stats.column.orphan.histogram",
+        *(key for key in old if ".gone." in key),
+    }
+    assert {key: text for key, text in updates.items() if text is not None} == new
+
+
+def test_equal_statistics_are_told_whatever_their_stamps() -> None:
+    encoded = encode(id=(BIGINT, IDS))
+    later = restamp(encoded, computed_at_version=12, computed_at=NOON + timedelta(days=1))
+    assert later["lance.stats.computedAtVersion"] == "12"
+    assert later["lance.stats.computedAt"] == "2026-03-02T12:00:00.250000Z"
+    assert same_statistics({**later, "user.key": "v"}, encoded)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lance.stats.numRows": "101"},
+        {"lance.stats.column.id.max": "100"},
+        {"lance.stats.column.orphan.min": "1"},
+        {"lance.stats.schemaHash": "cd" * 32},
+    ],
+)
+def test_other_statistics_are_not_the_same(change: dict[str, str]) -> None:
+    encoded = encode(id=(BIGINT, IDS))
+    assert not same_statistics(encoded | change, encoded)
+    assert not same_statistics({}, encoded)

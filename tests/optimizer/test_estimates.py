@@ -1,0 +1,309 @@
+"""What the optimizer is told: whole tables, survivors of a filter, refused statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.lake.fingerprint import schema_hash
+from lancestat.lake.history import History
+from lancestat.lake.observe import snapshot
+from lancestat.lake.snapshot import Fragment, Snapshot
+from lancestat.manifest.guard import GuardReason
+from lancestat.manifest.wire import encode_statistics
+from lancestat.optimizer.estimates import ColumnEstimate, Estimate, estimate
+from lancestat.optimizer.pruning import ColumnRange
+from lancestat.optimizer.sampling import Sampler
+from lancestat.optimizer.table import ReadTable, Settings
+from lancestat.plan.assessment import analyzable
+from lancestat.plan.judgement import TableStatistics
+from lancestat.predicates.filter import Comparison, Filter, Operator
+from lancestat.spec.model import StaleBounds
+from lancestat.statistics.kernel import analyze
+from lancestat.statistics.partial import ColumnPartial, merge, summarize
+
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+DAY_FILTER: list[Filter] = [Comparison("day", Operator.LESS, 10)]
+
+
+@dataclass(frozen=True)
+class Left:
+    """The first fragments of a table, with their partials."""
+
+    fragment_ids: Sequence[int]
+    rows: int
+    is_known: bool
+    partials: dict[str, ColumnPartial]
+    ranges: dict[str, ColumnRange] = field(default_factory=dict)
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        return self.partials.get(column)
+
+    def range(self, column: str) -> ColumnRange | None:
+        return self.ranges.get(column)
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """Knows of one outcome only."""
+
+    left: Left | None
+
+    def load(self, columns: Iterable[str]) -> None:
+        pass
+
+    def survivors(self, filters: Sequence[Filter]) -> Left | None:
+        return self.left
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        return None
+
+
+@pytest.fixture(scope="module")
+def pieces() -> list[pa.Table]:
+    """Four fragments of 25 rows: days in order, a name of one letter in each, some nulls."""
+    return [
+        pa.table(
+            {
+                "day": pa.array(range(25 * part, 25 * part + 25), pa.int32()),
+                "name": pa.array(["abcd"[part]] * 20 + [None] * 5),
+                "blank": pa.array([None] * 25, pa.int64()),
+            }
+        )
+        for part in range(4)
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(pieces: list[pa.Table], tmp_path_factory: pytest.TempPathFactory) -> ReadTable:
+    uri = str(tmp_path_factory.mktemp("estimating") / "t.lance")
+    for piece in pieces:
+        dataset = lance.write_dataset(piece, uri, mode="append" if Path(uri).exists() else "create")
+    found = snapshot(dataset, uri)
+    types = analyzable(found)
+    schema = pieces[0].schema
+    partials = analyze((b for piece in pieces for b in piece.to_batches()), schema)
+    entries = encode_statistics(
+        {name: (type, summarize(partials[name], type)) for name, type in types.items()},
+        rows=100,
+        schema_hash=schema_hash(found.fields),
+        computed_at_version=found.version,
+        computed_at=NOW - timedelta(hours=1),
+    )
+    return ReadTable("t", TableStatistics(replace(found, config=entries)))
+
+
+def told(
+    table: ReadTable,
+    columns: Sequence[str] = ("day", "name", "blank"),
+    filters: Sequence[Filter] = (),
+    settings: Settings = Settings(),  # noqa: B008
+) -> Estimate:
+    return estimate(table, columns, filters, settings, NOW)
+
+
+def narrowed(
+    table: ReadTable, pieces: list[pa.Table], *, is_known: bool = True, only: str | None = None
+) -> ReadTable:
+    partials = {
+        name: merge(analyze(piece.to_batches(), piece.schema)[name] for piece in pieces)
+        for name in pieces[0].column_names
+        if only is None or name == only
+    }
+    left = Left(range(len(pieces)), 25 * len(pieces), is_known, partials)
+    return replace(table, load_fragments=lambda: Fragments(left))
+
+
+def test_a_whole_table_is_told_as_published(whole: ReadTable) -> None:
+    found = told(whole)
+    assert (found.rows, found.fragment_ids) == (100, None)
+    assert found.verdict.reason is GuardReason.CURRENT
+    assert found.columns == {
+        "day": ColumnEstimate("0", "99", 0, 100, 4, 4),
+        "name": ColumnEstimate(None, None, 20, 4, 1, 1),
+        "blank": ColumnEstimate(None, None, 100, None, 8, 8),
+    }
+    assert found.size_bytes == 100 * (8 + 4 + 1 + 8)
+
+
+def test_only_projected_columns_are_told(whole: ReadTable) -> None:
+    assert list(told(whole, ["name"]).columns) == ["name"]
+    assert told(whole, []).size_bytes == 100 * 8
+
+
+def test_survivors_narrow_everything_alike(whole: ReadTable, pieces: list[pa.Table]) -> None:
+    found = told(narrowed(whole, pieces[:1]), filters=DAY_FILTER)
+    assert (found.rows, found.fragment_ids) == (25, (0,))
+    assert found.columns == {
+        "day": ColumnEstimate("0", "24", 0, 25, 4, 4),
+        "name": ColumnEstimate(None, None, 5, 1, 1, 1),
+        "blank": ColumnEstimate(None, None, 25, None, 8, 8),
+    }
+    assert found.size_bytes == 25 * (8 + 4 + 1 + 8)
+
+
+def test_a_column_not_known_in_the_survivors_is_scaled(
+    whole: ReadTable, pieces: list[pa.Table]
+) -> None:
+    found = told(narrowed(whole, pieces[:1], only="day"), filters=DAY_FILTER)
+    assert found.columns["day"] == ColumnEstimate("0", "24", 0, 25, 4, 4)
+    assert found.columns["name"] == ColumnEstimate(None, None, 5, 4, 1, 1)
+
+
+def test_a_column_of_known_range_is_narrowed_to_it(
+    whole: ReadTable, pieces: list[pa.Table]
+) -> None:
+    ranges = {"day": ColumnRange(0, 24, 1), "name": ColumnRange(b"a", b"a", 5)}
+    left = Left((0,), 25, True, {}, ranges)
+    found = told(replace(whole, load_fragments=lambda: Fragments(left)), filters=DAY_FILTER)
+    assert found.columns["day"] == ColumnEstimate("0", "24", 1, 24, 4, 4)
+    assert found.columns["name"] == ColumnEstimate(None, None, 5, 4, 1, 1)
+    assert found.columns["blank"] == ColumnEstimate(None, None, 25, None, 8, 8)
+
+
+@dataclass(frozen=True)
+class Sampled(Sampler):
+    """Every sample has the same outcome."""
+
+    found: float = 1.0
+
+    def share(self, filters: Sequence[Filter], fragment_ids: Sequence[int] | None = None) -> float:
+        return self.found
+
+
+def sampled(table: ReadTable, share: float) -> ReadTable:
+    def fail() -> lance.LanceDataset:
+        raise AssertionError("opened")
+
+    return replace(table, sampler=Sampled(fail, 100, found=share))
+
+
+def test_what_a_sample_says_scales_everything(whole: ReadTable) -> None:
+    found = told(sampled(whole, 0.1), settings=Settings(samples=True))
+    assert (found.rows, found.sampled_share) == (10, 0.1)
+    assert found.columns == {
+        "day": ColumnEstimate("0", "99", 0, 10, 4, 4),
+        "name": ColumnEstimate(None, None, 2, 4, 1, 1),
+        "blank": ColumnEstimate(None, None, 10, None, 8, 8),
+    }
+    assert found.size_bytes == 10 * (8 + 4 + 1 + 8)
+
+
+def test_samples_are_taken_only_when_wanted(whole: ReadTable) -> None:
+    assert told(sampled(whole, 0.1)).rows == 100
+    assert told(sampled(whole, 0.0001), settings=Settings(samples=True)).rows == 1
+
+
+def test_refused_statistics_leave_nothing_to_sample(whole: ReadTable) -> None:
+    for entries in ({}, {**entries_of(whole), "lance.stats.schemaHash": "0" * 64}):
+        refused = given(sampled(whole, 0.1), entries)
+        found = told(refused, settings=Settings(samples=True))
+        assert (found.rows, found.sampled_share) == (100, None)
+        assert found.size_bytes == told(given(whole, entries)).size_bytes
+
+
+def test_survivors_without_bounds_do_not_count_twice(
+    whole: ReadTable, pieces: list[pa.Table]
+) -> None:
+    found = told(narrowed(whole, pieces[:1], is_known=False), filters=DAY_FILTER)
+    assert found.fragment_ids == (0,)
+    assert found.rows == 100
+    assert found.columns == told(whole).columns
+
+
+def test_refused_statistics_leave_live_rows_and_size(
+    whole: ReadTable, pieces: list[pa.Table]
+) -> None:
+    refused = given(whole, {**entries_of(whole), "lance.stats.schemaHash": "0" * 64})
+    found = told(refused)
+    assert found.verdict.reason is GuardReason.SCHEMA_CHANGED
+    assert (found.rows, found.columns) == (100, {})
+    assert found.size_bytes == 100 * (8 + 4 + 20 + 8)
+    some = told(narrowed(refused, pieces[:2], is_known=False), filters=DAY_FILTER)
+    assert (some.rows, some.columns) == (50, {})
+
+
+def test_switched_off_statistics_are_not_told(whole: ReadTable) -> None:
+    found = told(whole, settings=Settings(enabled=False))
+    assert (found.verdict.reason, found.columns) == (GuardReason.DISABLED, {})
+
+
+def entries_of(table: ReadTable) -> dict[str, str]:
+    return dict(table.statistics.entries)
+
+
+def given(table: ReadTable, entries: Mapping[str, str], **changes: object) -> ReadTable:
+    """The table with other entries in its manifest, its statistics otherwise changed as well."""
+    found = replace(table.snapshot, config=entries)
+    statistics = replace(table.statistics, snapshot=found, **changes)  # type: ignore[arg-type]
+    return replace(table, statistics=statistics)
+
+
+def stale(table: ReadTable, **changes: object) -> ReadTable:
+    tag = str(table.snapshot.version - 2)
+    return given(table, {**entries_of(table), "lance.stats.computedAtVersion": tag}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "setting", "use"),
+    [
+        (False, None, False),
+        (True, None, True),
+        (False, True, True),
+        (True, False, False),
+        (StaleBounds(max_versions=2), None, True),
+        (StaleBounds(max_versions=1), None, False),
+        (StaleBounds(max_versions=1), True, True),
+        (StaleBounds(max_versions=2), False, False),
+    ],
+)
+def test_settings_come_before_the_policy(
+    whole: ReadTable, policy: bool | StaleBounds, setting: bool | None, use: bool
+) -> None:
+    table = stale(whole, allow_stale=policy)
+    found = told(table, settings=Settings(allow_stale=setting))
+    assert found.verdict.use is use
+    assert found.verdict.reason is (GuardReason.STALE_ACCEPTED if use else GuardReason.STALE)
+
+
+@pytest.mark.parametrize(("gone", "use"), [(4, True), (6, False), (None, False)])
+def test_a_bound_on_rows_asks_how_far_the_table_moved(
+    whole: ReadTable, gone: int | None, use: bool
+) -> None:
+    def look_back(now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
+        """The table had a fragment of so many rows more; None where the version is gone."""
+        assert version == now.version - 3, "it describes the version before its tag"
+        history = History(version, now.version, ())
+        if gone is None:
+            return None, history
+        more = Fragment(99, gone, 0, (), None, ())
+        return replace(now, version=version, fragments=(*now.fragments, more)), history
+
+    bounds = StaleBounds(max_changed_rows=0.05)
+    table = stale(whole, allow_stale=bounds, look_back=look_back)
+    assert told(table).verdict.use is use
+
+
+def test_history_is_not_looked_at_without_need(whole: ReadTable) -> None:
+    def fail(now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
+        raise AssertionError("asked for the history")
+
+    bounds = StaleBounds(max_changed_rows=0.05)
+    current = given(whole, entries_of(whole), allow_stale=bounds, look_back=fail)
+    assert told(current).verdict.use
+    assert not told(stale(whole, look_back=fail)).verdict.use
+    versions = stale(whole, allow_stale=StaleBounds(max_versions=2), look_back=fail)
+    assert told(versions).verdict.use
+
+
+def test_stale_counts_fit_the_live_rows(whole: ReadTable) -> None:
+    prefix = "lance.stats.column.name"
+    entries = {**entries_of(whole), f"{prefix}.nullCount": "90", f"{prefix}.distinctCount": "50"}
+    found = told(stale(given(whole, entries), allow_stale=True))
+    assert (found.columns["name"].nulls, found.columns["name"].distinct) == (90, 10)

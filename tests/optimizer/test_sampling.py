@@ -1,0 +1,144 @@
+"""Filters that Spark does not estimate are counted in a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.errors import LakeError
+from lancestat.optimizer.sampling import SAMPLE_ROWS, Sampler
+from lancestat.predicates.filter import (
+    And,
+    Comparison,
+    Filter,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    TextMatch,
+    TextOperator,
+)
+
+ROWS = 40_000
+
+
+def starts_with(column: str, text: str) -> TextMatch:
+    return TextMatch(column, TextOperator.STARTS_WITH, text)
+
+
+def ends_with(column: str, text: str) -> TextMatch:
+    return TextMatch(column, TextOperator.ENDS_WITH, text)
+
+
+def contains(column: str, text: str) -> TextMatch:
+    return TextMatch(column, TextOperator.CONTAINS, text)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
+    """One in five names is green, one in four rows has no name, all keys differ."""
+    names = ["dark green tea" if n % 5 == 0 else "red wine" for n in range(ROWS)]
+    table = pa.table(
+        {
+            "key": pa.array(range(ROWS), pa.int64()),
+            "name": pa.array(names, pa.string()),
+            "note": pa.array([None if n % 4 == 0 else names[n] for n in range(ROWS)], pa.string()),
+            "void": pa.array([None] * ROWS, pa.string()),
+        }
+    )
+    return lance.write_dataset(table, str(tmp_path_factory.mktemp("sampling") / "t.lance"))
+
+
+@pytest.mark.parametrize(
+    ("filters", "share"),
+    [
+        ([contains("name", "green")], 0.2),
+        ([starts_with("name", "dark")], 0.2),
+        ([ends_with("name", "tea")], 0.2),
+        ([Not(contains("name", "green"))], 0.8),
+        ([And(contains("name", "green"), ends_with("name", "wine"))], 0.5 / SAMPLE_ROWS),
+        ([contains("note", "green"), Not(IsNull("note"))], 0.2),
+        ([contains("name", "red"), Comparison("key", Operator.LESS, 10)], 0.8),
+        ([contains("name", "")], 1.0),
+    ],
+)
+def test_the_share_is_that_of_the_rows(
+    dataset: lance.LanceDataset, filters: Sequence[Filter], share: float
+) -> None:
+    found = Sampler(lambda: dataset, ROWS).share(filters)
+    # Four standard errors of a share of a half.
+    assert found == pytest.approx(share, abs=4 * 0.5 / SAMPLE_ROWS**0.5)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [],
+        [Comparison("key", Operator.LESS, 10), Not(IsNull("name"))],
+        [Or(contains("name", "green"), Comparison("key", Operator.LESS, 10))],
+        [contains("void", "x")],
+    ],
+)
+def test_what_spark_estimates_itself_is_not_counted(
+    dataset: lance.LanceDataset, filters: Sequence[Filter]
+) -> None:
+    assert Sampler(lambda: dataset, ROWS).share(filters) is None
+
+
+def test_a_small_table_is_not_sampled() -> None:
+    def fail() -> lance.LanceDataset:
+        raise AssertionError("opened")
+
+    assert Sampler(fail, 19_999).share([contains("name", "green")]) is None
+
+
+def test_an_answer_is_remembered(dataset: lance.LanceDataset) -> None:
+    opened = []
+
+    def open() -> lance.LanceDataset:
+        opened.append(1)
+        return dataset
+
+    sampler = Sampler(open, ROWS)
+    filters = [contains("name", "green"), ends_with("name", "tea")]
+    assert sampler.share(filters) == sampler.share(list(reversed(filters)))
+    assert len(opened) == 1
+
+
+def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
+    table = pa.table({"name": ["green"] * ROWS + ["red"] * ROWS})
+    dataset = lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=10_000)
+    dataset.delete("name = 'green'")
+    assert Sampler(lambda: dataset, ROWS).share([contains("name", "red")]) == 1.0
+
+
+def test_only_the_fragments_that_are_read_are_sampled(tmp_path: Path) -> None:
+    table = pa.table({"name": ["green"] * 10_000 + ["red"] * 30_000})
+    dataset = lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=1_000)
+    sampler = Sampler(lambda: dataset, ROWS)
+    green = [contains("name", "green")]
+    assert sampler.share(green) == 0.25
+    assert sampler.share(green, [3]) == 1.0
+    assert sampler.share(green, range(20)) == pytest.approx(0.5)
+    assert sampler.share(green, [9, 10]) == 0.5
+    assert sampler.share(green, []) is None
+    dataset.delete("name = 'green'")
+    assert sampler.share([contains("name", "red")], [10]) == 1.0
+
+
+def test_a_sample_of_few_rows_has_each_once(tmp_path: Path) -> None:
+    table = pa.table({"name": ["green", *["red"] * 9]})
+    dataset = lance.write_dataset(table, str(tmp_path / "t.lance"))
+    assert Sampler(lambda: dataset, ROWS).share([contains("name", "green")], [0]) == 0.1
+
+
+def test_a_dataset_that_cannot_be_opened_has_no_sample(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> lance.LanceDataset:
+        raise LakeError("LS201", "gone")
+
+    assert Sampler(fail, ROWS).share([contains("name", "green")]) is None
+    assert "no sample could be read: LakeError" in caplog.text

@@ -1,0 +1,525 @@
+"""What is peculiar to results as Parquet: a link, and generations beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import polars
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+from lancestat.errors import RunError
+from lancestat.knn.work import OutputFormat, StaleBase
+from lancestat.output import parquet_output, parquet_place
+from lancestat.output import result as output
+from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
+
+ROOT = Path(__file__).parents[2]
+PARQUET = OutputFormat.PARQUET
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "similar.parquet"
+
+
+def generations(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lancestat")
+
+
+OWN = {"lancestat.json", "lock", "superseded"}
+
+
+def names(path: Path) -> set[str]:
+    """What there is beside the link."""
+    return {each.name for each in generations(path).iterdir()}
+
+
+def test_the_link_is_relative_so_that_folders_can_move(path: Path) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    assert path.is_symlink()
+    assert not path.readlink().is_absolute()
+    moved = path.parent.with_name("moved")
+    path.parent.rename(moved)
+    assert seen(PARQUET, str(moved / path.name)) == table(rows(0, 3))
+
+
+def test_many_readers_see_it(path: Path) -> None:
+    put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
+    expected = table(rows(0, 5))
+    assert pyarrow.dataset.dataset(str(path)).to_table() == expected
+    assert polars.read_parquet(path).to_arrow().cast(SCHEMA) == expected
+    assert polars.scan_parquet(path).collect().to_arrow().cast(SCHEMA) == expected
+
+
+def test_uris_and_relative_paths_name_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    state = put(PARQUET, path.name, [rows(0, 3)])
+    for uri in (path.as_uri(), str(path), f"{path.parent}/x/../{path.name}"):
+        found = output.current(PARQUET, uri, {})
+        assert found is not None
+        assert found.digest == state.digest
+
+
+def test_no_file_name_occurs_in_two_results(path: Path) -> None:
+    """Who lists one and opens files while the link moves gets an error, never a mixture."""
+    put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
+    first = {each.name for each in path.iterdir()}
+    put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
+    second = {each.name for each in path.iterdir()}
+    assert len(first) == len(second) == 2
+    assert not first & second
+
+
+def test_files_of_the_previous_result_are_shared(path: Path) -> None:
+    put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
+    before = {each.name: each.stat().st_ino for each in path.iterdir()}
+    add(PARQUET, str(path), [rows(5, 6)])
+    after = {each.name: each.stat().st_ino for each in path.iterdir()}
+    assert before.items() <= after.items()
+    assert len(after) == 3
+
+
+def test_files_are_copied_where_there_are_no_hard_links(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*names: object, **options: object) -> None:
+        raise OSError("no hard links here")
+
+    put(PARQUET, str(path), [rows(0, 3)])
+    monkeypatch.setattr(os, "link", refuse)
+    add(PARQUET, str(path), [rows(3, 5)])
+    assert seen(PARQUET, str(path)) == table(rows(0, 5))
+
+
+def test_earlier_results_stay_for_those_who_read_them(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    first = path.resolve()
+    put(PARQUET, str(path), [rows(3, 6)])
+    put(PARQUET, str(path), [rows(6, 9)])
+    assert pq.read_table(first) == table(rows(0, 3))
+    monkeypatch.setattr(parquet_place, "GRACE", timedelta(0))
+    previous = path.resolve()
+    put(PARQUET, str(path), [rows(9, 12)])
+    assert pq.read_table(previous) == table(rows(6, 9))
+    assert names(path) - OWN == {path.readlink().name, previous.name}
+
+
+def test_the_digest_tells_files_apart(path: Path) -> None:
+    state = put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
+    files = sorted(path.iterdir())
+    files[1].unlink()
+    found = output.current(PARQUET, str(path), {})
+    assert found is not None
+    assert found.digest != state.digest
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "gone"])
+def test_files_that_are_damaged_are_no_result(path: Path, damage: str) -> None:
+    state = put(PARQUET, str(path), [rows(0, 3)])
+    [file] = path.iterdir()
+    match damage:
+        case "cut":
+            file.write_bytes(file.read_bytes()[:-9])
+        case "empty":
+            file.write_bytes(b"")
+        case "gone":
+            file.unlink()
+    parquet_output._row_groups.cache_clear()
+    assert output.current(PARQUET, str(path), {}) is None
+    with pytest.raises(StaleBase):
+        list(output.read_rows(state, 0, 3, {}))
+    put(PARQUET, str(path), [rows(3, 6)])
+    assert seen(PARQUET, str(path)) == table(rows(3, 6))
+
+
+def test_row_groups_are_not_small(path: Path) -> None:
+    put(PARQUET, str(path), [rows(at, at + 100) for at in range(0, 10_000, 100)])
+    [file] = path.iterdir()
+    assert pq.read_metadata(file).num_row_groups == 1
+
+
+def test_an_object_store_is_refused() -> None:
+    for action in (
+        lambda uri: output.begin(PARQUET, uri, "run", {}),
+        lambda uri: output.current(PARQUET, uri, {}),
+    ):
+        with pytest.raises(RunError) as caught:
+            action("s3://key:secret@bucket/similar.parquet")
+        assert caught.value.code == "LS572"
+        assert "secret" not in str(caught.value)
+        assert "lance" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("thing", ["folder", "file", "link"])
+def test_a_folder_of_that_name_that_is_not_ours_is_refused(path: Path, thing: str) -> None:
+    beside = generations(path)
+    match thing:
+        case "folder":
+            beside.mkdir()
+            (beside / "notes.txt").write_text("mine")
+        case "file":
+            beside.write_text("mine")
+        case "link":
+            (path.parent / "outside").mkdir()
+            beside.symlink_to(path.parent / "outside")
+    before = files_below(path.parent)
+    with pytest.raises(RunError) as caught:
+        output.begin(PARQUET, str(path), "run", {})
+    assert caught.value.code in ("LS570", "LS571")
+    assert files_below(path.parent) == before
+
+
+def refusal(path: Path) -> RunError:
+    """What a join is told that would write there; nothing has changed by that."""
+    before = contents(path.parent)
+    with pytest.raises(RunError) as caught:
+        output.current(PARQUET, str(path), {})
+    for action in (put, add):
+        with pytest.raises(RunError) as again:
+            action(PARQUET, str(path), [rows(0, 1)])
+        assert str(again.value) == str(caught.value)
+    assert contents(path.parent) == before
+    assert caught.value.code == "LS570"
+    assert caught.value.hint == "give the join another output, or remove what is there"
+    return caught.value
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in files_below(folder)}
+
+
+def add_file(path: Path) -> None:
+    pq.write_table(table(rows(7, 8)), path / "part-00000-mine.snappy.parquet")
+
+
+def add_folder(path: Path) -> None:
+    (path / "day=1").mkdir()
+    pq.write_table(table(rows(7, 8)), path / "day=1" / "a.parquet")
+
+
+def write_over(path: Path) -> None:
+    [file] = path.iterdir()
+    pq.write_table(table(rows(7, 8)), file)
+
+
+def write_over_in_the_same_size(path: Path) -> None:
+    [file] = path.iterdir()
+    changed = file.read_bytes().replace(b"a1", b"z9")
+    assert changed != file.read_bytes()
+    file.write_bytes(changed)
+    os.utime(file, (1, 1))
+
+
+def make_delta(path: Path) -> None:
+    (path / "_delta_log").mkdir()
+
+
+@pytest.mark.parametrize(
+    "change", [add_file, add_folder, write_over, write_over_in_the_same_size, make_delta]
+)
+def test_a_result_that_was_changed_since_is_refused_and_untouched(
+    path: Path, change: Callable[[Path], None]
+) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    running = output.begin(PARQUET, str(path), "run", {})
+    written = write(running, [rows(3, 5)])
+    change(path)
+    with pytest.raises(RunError, match="something else has changed since"):
+        output.replace(running, SCHEMA, written)
+    output.discard(running, written)
+    assert "something else has changed since" in refusal(path).message
+
+
+def test_hidden_files_change_nothing(path: Path) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    (path / ".DS_Store").write_text("x")
+    put(PARQUET, str(path), [rows(3, 5)])
+    assert seen(PARQUET, str(path)) == table(rows(3, 5))
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+def test_a_folder_that_was_copied_with_a_result_holds_none(path: Path, how: str) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    put(PARQUET, str(path), [rows(3, 5)])
+    elsewhere = path.parent.with_name(f"{path.parent.name} elsewhere")
+    if how == "copy":
+        shutil.copytree(path.parent, elsewhere, symlinks=True)
+    else:
+        path.parent.rename(elsewhere)
+    error = refusal(elsewhere / path.name)
+    assert "a copy of a join's result" in error.message
+    assert seen(PARQUET, str(elsewhere / path.name)) == table(rows(3, 5))
+
+
+def test_a_folder_of_generations_that_was_copied_is_left(path: Path) -> None:
+    put(PARQUET, str(path), [rows(0, 3)])
+    other = path.with_name("other.parquet")
+    shutil.copytree(generations(path), generations(other))
+    error = refusal(other)
+    assert str(generations(other)) in error.message
+
+
+def test_rows_that_came_to_a_result_that_was_replaced_meanwhile_stay(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_place, "GRACE", timedelta(0))
+    put(PARQUET, str(path), [rows(0, 3)])
+    late = path.resolve()
+    put(PARQUET, str(path), [rows(3, 5)])
+    add_file(late)
+    for start in (5, 6, 7):
+        put(PARQUET, str(path), [rows(start, start + 1)])
+    assert pq.read_table(late / "part-00000-mine.snappy.parquet") == table(rows(7, 8))
+
+
+def earlier_result(path: Path) -> str:
+    """As releases wrote it whose mark named neither a place nor files; its digest."""
+    state = put(PARQUET, str(path), [rows(0, 3)])
+    mark = {"format_version": 1, "holds": "generations of a KNN join's result"}
+    (generations(path) / "lancestat.json").write_text(json.dumps(mark))
+    return state.digest
+
+
+def test_an_earlier_result_is_taken_over_if_the_state_remembers_it(path: Path) -> None:
+    digest = earlier_result(path)
+    assert output.current(PARQUET, str(path), {}, digest) is not None
+    writer = output.begin(PARQUET, str(path), "run", {}, digest)
+    output.replace(writer, SCHEMA, write(writer, [rows(3, 5)]))
+    add(PARQUET, str(path), [rows(5, 6)])
+    assert seen(PARQUET, str(path)) == table(rows(3, 6))
+
+
+@pytest.mark.parametrize("missing", ["state", "content", "link"])
+def test_an_earlier_result_that_proves_nothing_is_refused(path: Path, missing: str) -> None:
+    digest = earlier_result(path)
+    if missing == "content":
+        add_file(path)
+    if missing == "link":
+        path.unlink()
+    with pytest.raises(RunError, match="the result of an earlier lancestat") as caught:
+        output.begin(PARQUET, str(path), "run", {}, None if missing == "state" else digest)
+    assert caught.value.code == "LS570"
+    assert "the result of an earlier lancestat" in refusal(path).message
+
+
+def owned_by(path: Path, generation: str, **owner: object) -> Path:
+    """A generation that some process is writing."""
+    created = owner.pop("created", datetime.now(timezone.utc))
+    assert isinstance(created, datetime)
+    folder = generations(path) / f"{generation}.part"
+    folder.mkdir()
+    (folder / "000000-abcd.parquet").write_bytes(b"half")
+    text = json.dumps(
+        {"host": "h", "pid": 1, "started": 1, **owner, "created": created.isoformat()}
+    )
+    folder.with_suffix(".json").write_text(text)
+    return folder
+
+
+def test_what_killed_runs_left_is_removed(path: Path) -> None:
+    from lancestat.lake.temporary_files import this_process
+
+    put(PARQUET, str(path), [rows(0, 3)])
+    here = this_process()
+    host, pid = here.host, here.pid
+    assert here.started is not None
+    long_ago = datetime.now(timezone.utc) - timedelta(days=8)
+    dead = [
+        owned_by(path, "0" * 16, host=host, pid=pid, started=here.started - 1),
+        owned_by(path, "1" * 16, host="elsewhere", created=long_ago),
+    ]
+    orphan = generations(path) / ("2" * 16)
+    orphan.mkdir()
+    alive = [
+        owned_by(path, "3" * 16, host=host, pid=pid, started=here.started),
+        owned_by(path, "4" * 16, host="elsewhere"),
+    ]
+    broken = owned_by(path, "5" * 16)
+    broken.with_suffix(".json").write_text("{")
+    foreign = generations(path) / "notes.txt"
+    foreign.write_text("mine")
+    output.begin(PARQUET, str(path), "run", {})
+    assert not any(each.exists() for each in [*dead, orphan])
+    assert all(each.exists() for each in [*alive, broken, foreign])
+    assert seen(PARQUET, str(path)) == table(rows(0, 3))
+
+
+def listed(path: Path) -> pa.Table | None:
+    """As most readers do: all names first. None for a listing that the link moved away under."""
+    try:
+        found = pq.read_table(path)
+    except FileNotFoundError:
+        return None
+    return found if found.column_names else None
+
+
+def resolved(path: Path) -> pa.Table | None:
+    return pq.read_table(path.resolve())
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("read", [listed, resolved])
+def test_readers_see_one_whole_result_while_it_is_replaced(
+    path: Path, read: Callable[[Path], pa.Table | None]
+) -> None:
+    put(PARQUET, str(path), [rows(0, 40, "0-")], [rows(40, 80, "0-")])
+
+    def whole(done: threading.Event) -> set[str]:
+        """Tags of the results that were seen, each of which all of a result's rows carry."""
+        seen_tags = set()
+        while not done.is_set():
+            found = read(path)
+            if found is not None:
+                tags = {name.partition("-")[0] for name in found["name"].to_pylist()}
+                assert len(tags) == 1
+                assert found["id"].to_pylist() == list(range(80))
+                seen_tags |= tags
+        return seen_tags
+
+    done = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(whole, done) for _ in range(2)]
+        try:
+            for number in range(1, 40):
+                tag = f"{number}-"
+                put(PARQUET, str(path), [rows(0, 40, tag)], [rows(40, 80, tag)])
+        finally:
+            done.set()
+        assert all(len(reader.result()) > 3 for reader in readers)
+
+
+# Dies before the step of that number that changes something below a folder.
+STEPS = """
+import os, signal, sys
+from pathlib import Path
+from tests.knn.results import PIECES, add, put
+from lancestat.knn.work import OutputFormat, StaleBase
+
+path, how, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
+folder = str(Path(path).parent)
+events = {"os.mkdir", "os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir", "open"}
+count = 0
+
+def watch(event, arguments):
+    global count
+    if event not in events or not any(str(each).startswith(folder) for each in arguments[:2]):
+        return
+    if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        return
+    count += 1
+    if count == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(watch)
+(put if how == "replace" else add)(OutputFormat.PARQUET, path, *PIECES)
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("how", ["replace", "append"])
+def test_killed_at_each_step(path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_place, "GRACE", timedelta(0))
+    old = table(rows(0, 5))
+    new = table(rows(5, 9)) if how == "replace" else table(rows(0, 9))
+    outcomes = []
+    for step in range(1, 100):
+        put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
+        run = subprocess.run(
+            [sys.executable, "-c", STEPS, str(path), how, str(step)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        found = seen(PARQUET, str(path))
+        assert found in (old, new), step
+        outcomes.append(found == new)
+        if run.returncode == 0:
+            break
+        assert run.returncode == -signal.SIGKILL, run.stderr
+    assert run.returncode == 0
+    assert outcomes == sorted(outcomes), "new from some step on"
+    assert outcomes.count(False) > 10
+    output.discard(output.begin(PARQUET, str(path), "run", {}), [])
+    assert len(names(path) - OWN) == 2, "the result and the one before"
+
+
+TYPES = {
+    "bool": pa.array([True, None]),
+    "int8": pa.array([1, None], pa.int8()),
+    "uint64": pa.array([2**64 - 1, None], pa.uint64()),
+    "half": pa.array([np.float16(1.5), None], pa.float16()),
+    "double": pa.array([float("nan"), None]),
+    "decimal": pa.array([1, None], pa.decimal128(38, 3)),
+    "large_string": pa.array(["é", None], pa.large_string()),
+    "binary": pa.array([b"\0", None]),
+    "fixed_binary": pa.array([b"abc", None], pa.binary(3)),
+    "date": pa.array([0, None], pa.date32()),
+    "time": pa.array([0, None], pa.time64("us")),
+    "timestamp": pa.array([0, None], pa.timestamp("us", "UTC")),
+    "timestamp_ns": pa.array([1, None], pa.timestamp("ns")),
+    "duration": pa.array([1, None], pa.duration("us")),
+    "list": pa.array([[1, None], None], pa.list_(pa.int32())),
+    "vector": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2)),
+    "struct": pa.array([{"a": {"b": [1]}}, None]),
+    "empty_list": pa.array([[], [None]], pa.large_list(pa.string())),
+}
+
+
+def assert_equal(found: pa.Array, expected: pa.Array) -> None:
+    """Equal in type and values, where NaN equals itself."""
+    assert found.type == expected.type
+    shown = [
+        [repr(value.as_py() if not pa.types.is_temporal(value.type) else value) for value in array]
+        for array in (found, expected)
+    ]
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("form", list(OutputFormat))
+@pytest.mark.parametrize("type", TYPES)
+def test_types_come_back(form: OutputFormat, type: str, path: Path) -> None:
+    values = TYPES[type]
+    schema = pa.schema([pa.field("x", values.type)])
+    batch = pa.RecordBatch.from_arrays([values], schema=schema)
+    state = put(form, str(path), [batch], schema=schema)
+    [found] = output.read_rows(state, 0, 2, {})
+    assert found.schema.equals(schema)
+    assert_equal(found.column(0), values)
+    writer = output.begin(form, str(path), "run", {})
+    written = write(writer, [batch], schema=schema)
+    state = output.append(writer, schema, state, written)
+    for start in (0, 2):
+        [found] = output.read_rows(state, start, start + 2, {})
+        assert_equal(found.column(0), values)
+
+
+def test_what_a_run_left_that_was_killed_after_it_published_is_removed(path: Path) -> None:
+    """The files that are seen stay."""
+    from lancestat.lake.temporary_files import this_process
+
+    put(PARQUET, str(path), [rows(0, 3)])
+    here = this_process()
+    assert here.started is not None
+    generation = path.readlink().name
+    killed = owned_by(path, generation, host=here.host, pid=here.pid, started=here.started - 1)
+    assert killed.exists()
+    output.sweep(PARQUET, str(path), {})
+    assert not killed.exists()
+    assert not killed.with_suffix(".json").exists()
+    assert seen(PARQUET, str(path)) == table(rows(0, 3))

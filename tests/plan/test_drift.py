@@ -1,0 +1,86 @@
+"""What is told of two saved plans that differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lancestat.plan.drift import moves
+from lancestat.plan.saved import SavedNode, SavedPlan, SeenDataset
+from tests.plan.test_plan_file import SAVED
+
+NODE = SAVED.nodes[0]
+
+
+def saved(*nodes: SavedNode) -> SavedPlan:
+    return replace(SAVED, nodes=nodes)
+
+
+def told(then: SavedNode, now: SavedNode) -> list[str]:
+    return moves(saved(then), saved(now))
+
+
+def seen(**changes: object) -> SavedNode:
+    return replace(NODE, inputs=(replace(NODE.inputs[0], **changes),))  # type: ignore[arg-type]
+
+
+def test_equal_plans_have_not_moved() -> None:
+    assert moves(SAVED, replace(SAVED, made_at=SAVED.made_at.replace(year=2027))) == []
+
+
+def test_the_digest_of_the_work_alone_is_enough() -> None:
+    assert told(NODE, replace(NODE, work="other")) == [
+        "orders: what it reads, or what the state has stored of it, has changed"
+    ]
+
+
+def test_the_spelling_of_a_uri_is_not_compared() -> None:
+    assert told(NODE, seen(uri="orders.lance")) == []
+
+
+def test_an_error_that_became_another() -> None:
+    failed = seen(version=None, content=None, error="LS201")
+    other = seen(version=None, content=None, error="LS204")
+    assert told(failed, other) == ["orders: its dataset fails with LS204, was LS201"]
+
+
+def test_a_dataset_that_is_read_too() -> None:
+    more = replace(NODE, inputs=(*NODE.inputs, SeenDataset("j", "parts.lance", 1, None, "c")))
+    assert told(NODE, more) == ["orders: it reads parts.lance"]
+    assert told(more, NODE) == ["orders: it no longer reads parts.lance"]
+
+
+def test_another_dataset_has_another_record() -> None:
+    """A table whose URI changed: what the state remembers is of the old place."""
+    moved = replace(seen(identity="j", uri="/elsewhere.lance"), record="r")
+    assert told(NODE, moved) == [
+        "orders: its dataset is /elsewhere.lance, was /warehouse/orders.lance"
+    ]
+
+
+def test_figures_that_differ_are_named() -> None:
+    then = replace(NODE, shown={**NODE.shown, "rows_scanned": 1_000, "recall": None})
+    now = replace(NODE, shown={**NODE.shown, "rows_scanned": 250_000, "recall": 0.5})
+    assert told(then, now) == [
+        "orders: rows scanned now 250,000, was 1,000; recall now 0.5, was unknown"
+    ]
+
+
+def test_messages_are_not_compared() -> None:
+    """Places of errors move with every edit."""
+    assert told(NODE, replace(NODE, shown={**NODE.shown, "message": "line 3"})) == []
+
+
+def test_the_order_of_nodes_is_part_of_a_plan() -> None:
+    other = replace(NODE, shown={**NODE.shown, "name": "returns"})
+    assert moves(saved(NODE, other), saved(other, NODE)) == ["the nodes are in another order"]
+
+
+def test_a_node_that_stands_twice_in_a_file() -> None:
+    assert moves(saved(NODE, NODE), saved(NODE)) == ["the nodes are in another order"]
+
+
+def test_control_characters_of_a_file_are_spelled_out() -> None:
+    then = replace(NODE, shown={"name": "\x1b[2Jorders", "action": "\nskip"})
+    assert moves(saved(then), saved()) == [
+        "\\x1b[2Jorders: it is no longer among the planned nodes"
+    ]

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.lake.snapshot import Field
+from lancestat.lake.spark_type import spark_type
+from lancestat.predicates.filter import (
+    And,
+    Comparison,
+    Day,
+    Filter,
+    In,
+    Instant,
+    IsNull,
+    Literal,
+    LocalTime,
+    Not,
+    Operator,
+    Or,
+    TextMatch,
+    TextOperator,
+    read_filters,
+)
+from tests.lake.awkward import COLUMNS, predicate
+
+FIELDS = {
+    column.name: Field(number, column.name, column.type, True, spark_type(column.type))
+    for number, column in enumerate(COLUMNS)
+}
+
+TEXT_OPERATIONS = {
+    TextOperator.STARTS_WITH: "startswith",
+    TextOperator.ENDS_WITH: "endswith",
+    TextOperator.CONTAINS: "contains",
+}
+
+
+def written(filter: Filter) -> dict[str, Any]:
+    """A filter as the JVM writes it."""
+    match filter:
+        case And(left, right):
+            return {"op": "and", "left": written(left), "right": written(right)}
+        case Or(left, right):
+            return {"op": "or", "left": written(left), "right": written(right)}
+        case Not(operand):
+            return {"op": "not", "child": written(operand)}
+        case IsNull(column):
+            return {"op": "isnull", "column": column}
+        case TextMatch(column, operator, value):
+            return {"op": TEXT_OPERATIONS[operator], "column": column, "value": value}
+        case In(column, literals):
+            values = [text(each, type_of(column)) for each in literals]
+            return {"op": "in", "column": column, "type": type_of(column), "values": values}
+        case Comparison(column, operator, literal):
+            value = text(literal, type_of(column))
+            told = {"op": operator.value, "column": column, "type": type_of(column)}
+            return {**told, "value": value}
+
+
+def type_of(column: str) -> str:
+    return str(FIELDS[column].spark_type)
+
+
+def text(value: Literal | None, type: str) -> str | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(value).lower()
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+        case float():
+            return repr(value)
+        case Decimal():
+            return f"{value:f}"
+        case bytes():
+            return value.hex()
+        case Day(count) | Instant(count) | LocalTime(count):
+            return str(count)
+    return str(value)
+
+
+def same(left: Filter, right: Filter) -> bool:
+    # NaN is not equal to itself in Python.
+    return repr(left) == repr(right)
+
+
+@given(st.randoms(use_true_random=False))
+def test_every_filter_is_read_as_it_was_written(random: Random) -> None:
+    filters = [predicate(random) for _ in range(5)]
+    found = read_filters(json.loads(json.dumps([written(each) for each in filters])), FIELDS)
+    assert all(map(same, found, filters))
+    assert len(found) == len(filters)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "literal"),
+    [
+        ("f32", "0.10000000149011612", 0.10000000149011612),
+        ("f32", "1.401298464324817E-45", 2.0**-149),
+        ("f32", "3.4028234663852886E38", 3.4028234663852886e38),
+        ("f32", "-0.0", -0.0),
+        ("f16", "0.10000000149011612", 0.10000000149011612),
+        ("f64", "4.9E-324", 5e-324),
+        ("f64", "0.1", 0.1),
+        ("d38", "-1234567890123456789012345678.0123456789", None),
+        ("day", "-719162", Day(-719_162)),
+        ("day", "-719163", Day(-719_163)),
+        ("day", "2932897", Day(2_932_897)),
+        ("at_us", "-1", Instant(-1)),
+        ("at_us", "253402300800000000", Instant(253402300800000000)),
+        ("at_us", "-9223372036854775808", Instant(-(2**63))),
+        ("local_us", "-1", LocalTime(-1)),
+        ("bytes", "", b""),
+        ("it's", "", ""),
+    ],
+)
+def test_values_in_the_words_of_java(column: str, value: str, literal: Literal | None) -> None:
+    told = {"op": "=", "column": column, "type": type_of(column), "value": value}
+    expected = Decimal(value) if literal is None else literal
+    [found] = read_filters([told], FIELDS)
+    assert same(found, Comparison(column, Operator.EQUAL, expected))
+
+
+def test_is_not_null_is_the_negation() -> None:
+    assert read_filters([{"op": "isnotnull", "column": "i8"}], FIELDS) == [Not(IsNull("i8"))]
+
+
+KNOWN = {"op": "isnull", "column": "i8"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"op": "like", "column": "it's", "value": "a%"},
+        {"op": ["="], "column": "i8", "type": "tinyint", "value": "1"},
+        {"op": "isnull", "column": "not there"},
+        {"op": "=", "column": "i8", "type": "int", "value": "1"},
+        {"op": "=", "column": "i8", "type": "tinyint"},
+        {"op": "=", "column": "i8", "type": "tinyint", "value": "one"},
+        {"op": "=", "column": "i8", "type": "tinyint", "value": 1},
+        {"op": "=", "column": "flag", "type": "boolean", "value": "TRUE"},
+        {"op": "=", "column": "d5", "type": "decimal(5,2)", "value": "1,00"},
+        {"op": "=", "column": "bytes", "type": "binary", "value": "abc"},
+        {"op": "=", "column": "day", "type": "date", "value": "1582-10-10"},
+        {"op": "<", "column": "at_us", "type": "timestamp", "value": "0.5"},
+        {"op": "in", "column": "i8", "type": "tinyint", "values": ["1", "x"]},
+        {"op": "in", "column": "i8", "type": "tinyint", "values": None},
+        {"op": "and", "left": KNOWN, "right": {"op": "contains"}},
+        {"op": "not", "child": {"op": "rlike", "column": "it's", "value": "a"}},
+        {"op": "not", "child": None},
+    ],
+    ids=str,
+)
+def test_what_is_not_known_is_left_out(told: Mapping[str, Any]) -> None:
+    assert read_filters([KNOWN, told, KNOWN], FIELDS) == [IsNull("i8"), IsNull("i8")]
+
+
+def test_what_is_nested_too_deeply_is_left_out() -> None:
+    deep: dict[str, Any] = KNOWN
+    for _ in range(100_000):
+        deep = {"op": "not", "child": deep}
+    assert read_filters([deep, KNOWN], FIELDS) == [IsNull("i8")]

@@ -1,0 +1,113 @@
+"""What Spark makes of a filter on a row: true, false or unknown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from typing_extensions import assert_never
+
+from lancestat.predicates.filter import (
+    And,
+    Comparison,
+    Day,
+    Filter,
+    In,
+    Instant,
+    IsNull,
+    Literal,
+    LocalTime,
+    Not,
+    Operator,
+    Or,
+    TextMatch,
+    TextOperator,
+)
+
+Row = Mapping[str, Literal | None]
+
+
+def selected(filter: Filter, rows: Iterable[Row]) -> list[int]:
+    """The ids of the rows where the filter is true."""
+    return [int(str(row["id"])) for row in rows if truth(filter, row)]
+
+
+def truth(filter: Filter, row: Row) -> bool | None:
+    """SQL's logic of three values; None is unknown."""
+    match filter:
+        case Not(operand):
+            return _negation(truth(operand, row))
+        case And(left, right):
+            return _conjunction(truth(left, row), truth(right, row))
+        case Or(left, right):
+            both = _conjunction(_negation(truth(left, row)), _negation(truth(right, row)))
+            return _negation(both)
+        case IsNull(column):
+            return row[column] is None
+        case TextMatch(column, operator, text):
+            value = row[column]
+            return None if value is None else matches(operator, str(value), text)
+        case In(column, literals):
+            return _membership(row[column], literals)
+        case Comparison(column, operator, literal):
+            return _comparison(row[column], operator, literal)
+        case _:
+            assert_never(filter)
+
+
+def matches(operator: TextOperator, value: str, text: str) -> bool:
+    """Where text is looked for, in Python's words."""
+    match operator:
+        case TextOperator.STARTS_WITH:
+            return value.startswith(text)
+        case TextOperator.ENDS_WITH:
+            return value.endswith(text)
+        case TextOperator.CONTAINS:
+            return text in value
+
+
+def _negation(value: bool | None) -> bool | None:
+    return None if value is None else not value
+
+
+def _conjunction(left: bool | None, right: bool | None) -> bool | None:
+    if left is False or right is False:
+        return False
+    return None if left is None or right is None else True
+
+
+def _membership(value: Literal | None, literals: Iterable[Literal | None]) -> bool | None:
+    found = [_comparison(value, Operator.EQUAL, literal) for literal in literals]
+    if True in found:
+        return True
+    return None if None in found else False
+
+
+def _comparison(value: Literal | None, operator: Operator, literal: Literal | None) -> bool | None:
+    if operator is Operator.NULL_SAFE and (value is None or literal is None):
+        return value is None and literal is None
+    if value is None or literal is None:
+        return None
+    left, right = _rank(value), _rank(literal)
+    return bool(
+        {
+            Operator.EQUAL: left == right,
+            Operator.NULL_SAFE: left == right,
+            Operator.LESS: left < right,
+            Operator.LESS_OR_EQUAL: left <= right,
+            Operator.GREATER: left > right,
+            Operator.GREATER_OR_EQUAL: left >= right,
+        }[operator]
+    )
+
+
+def _rank(value: Literal) -> Any:
+    if isinstance(value, float):
+        return (True, 0.0) if math.isnan(value) else (False, value)
+    match value:
+        case str():
+            return value.encode()
+        case Day(count) | Instant(count) | LocalTime(count):
+            return count
+    return value

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from lancestat.errors import LakeError
+from lancestat.presentation.plan_markdown import cell, code, render_markdown
+from lancestat.spec.model import Policy, StaleBounds
+from tests.conftest import Golden
+from tests.plan.joins import every_join
+from tests.plan.plans import blocked, every_action, plan, skip
+
+POLICIES = {
+    "lineitem": Policy(),
+    "orders": Policy(allow_stale=StaleBounds(20, timedelta(hours=6), 0.05)),
+    "part": Policy(allow_stale=True),
+}
+
+
+def test_a_reviewer_sees_reads_reasons_and_permitted_staleness(golden: Golden) -> None:
+    golden("plan/every_action.md", render_markdown(every_action(), POLICIES) + "\n")
+
+
+def test_a_project_at_rest_is_one_sentence() -> None:
+    lines = render_markdown(plan(skip("a"), skip("b")), {}).splitlines()
+    assert lines == ["### lancestat: shop, target dev", "", "Nothing to do. 2 nodes unchanged."]
+
+
+@pytest.mark.parametrize("hostile", ["a | b", "a\n\n# b", "<img src=x>", "[x](y)", "`x`", "*x*"])
+def test_no_message_breaks_out_of_its_cell(hostile: str) -> None:
+    error = LakeError("LS201", hostile)
+    row = render_markdown(plan(blocked(error=error)), {}).splitlines()[4]
+    unescaped = [c for i, c in enumerate(row) if c == "|" and row[i - 1] != "\\"]
+    assert len(unescaped) == 6
+    assert cell(hostile) in row
+
+
+def test_code_cannot_be_closed_early() -> None:
+    assert code("a`b|c\nd") == "`a'b\\|c d`"
+
+
+def test_a_reviewer_sees_what_joins_compare(golden: Golden) -> None:
+    golden("plan/every_join.md", render_markdown(every_join(), POLICIES) + "\n")

@@ -1,0 +1,211 @@
+"""Scratch folders: made, kept alive, removed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.errors import RunError
+from lancestat.lake import storage
+from lancestat.scratch.folder import Scratch, scratch
+from lancestat.scratch.marker import HEARTBEAT, MARKER
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "scratch"
+
+
+def now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def fill(found: Scratch) -> None:
+    lance.write_dataset(pa.table({"x": list(range(1000))}), f"{found.uri}/right.lance")
+
+
+def left_below(root: Path) -> list[Path]:
+    return list(root.rglob("*"))
+
+
+def test_a_folder_of_its_own_that_is_gone_afterwards(root: Path) -> None:
+    with scratch(str(root), "local-1", {}) as one, scratch(str(root), "local-1", {}) as two:
+        assert one.uri != two.uri
+        for each in (one, two):
+            assert Path(each.uri).parent == root / "local-1"
+            marker = json.loads((Path(each.uri) / MARKER).read_text())
+            assert (marker["format_version"], marker["application"]) == (1, "local-1")
+            assert marker["process"]["pid"] == os.getpid()
+            fill(each)
+    assert left_below(root) == []
+
+
+@pytest.mark.parametrize("application", ["../../out", "/etc", "a/b", "..", "", "app é"])
+def test_no_name_of_an_application_leads_elsewhere(root: Path, application: str) -> None:
+    with scratch(str(root), application) as found:
+        assert Path(found.uri).parent.parent == root
+    assert left_below(root) == []
+
+
+@pytest.mark.parametrize("error", [ValueError, RunError, KeyboardInterrupt, SystemExit])
+def test_it_is_gone_after_a_failure(root: Path, error: type[BaseException]) -> None:
+    raised = RunError("LS553", "no") if error is RunError else error()
+    with pytest.raises(error) as caught, scratch(str(root), "app", settle_seconds=0) as found:
+        fill(found)
+        raise raised
+    assert caught.value is raised
+    assert left_below(root) == []
+
+
+def test_it_is_gone_when_nobody_ends_the_block(root: Path) -> None:
+    entered = scratch(str(root), "app", settle_seconds=0)
+    entered.__enter__()
+    assert left_below(root)
+    del entered
+    assert left_below(root) == []
+
+
+def test_what_cancelled_tasks_still_write_is_removed(root: Path) -> None:
+    done = threading.Event()
+
+    def straggle(folder: Path) -> None:
+        while not done.wait(0.02):
+            target = folder / "right.lance" / "data"
+            try:
+                target.mkdir(parents=True, exist_ok=True)
+                (target / "late.lance").write_bytes(b"late")
+            except FileNotFoundError:
+                continue
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(ValueError, match="cancelled"),
+        scratch(str(root), "app", settle_seconds=1.5) as found,
+    ):
+        pool.submit(straggle, Path(found.uri))
+        threading.Timer(0.7, done.set).start()
+        raise ValueError("cancelled")
+    assert left_below(root) == []
+
+
+def test_runs_of_one_application_do_not_remove_each_other(root: Path) -> None:
+    """The application's folder comes and goes with the runs in it."""
+
+    def run(number: int) -> None:
+        with scratch(str(root), "app") as found:
+            (Path(found.uri) / "mine").write_text(str(number))
+            time.sleep(0.001)
+            assert (Path(found.uri) / "mine").read_text() == str(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(run, range(200)))
+    assert left_below(root) == []
+
+
+def test_its_heart_beats(root: Path) -> None:
+    beats = []
+    with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as found:
+        path = Path(found.uri) / HEARTBEAT
+        deadline = time.monotonic() + 20
+        while len(set(beats)) < 3 and time.monotonic() < deadline:
+            if path.exists():
+                beats.append(datetime.fromisoformat(path.read_text()))
+    assert beats == sorted(beats)
+    assert len(set(beats)) >= 3
+    assert all(abs(now() - beat) < timedelta(minutes=1) for beat in beats)
+
+
+def test_a_heart_that_fails_fails_no_join(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as found:
+        shutil.rmtree(found.uri)
+        deadline = time.monotonic() + 20
+        while "heartbeat" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert "the heartbeat of scratch failed" in caplog.text
+    assert left_below(root) == []
+
+
+def test_a_removal_that_fails_is_logged_and_hides_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def busy(*arguments: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(storage, "_remove_folder", busy)
+    monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
+    with pytest.raises(ValueError, match="of the join"), scratch(str(root), "app") as found:
+        raise ValueError("of the join")
+    [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert found.uri in warning.getMessage()
+    assert "Permission denied" in warning.getMessage()
+
+
+def test_a_root_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError) as caught, scratch(str(tmp_path / "file"), "app"):
+        pass
+    assert caught.value.code == "LS583"
+    assert str(tmp_path / "file") in caught.value.message
+
+
+def test_links_inside_are_removed_and_not_followed(root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("mine")
+    with scratch(str(root), "app") as found:
+        (Path(found.uri) / "link").symlink_to(outside)
+        (Path(found.uri) / "file").symlink_to(outside / "precious")
+    assert left_below(root) == []
+    assert (outside / "precious").read_text() == "mine"
+
+
+# As Python and Lance say it.
+FULL = (
+    OSError(errno.ENOSPC, "No space left on device"),
+    OSError(errno.EDQUOT, "Disk quota exceeded"),
+    OSError(
+        "LanceError(IO): Encountered internal error. Please file a bug report: failed to write: "
+        "Generic LocalFileSystem error: Unable to copy data: No space left on device (os error 28)"
+    ),
+    RunError("LS553", "computing the right side failed: No space left on device"),
+)
+
+
+@pytest.mark.parametrize("error", FULL, ids=range(len(FULL)))
+def test_a_full_disk_is_one_clear_error(root: Path, error: Exception) -> None:
+    with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0) as found:
+        fill(found)
+        raise error
+    assert caught.value.code == "LS581"
+    assert caught.value.message == f"no space is left in the scratch folder {root}"
+    assert left_below(root) == []
+
+
+def test_no_room_for_the_first_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise FULL[0]
+
+    monkeypatch.setattr(storage.FolderStorage, "write", full)
+    with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0):
+        pass
+    assert caught.value.code == "LS581"
+    assert left_below(root) == []
+
+
+def test_a_result_that_does_not_fit_is_no_matter_of_scratch(root: Path) -> None:
+    raised = RunError("LS571", "the result does not fit: No space left on device")
+    with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0):
+        raise raised
+    assert caught.value is raised

@@ -1,0 +1,388 @@
+"""What `gc` removes of scratch, and what it must never touch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import RunError
+from lancestat.lake import storage
+from lancestat.lake.temporary_files import Process, process_mark, this_process
+from lancestat.scratch.folder import scratch
+from lancestat.scratch.garbage_collection import sweep_scratch
+from lancestat.scratch.marker import HEARTBEAT, MARKER, encode
+from tests.integration.object_store import ObjectStore, object_store
+from tests.knn.results import files_below
+
+__all__ = ["object_store"]
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)
+MINUTE = timedelta(minutes=1)
+ELSEWHERE = Process("another host", 1, 1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    found = tmp_path / "scratch"
+    found.mkdir()
+    return found
+
+
+def left_by(
+    root: Path,
+    name: str = "app/0123456789abcdef",
+    *,
+    process: Process = ELSEWHERE,
+    created: datetime = NOW - 60 * MINUTE,
+    beat: datetime | str | None = None,
+) -> Path:
+    """A folder as a killed join leaves it."""
+    folder = root / name
+    (folder / "right.lance" / "data").mkdir(parents=True)
+    (folder / "right.lance" / "data" / "rows.lance").write_bytes(b"x" * 1000)
+    (folder / MARKER).write_text(encode("app", process, created))
+    if beat is not None:
+        text = beat if isinstance(beat, str) else beat.isoformat()
+        (folder / HEARTBEAT).write_text(text)
+    return folder
+
+
+def test_what_a_dead_join_left_is_removed(root: Path) -> None:
+    beat = NOW - 11 * MINUTE
+    folder = left_by(root, beat=beat)
+    size = sum((folder / each).stat().st_size for each in files_below(folder))
+    for dry_run in (True, False):
+        assert folder.exists()
+        found = sweep_scratch(str(root), now=NOW, dry_run=dry_run)
+        [swept] = found.swept
+        assert (swept.uri, swept.size_bytes, swept.beat_at) == (str(folder), size, beat)
+        assert found.left == ()
+    assert list(root.iterdir()) == []
+    assert sweep_scratch(str(root), now=NOW).swept == ()
+
+
+def test_a_live_one_stays(root: Path) -> None:
+    here = this_process()
+    assert here.started is not None
+    gone = Process(here.host, here.pid, here.started - 1)
+    live = [
+        left_by(root, "app/beats", beat=NOW - 9 * MINUTE),
+        left_by(root, "app/clock", beat=NOW + 9 * MINUTE),
+        left_by(root, "app/fresh", created=NOW - 9 * MINUTE),
+        left_by(root, "other/broken-beat", created=NOW - 9 * MINUTE, beat="?"),
+        left_by(root, "other/suspended", process=here, beat=NOW - 60 * MINUTE),
+    ]
+    dead = [
+        left_by(root, "app/number-was-reused", process=gone, beat=NOW - MINUTE),
+        left_by(root, "dead/stopped", beat=NOW - 10 * MINUTE),
+        left_by(root, "dead/never-beat"),
+        left_by(root, "dead/broken-beat", beat="?"),
+    ]
+    found = sweep_scratch(str(root), now=NOW)
+    assert {swept.uri for swept in found.swept} == {str(each) for each in dead}
+    assert all(each.exists() for each in live)
+    assert not any(each.exists() for each in dead)
+    assert not (root / "dead").exists()
+
+
+def test_what_carries_no_marker_stays(root: Path) -> None:
+    foreign = root / "app" / "0123456789abcdef"
+    foreign.mkdir(parents=True)
+    (foreign / "rows.lance").write_text("mine")
+    (root / "precious").write_text("mine")
+    (root / MARKER).write_text(encode("app", ELSEWHERE, NOW - 60 * MINUTE))
+    left_by(root, "app/deeper/than/that")
+    left_by(root, "shallow")
+    before = files_below(root)
+    assert sweep_scratch(str(root), now=NOW).swept == ()
+    assert files_below(root) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"format_version": 2}',
+        json.dumps({**json.loads(encode("a", ELSEWHERE, NOW)), "created_at": "yesterday"}),
+        json.dumps({**json.loads(encode("a", ELSEWHERE, NOW)), "created_at": "2020-01-01"}),
+        json.dumps({**json.loads(encode("a", ELSEWHERE, NOW)), "process": {"pid": "x"}}),
+    ],
+)
+def test_a_broken_marker_is_left_and_told(root: Path, text: str) -> None:
+    folder = left_by(root)
+    (folder / MARKER).write_text(text)
+    found = sweep_scratch(str(root), now=NOW)
+    assert found.swept == ()
+    [(uri, reason)] = found.left
+    assert uri == str(folder)
+    assert "its marker cannot be understood" in reason
+    assert (folder / "right.lance" / "data" / "rows.lance").exists()
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder elsewhere that looks like what a dead join left."""
+    return left_by(tmp_path / "outside")
+
+
+def test_links_lead_nowhere(root: Path, outside: Path) -> None:
+    before = files_below(outside)
+    left_by(root, "app/dead")
+    (root / "app" / "run").symlink_to(outside)
+    (root / "application").symlink_to(outside.parent)
+    (root / "app" / "dead" / "inside").symlink_to(outside)
+    (root / "app" / "dead" / "file").symlink_to(outside / MARKER)
+    marked = root / "app" / "marked"
+    marked.mkdir()
+    (marked / MARKER).symlink_to(outside / MARKER)
+    [swept] = sweep_scratch(str(root), now=NOW).swept
+    assert swept.uri == str(root / "app" / "dead")
+    assert files_below(outside) == before
+    assert (root / "app" / "run").is_symlink()
+    assert (root / "application").is_symlink()
+    assert marked.exists()
+
+
+def test_the_root_may_be_a_link(root: Path, tmp_path: Path) -> None:
+    """It is declared, and so it is meant."""
+    folder = left_by(root)
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    assert len(sweep_scratch(str(link), now=NOW).swept) == 1
+    assert not folder.exists()
+
+
+def test_a_root_that_does_not_exist_holds_nothing(tmp_path: Path) -> None:
+    assert sweep_scratch(str(tmp_path / "none"), now=NOW).swept == ()
+
+
+def test_what_cannot_be_removed_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*arguments: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    folder = left_by(root)
+    monkeypatch.setattr(storage, "_remove_folder", busy)
+    monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
+    found = sweep_scratch(str(root), now=NOW)
+    assert found.swept == ()
+    [(uri, reason)] = found.left
+    assert uri == str(folder)
+    assert "Permission denied" in reason
+
+
+@pytest.mark.parametrize("question", ["children", "read"])
+def test_what_belongs_to_others_does_not_stop_the_sweep(
+    root: Path, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    own, other = left_by(root, "b/own"), left_by(root, "a/other")
+    asked = getattr(storage.FolderStorage, question)
+
+    def denied(self: storage.FolderStorage, path: str) -> object:
+        if path.startswith("a"):
+            raise PermissionError(13, "Permission denied")
+        return asked(self, path)
+
+    monkeypatch.setattr(storage.FolderStorage, question, denied)
+    found = sweep_scratch(str(root), now=NOW)
+    assert [swept.uri for swept in found.swept] == [str(own)]
+    assert [reason for _, reason in found.left] == ["Permission denied"]
+    assert other.exists()
+
+
+def test_a_root_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError) as caught:
+        sweep_scratch(str(tmp_path / "file"), now=NOW)
+    assert caught.value.code == "LS583"
+
+
+def test_a_sweep_that_is_killed_is_finished_by_the_next(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marker goes last."""
+
+    def killed(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    folder = left_by(root)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", killed)
+        sweep_scratch(str(root), now=NOW)
+    assert files_below(folder) == {MARKER}
+    assert len(sweep_scratch(str(root), now=NOW).swept) == 1
+    assert not folder.exists()
+
+
+def test_sweeps_do_not_disturb_joins_that_begin(root: Path) -> None:
+    ended = []
+
+    def join(number: int) -> None:
+        with scratch(str(root), f"app{number % 2}") as found:
+            file = Path(found.uri) / "rows"
+            file.write_text(str(number))
+            assert file.read_text() == str(number)
+        ended.append(number)
+
+    def sweep(number: int) -> None:
+        assert sweep_scratch(str(root), now=datetime.now(timezone.utc)).swept == ()
+
+    with ThreadPoolExecutor(8) as pool:
+        joins = pool.map(join, range(100))
+        sweeps = pool.map(sweep, range(100))
+        assert [*joins, *sweeps] == [None] * 200
+    assert list(root.iterdir()) == []
+    assert len(ended) == 100
+
+
+JOIN = """
+import sys, time
+from pathlib import Path
+from lancestat.scratch.folder import scratch
+
+with scratch(sys.argv[1], "app", settle_seconds=0) as found:
+    (Path(found.uri) / "rows").write_bytes(b"x" * 5000)
+    print(found.uri, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def join(root: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that is in the middle of a join."""
+    with subprocess.Popen(
+        [sys.executable, "-c", JOIN, str(root)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.kill()
+
+
+def test_a_killed_join_is_swept_at_once(root: Path, join: subprocess.Popen[str]) -> None:
+    assert join.stdout is not None
+    folder = join.stdout.readline().strip()
+    now = datetime.now(timezone.utc)
+    assert sweep_scratch(str(root), now=now + timedelta(days=1)).swept == ()
+    join.send_signal(signal.SIGKILL)
+    join.wait(timeout=60)
+    assert Path(folder).exists()
+    [swept] = sweep_scratch(str(root), now=now).swept
+    assert swept.uri == folder
+    assert swept.size_bytes > 5000
+    assert list(root.iterdir()) == []
+
+
+def test_an_interrupted_join_leaves_nothing(root: Path, join: subprocess.Popen[str]) -> None:
+    assert join.stdout is not None
+    assert join.stdout.readline()
+    join.send_signal(signal.SIGINT)
+    assert join.wait(timeout=60) != 0
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.s3
+def test_scratch_in_an_object_store(object_store: ObjectStore) -> None:
+    import lance
+    import pyarrow as pa
+
+    root, options = object_store.fresh_uri("scratch"), object_store.storage_options
+
+    def objects() -> list[str]:
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(root.removeprefix("s3://"), recursive=True, allow_not_found=True)
+        found = object_store.filesystem().get_file_info(selector)
+        return [each.path.rpartition("/")[2] for each in found if each.is_file]
+
+    now = datetime.now(timezone.utc)
+    assert sweep_scratch(root, options, now=now).swept == ()
+    with pytest.raises(ValueError, match="join"), scratch(root, "app", options) as found:
+        uri = f"{found.uri}/right.lance"
+        lance.write_dataset(pa.table({"x": [1]}), uri, storage_options=dict(options))
+        assert MARKER in objects()
+        assert sweep_scratch(root, options, now=now + timedelta(days=1)).swept == ()
+        raise ValueError("join")
+    assert objects() == []
+    store = storage.storage_at(root, options)
+    for name in ("app/dead", "app/live", "app/broken"):
+        store.write(f"{name}/rows", "x" * 100)
+        store.write(f"{name}/{MARKER}", encode("app", ELSEWHERE, now - 60 * MINUTE))
+    store.write(f"app/live/{HEARTBEAT}", now.isoformat())
+    store.write(f"app/broken/{MARKER}", "{")
+    store.write("app/foreign/rows", "mine")
+    for dry_run in (True, False):
+        found_by = sweep_scratch(root, options, now=now, dry_run=dry_run)
+        assert [swept.uri for swept in found_by.swept] == [f"{root}/app/dead"]
+        assert [uri for uri, _ in found_by.left] == [f"{root}/app/broken"]
+    assert sorted(objects()) == sorted([MARKER] * 2 + ["rows"] * 3 + [HEARTBEAT])
+
+
+@pytest.mark.s3
+def test_an_object_store_that_refuses_is_told(object_store: ObjectStore) -> None:
+    options = {**object_store.storage_options, "aws_secret_access_key": "wrong-and-hidden"}
+    root = object_store.fresh_uri("scratch")
+    with pytest.raises(RunError) as caught:
+        sweep_scratch(root, options, now=NOW)
+    assert caught.value.code == "LS583"
+    with pytest.raises(RunError) as caught, scratch(root, "app", options, settle_seconds=0):
+        pass
+    assert caught.value.code == "LS583"
+    assert "wrong-and-hidden" not in str(caught.value)
+
+
+KILLED_WHILE_MARKING = """
+import os, signal, sys
+from lancestat.lake.storage import FolderStorage
+from lancestat.scratch.folder import scratch
+
+point = sys.argv[2]
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+if point == "made":
+    FolderStorage.write = die
+else:
+    import pathlib
+    pathlib.Path.replace = die
+with scratch(sys.argv[1], "app"):
+    pass
+"""
+
+
+@pytest.mark.parametrize("point", ["made", "drafted"])
+def test_what_a_process_left_that_was_killed_before_it_marked_its_folder_is_removed(
+    root: Path, point: str
+) -> None:
+    """And nothing that it did not make, or that holds anything else."""
+    command = [sys.executable, "-c", KILLED_WHILE_MARKING, str(root), point]
+    killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    [folder] = root.glob("app/*")
+    assert len(list(folder.iterdir())) == (point == "drafted")
+    (folder / "notes.txt").write_text("mine")
+    assert sweep_scratch(str(root), now=NOW).swept == ()
+    (folder / "notes.txt").unlink()
+    assert len(sweep_scratch(str(root), now=NOW).swept) == 1
+    assert list(root.iterdir()) == []
+
+
+def test_a_folder_without_a_marker_stays_while_its_process_lives(root: Path) -> None:
+    folder = root / "app" / f"{process_mark()}-0123456789abcdef"
+    folder.mkdir(parents=True)
+    assert sweep_scratch(str(root), now=NOW).swept == ()
+    assert folder.is_dir()

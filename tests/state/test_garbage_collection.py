@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat.state.garbage_collection import SweepReport, sweep
+from lancestat.state.store import LanceState, open_state
+from lancestat.state.values import NodeRun
+from tests.state.conftest import files_under, fingerprint, record, run, stored
+
+KEPT = frozenset({"kept", "never seen"})
+
+
+@pytest.fixture
+def state(folder: Path) -> LanceState:
+    state = open_state(str(folder))
+    state.add_partials("kept", [stored(number, x=1) for number in range(10)])
+    state.add_partials("gone", [stored(number, x=1) for number in range(30)])
+    join = NodeRun("join", "knn_join", "d1", None, {}, None)
+    state.add_run(run(1, record("kept", 1), record("gone", 1), nodes=(join,)))
+    return state
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in files_under(folder)}
+
+
+def test_what_no_declared_table_needs_is_dropped(folder: Path, state: LanceState) -> None:
+    report = sweep(state, KEPT, dry_run=False)
+    assert dataclasses.replace(report, bytes=0) == SweepReport(30, 1, 0, 0)
+    assert report.bytes > 0
+    for seen in (state, open_state(str(folder))):
+        assert set(seen.records()) == {"kept"}
+        assert len(seen.partial_index("kept").singles) == 10
+        assert dict(seen.partial_index("gone").singles) == {}
+        assert [node.node for node in seen.runs(1)[0].nodes] == ["node of kept", "join"]
+    assert sweep(state, KEPT, dry_run=False) == SweepReport(0, 0, 0, 0)
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(folder: Path, state: LanceState) -> None:
+    (folder / "v1" / "runs-0.lance").mkdir()
+    (folder / "v1" / "runs-0.lance" / "file").write_bytes(b"12345")
+    before = contents(folder)
+    expected = sweep(state, KEPT, dry_run=True)
+    assert contents(folder) == before
+    assert sweep(open_state(str(folder)), KEPT, dry_run=False) == expected
+    assert expected.generations_dropped == 1
+
+
+def test_outlived_and_damaged_datasets_are_dropped(folder: Path, state: LanceState) -> None:
+    v0 = folder / "v0" / "partials-3.lance"
+    v0.mkdir(parents=True)
+    (v0 / "file").write_bytes(bytes(1000))
+    (folder / "v0" / "notes.txt").write_text("not of the state")
+    older = folder / "v1" / "partials-0.lance"
+    lance.write_dataset(lance.dataset(folder / "v1" / "partials-1.lance").to_table(), older)
+    damaged = folder / "v1" / "runs-1.lance"
+    for manifest in damaged.glob("_versions/*.manifest"):
+        manifest.write_bytes(b"garbage")
+    state = open_state(str(folder))
+    outlived = (v0, older, damaged)
+    size = sum(path.stat().st_size for place in outlived for path in files_under(place))
+    assert sweep(state, frozenset({"kept", "gone"}), dry_run=False) == SweepReport(0, 0, 3, size)
+    assert not any(map(files_under, outlived))
+    assert (folder / "v0" / "notes.txt").exists()
+    assert len(state.partial_index("kept").singles) == 10
+    state.add_run(run(2, record("kept", 2)))
+    assert set(open_state(str(folder)).records()) == {"kept"}
+
+
+def test_a_dataset_that_is_being_created_is_left_alone(folder: Path) -> None:
+    making = folder / "v1" / "partials-1.lance" / "data"
+    making.mkdir(parents=True)
+    (making / "1.lance").write_bytes(b"not committed yet")
+    assert sweep(open_state(str(folder)), KEPT, dry_run=False) == SweepReport(0, 0, 0, 0)
+    assert (making / "1.lance").exists()
+
+
+def test_nothing_to_sweep_is_no_error(folder: Path) -> None:
+    assert sweep(open_state(str(folder)), KEPT, dry_run=False) == SweepReport(0, 0, 0, 0)
+    assert not folder.exists()
+
+
+def test_a_swept_table_starts_anew(state: LanceState) -> None:
+    sweep(state, KEPT, dry_run=False)
+    state.add_partials("gone", [stored("back", x=1)])
+    assert set(state.partial_index("gone").singles) == {fingerprint("back")}
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from lance import LanceDataset
+from lancestat.state.store import open_state
+from tests.state.conftest import stored
+
+state = open_state(sys.argv[1])
+state.add_partials("t", [stored("a", x=1)])
+LanceDataset.commit = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+state.add_partials("t", [stored("b", x=1)])
+"""
+
+
+@pytest.mark.fault
+def test_what_a_killed_writer_never_committed_goes_once_nobody_writes(folder: Path) -> None:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    killed = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    data = folder / "v1" / "partials-1.lance" / "data"
+    assert len(list(data.iterdir())) == 2
+    state = open_state(str(folder))
+    with state.writers.writing():
+        sweep(state, frozenset({"t"}), dry_run=False)
+        assert len(list(data.iterdir())) == 2, "it may be what this writer is about to commit"
+    sweep(state, frozenset({"t"}), dry_run=True)
+    assert len(list(data.iterdir())) == 2
+    sweep(state, frozenset({"t"}), dry_run=False)
+    assert len(list(data.iterdir())) == 1
+    assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
+    assert [path.name for path in folder.iterdir()] == ["v1"]

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.redact import clean, secret_values
+
+
+def test_places_in_rust_sources_go() -> None:
+    found = (
+        "Not found: t.lance/_versions, /home/build/lance/rust/lance-table/src/io/commit.rs:653:26, "
+        "/home/build/lance/rust/lance/src/dataset/builder.rs:921:29"
+    )
+    assert clean(found) == "Not found: t.lance/_versions"
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ("GET https://me:pa55@host/b failed", "GET https://***@host/b failed"),
+        ("GET https://token@host/b failed", "GET https://***@host/b failed"),
+        ("a https://host/path@2 b", "a https://host/path@2 b"),
+        ("https://h/b?list-type=2&X-Amz-Signature=ab12&p=q", "https://h/b?list-type=2&X-Amz-Signature=***&p=q"),
+        ("https://h/b?sv=2020&sig=a%2Fb%3D failed", "https://h/b?sv=2020&sig=*** failed"),
+        ("s3://b/t?aws_secret_access_key=zzz", "s3://b/t?aws_secret_access_key=***"),
+        ("Authorization: Bearer abcdefgh.ij", "Authorization: Bearer ***"),
+        ("key AKIAIOSFODNN7EXAMPLE is unknown", "key *** is unknown"),
+    ],
+)  # fmt: skip
+def test_tokens_are_masked(found: str, shown: str) -> None:
+    assert clean(found) == shown
+
+
+def test_an_xml_error_shrinks_to_code_and_message() -> None:
+    body = (
+        '403 Forbidden: <?xml version="1.0" encoding="UTF-8"?>\n<Error>'
+        "<Code>SignatureDoesNotMatch</Code><Message>The signature does not match.</Message>"
+        "<AWSAccessKeyId>me</AWSAccessKeyId>"
+        "<StringToSign>AWS4 abc</StringToSign></Error>, /x/y.rs:1:2"
+    )
+    assert clean(body) == "403 Forbidden: SignatureDoesNotMatch: The signature does not match."
+
+
+def test_all_storage_options_are_secret_but_switches_and_limits() -> None:
+    options = {
+        "aws_region": "eu-central-1",
+        "AWS_ENDPOINT": "http://127.0.0.1:8333",
+        "allow_http": "true",
+        "client_max_retries": "3",
+        "connect_timeout": "5s",
+        "aws_access_key_id": "the-id",
+        "aws_secret_access_key": "the-key",
+        "base_1.account_key": "of one base",
+        "base_1.region": "eu",
+        "some_new_option": "who knows",
+        "empty": "",
+    }
+    assert secret_values(options) == {
+        "eu-central-1",
+        "http://127.0.0.1:8333",
+        "the-id",
+        "the-key",
+        "of one base",
+        "who knows",
+    }
+    assert secret_values(None) == frozenset()
+
+
+def test_one_line_of_bounded_length() -> None:
+    assert clean("a\n\tb   c\r\n") == "a b c"
+    assert len(clean("x" * 10_000)) == 600
+
+
+@given(
+    secret=st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=8, max_size=40),
+    before=st.text(max_size=50),
+    after=st.text(max_size=50),
+)
+def test_a_secret_never_gets_through(secret: str, before: str, after: str) -> None:
+    from urllib.parse import quote
+
+    for spelling in (secret, quote(secret, safe=""), quote(secret)):
+        assert spelling not in clean(before + spelling + after, [secret])
+
+
+@given(st.text())
+def test_cleaning_twice_changes_nothing_more(text: str) -> None:
+    assert clean(clean(text)) == clean(text)
