@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lancestat.spec.model import Policy, StaleBounds
-
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -53,25 +51,6 @@ def duration(seconds: float) -> str:
         if number or parts:
             parts.append((number, unit))
     return " ".join(f"{number:,} {unit}" for number, unit in parts[:2] if number)
-
-
-def staleness(policy: Policy) -> str:
-    """What readers accept under a policy, in words."""
-    allowed = policy.allow_stale
-    if isinstance(allowed, StaleBounds):
-        return ", ".join(_bounds(allowed)) or "never stale"
-    return "any staleness" if allowed else "never stale"
-
-
-def _bounds(bounds: StaleBounds) -> list[str]:
-    found = []
-    if bounds.max_versions is not None:
-        found.append(f"up to {count(bounds.max_versions, 'version')}")
-    if bounds.max_age is not None:
-        found.append(f"up to {age(bounds.max_age)}")
-    if bounds.max_changed_rows is not None:
-        found.append(f"up to {bounds.max_changed_rows * 100:g} % of the rows")
-    return found
 
 
 def age(span: timedelta) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.formats import count, duration, large, size, staleness
+from lancestat.formats import count, duration, large, size
 from lancestat.spec.model import Policy, StaleBounds
 
 
@@ -89,7 +89,7 @@ def test_durations_show_the_two_largest_units(seconds: float, text: str) -> None
     ],
 )
 def test_staleness_says_what_readers_accept(allowed: bool | StaleBounds, text: str) -> None:
-    assert staleness(Policy(allow_stale=allowed)) == text
+    assert Policy(allow_stale=allowed).accepted_staleness == text
 
 
 @pytest.mark.parametrize(

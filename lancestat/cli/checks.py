@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration
 from lancestat.lake.files import local_path
+from lancestat.presentation.output import Check
 from lancestat.redact import clean, secret_values
 
 if TYPE_CHECKING:
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
     from lancestat.project import Project
     from lancestat.spec.model import ProjectSpec, Table, Target
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What was found of a subject, and what to do when it is not as it should be."""
-
-    subject: str
-    passed: bool
-    finding: str
-    advice: str | None = None
 
 
 _OPENED_AT_ONCE = 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 from enum import Enum
@@ -143,3 +144,15 @@ def _datasets(folder: Path) -> list[str]:
         return [entry.name for entry in folder.iterdir() if entry.is_dir()]
     except OSError:
         return []
+
+
+# As Python tells an errno, and as Rust does.
+_FULL = re.compile(r"no space left|disk quota exceeded|os error (28|122)\b", re.IGNORECASE)
+_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether there was no room left."""
+    if isinstance(error, OSError) and error.errno in _FULL_CODES:
+        return True
+    return _FULL.search(str(error)) is not None

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.knn.work import StaleBase
+from lancestat.lake.error_mapping import is_full
 from lancestat.lake.open import is_failure
 from lancestat.redact import clean, secret_values
-
-# As Python tells an errno, and as Rust does.
-_FULL = re.compile(r"no space left|disk quota exceeded|os error (28|122)\b", re.IGNORECASE)
-_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether there was no room left."""
-    if isinstance(error, OSError) and error.errno in _FULL_CODES:
-        return True
-    return _FULL.search(str(error)) is not None
 
 
 def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:

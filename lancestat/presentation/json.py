@@ -13,12 +13,11 @@ from lancestat.presentation.terminal import CONSOLE
 from lancestat.spec.disclosure import disclosed_nodes
 
 if TYPE_CHECKING:
-    from lancestat.cli.checks import Check
     from lancestat.execution.result import RunResult
     from lancestat.manifest.wire import PublishedColumn
     from lancestat.plan.actions import Plan
     from lancestat.plan.table_status import Shown
-    from lancestat.presentation.output import Printed
+    from lancestat.presentation.output import Check, Printed
     from lancestat.report.site.build import Site
     from lancestat.report.values import ProjectReport
     from lancestat.review.comment import Kept

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 from lancestat.errors import InvalidProject
 
 if TYPE_CHECKING:
-    from lancestat.cli.checks import Check
     from lancestat.execution.result import RunResult
     from lancestat.plan.actions import Plan
     from lancestat.plan.table_status import Shown
@@ -31,6 +30,16 @@ class Printed:
     rows: int
     is_complete: bool = True
     is_shortened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found of a subject, and what to do when it is not as it should be."""
+
+    subject: str
+    passed: bool
+    finding: str
+    advice: str | None = None
 
 
 class Output(Protocol):

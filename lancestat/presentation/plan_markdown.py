@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lancestat.formats import count, staleness
+from lancestat.formats import count
 from lancestat.plan.actions import Action, Blocked, Join, Plan, Skip
 from lancestat.presentation.plan_view import choice, is_pending, reads, totals
 from lancestat.redact import NOTHING_KNOWN, Audience, Redactor, visible
@@ -50,7 +50,7 @@ def _row(action: Action, policy: Policy | None) -> str:
         why = cell(str(action.error))
     else:
         why = ", ".join(code(reason.value) for reason in action.reasons)
-    accepted = (policy.shown or staleness(policy)) if policy else ""
+    accepted = (policy.shown or policy.accepted_staleness) if policy else ""
     cells = (f"{code(action.symbol)} {action.verb}", code(action.node), reads(action), why)
     return f"| {' | '.join(cells)} | {cell(accepted)} |"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from lancestat.formats import age, count, staleness
+from lancestat.formats import age, count
 from lancestat.redact import Origin
 from lancestat.review.values import Json, Property, PropertyChange
 from lancestat.review.wording import Mask
@@ -181,7 +181,7 @@ def _span(span: timedelta | None) -> Property:
 def _stale(policy: Policy) -> Property:
     allowed = policy.allow_stale
     value: Json = allowed if isinstance(allowed, bool) else _bounds(allowed)
-    return Property(value, staleness(policy), value)
+    return Property(value, policy.accepted_staleness, value)
 
 
 def _bounds(bounds: StaleBounds) -> dict[str, Json]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import LancestatError, RunError
+from lancestat.lake.error_mapping import is_full
 from lancestat.lake.open import is_failure
 from lancestat.lake.storage import Storage, storage_at
 from lancestat.lake.temporary_files import process_mark, this_process
-from lancestat.output.errors import is_full
 from lancestat.redact import clean, secret_values
 from lancestat.scratch.marker import BEAT_EVERY, MARKER, Heartbeat, encode
 

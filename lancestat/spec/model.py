@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from lancestat.errors import Location
+from lancestat.formats import age, count
 from lancestat.redact import NOTHING_KNOWN, Origin, Redactor, secret_options
 
 
@@ -46,6 +47,16 @@ class StaleBounds:
     max_changed_rows: float | None = None
     shown: Mapping[str, str] = field(default_factory=dict, compare=False)
 
+    def __str__(self) -> str:
+        bounds = []
+        if self.max_versions is not None:
+            bounds.append(f"up to {count(self.max_versions, 'version')}")
+        if self.max_age is not None:
+            bounds.append(f"up to {age(self.max_age)}")
+        if self.max_changed_rows is not None:
+            bounds.append(f"up to {self.max_changed_rows * 100:g} % of the rows")
+        return ", ".join(bounds) or "never stale"
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -60,6 +71,13 @@ class Policy:
     allow_stale: bool | StaleBounds = False
     refresh: Refresh = Refresh.ALWAYS
     shown: str | None = field(default=None, compare=False)
+
+    @property
+    def accepted_staleness(self) -> str:
+        """The staleness that readers accept, in words."""
+        if isinstance(self.allow_stale, StaleBounds):
+            return str(self.allow_stale)
+        return "any staleness" if self.allow_stale else "never stale"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.formats import age, count, size, staleness
+from lancestat.formats import age, count, size
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.report.site.distribution import Distribution, distribution
 from lancestat.report.site.overview import freshness_words
@@ -62,7 +62,7 @@ def _declared(report: TableReport, origins: Origins) -> list[Fact]:
         Refresh.ALWAYS: "refreshed by every run",
         Refresh.WHEN_STALE: "refreshed when readers would refuse",
     }
-    words = named(origins, "policy") or f"{staleness(policy)}; {when[policy.refresh]}"
+    words = named(origins, "policy") or f"{policy.accepted_staleness}; {when[policy.refresh]}"
     facts = [("Policy", f"{name}{words}")]
     if published := named(origins, "publish"):
         facts.append(("Published", published))

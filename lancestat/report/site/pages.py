@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from lancestat.formats import count, size, staleness
+from lancestat.formats import count, size
 from lancestat.report.site import overview
 from lancestat.report.site.facts import (
     column_rows,
@@ -107,7 +107,7 @@ class Pages:
             covered=covered,
             columns=column_rows(table),
             declared=named(origins, "columns") or selection_words(table.spec.columns),
-            policy=named(origins, "policy") or staleness(table.spec.policy),
+            policy=named(origins, "policy") or table.spec.policy.accepted_staleness,
             history=history(table.runs),
             runs=[node_run(run) for run in table.runs[:_RUNS_SHOWN]],
             fragments=table.fragments[:_FRAGMENTS_SHOWN],
