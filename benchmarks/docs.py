@@ -173,7 +173,7 @@ def histogram(chance: random.Random) -> Histogram:
 
 def node_run(name: str, night: int) -> NodeRunReport:
     """What a run did."""
-    from lancestat.execution.result import NodeResult, Status
+    from lancestat.plan.node_result import NodeResult, Status
     from lancestat.report.values import NodeRunReport
 
     result = NodeResult(

@@ -21,7 +21,7 @@ from lineitem import generate, parse_arguments, write_lance
 from measure import timed
 
 import lancestat
-from lancestat.execution.result import NodeResult
+from lancestat.plan.node_result import NodeResult
 from lancestat.spark.session.start import start_session
 
 FRAGMENTS = 16

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lancestat.execution.result import NodeResult, Progress, Silent, Status, TableProgress
+from lancestat.execution.result import Progress, Silent, TableProgress
 from lancestat.formats import count, large, size
 from lancestat.knn.request import Stage, StageProgress
+from lancestat.plan.node_result import NodeResult, Status
 from lancestat.redact import visible
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError, RunError, StateError
-from lancestat.execution.join_run import JoinRunner, NodeEnded, NodeRunner, planned
-from lancestat.execution.result import NodeResult, Progress, RunResult, Status, TableProgress
+from lancestat.execution.join_run import JoinRunner, NodeEnded, NodeRunner
+from lancestat.execution.result import Progress, RunResult, TableProgress
 from lancestat.execution.table_run import TableRunner
-from lancestat.plan.actions import Action, Await, Join, Plan, Skip
+from lancestat.plan.actions import Action, Await, Join, Plan, Skip, is_pending, table_figures
+from lancestat.plan.node_result import NodeResult, Status, planned
 from lancestat.plan.observe import Observer
-from lancestat.presentation.plan_view import is_pending, table_figures, totals
 from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
 from lancestat.spec.disclosure import Origins, query_variables
 from lancestat.spec.model import Table
@@ -261,7 +261,7 @@ class Performer:
         from lancestat.spark.analyze.scanner import SparkScanner
 
         target, told = self.observer.spec.target, self.progress
-        has_joins = totals(plan.actions).joins > 0
+        has_joins = any(map(_is_join, plan.actions))
         with SparkScanner(target, told.advanced, has_joins=has_joins) as scanner:
             executor = Executor(
                 self._runner(scanner),

@@ -9,14 +9,13 @@ from datetime import datetime
 from typing import Protocol
 
 from lancestat.errors import LakeError, LancestatError, Location
-from lancestat.execution.result import NodeResult, Status
 from lancestat.execution.table_run import MAX_ATTEMPTS, Outcome, TableRunner
 from lancestat.knn.request import OnStage, StageProgress
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, StaleBase
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.open import REPLACED_CODES
 from lancestat.plan.actions import Action, Await, Blocked, Join, JoinFigures, Skip
-from lancestat.presentation.plan_json import node_json
+from lancestat.plan.node_result import NodeResult, Status, planned
 from lancestat.state.values import JoinRecord, ResultRecord, TableRecord
 
 _log = logging.getLogger("lancestat.run")
@@ -208,8 +207,3 @@ def _published(done: NodeResult, outcome: Outcome) -> NodeResult:
         version_read=figures.version_read,
         version_published=outcome.version_published,
     )
-
-
-def planned(action: Action) -> NodeResult:
-    """A node of a plan, as the JSON of `lancestat plan` shows it."""
-    return NodeResult.from_json(node_json(action))

@@ -278,3 +278,27 @@ class Plan:
     target: str
     actions: tuple[Action, ...]
     full_refresh: bool = False
+
+
+def is_pending(action: Action) -> bool:
+    """Whether a run would do something."""
+    return not isinstance(action, Skip | Blocked)
+
+
+def blocked(plan: Plan) -> tuple[Blocked, ...]:
+    """The nodes that cannot be planned."""
+    return tuple(action for action in plan.actions if isinstance(action, Blocked))
+
+
+def table_figures(action: Action) -> Figures | None:
+    """The figures of an action on a table, None where it has none (yet)."""
+    if isinstance(action, Blocked | Await | Join):
+        return None
+    return action.figures if isinstance(action.figures, Figures) else None
+
+
+def join_figures(action: Action) -> JoinFigures | None:
+    """The figures of an action on a join, None where it has none (yet)."""
+    if isinstance(action, Blocked | Await):
+        return None
+    return action.figures if isinstance(action.figures, JoinFigures) else None

@@ -20,8 +20,8 @@ from lancestat.plan.actions import Action, Blocked, Join, TableWork
 from lancestat.plan.coverage import Carry, Coverage
 from lancestat.plan.join_observe import lance_uris
 from lancestat.plan.join_planner import remembered_result
+from lancestat.plan.node_result import planned
 from lancestat.plan.observe import Survey
-from lancestat.presentation.plan_json import node_json
 from lancestat.redact import Audience, Redactor, clean
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
@@ -296,7 +296,7 @@ class Saver:
         )
 
     def _shown(self, action: Action) -> dict[str, object]:
-        found = node_json(action)
+        found = planned(action).to_json()
         return {**found, "message": self.spec.redactor.json(found["message"], Audience.PUBLIC)}
 
     def _place(self, uri: str) -> Place:

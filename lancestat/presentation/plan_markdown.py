@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lancestat.formats import count
-from lancestat.plan.actions import Action, Blocked, Join, Plan, Skip
-from lancestat.presentation.plan_view import choice, is_pending, reads, totals
+from lancestat.plan.actions import Action, Blocked, Join, Plan, Skip, is_pending
+from lancestat.presentation.plan_view import choice, reads, totals
 from lancestat.redact import NOTHING_KNOWN, Audience, Redactor, visible
 from lancestat.spec.model import Policy
 

@@ -7,15 +7,21 @@ from collections.abc import Callable, Sequence
 
 from lancestat.formats import count
 from lancestat.knn.work import Scope
-from lancestat.plan.actions import Action, Blocked, Join, Plan, Skip
-from lancestat.presentation.plan_view import (
-    SYMBOLS,
+from lancestat.plan.actions import (
+    Action,
+    Blocked,
+    Join,
+    Plan,
+    Skip,
     blocked,
-    choice,
     is_pending,
     join_figures,
-    reads,
     table_figures,
+)
+from lancestat.presentation.plan_view import (
+    SYMBOLS,
+    choice,
+    reads,
     totals,
 )
 from lancestat.redact import PAINT, message_lines, visible

@@ -13,41 +13,17 @@ from lancestat.plan.actions import (
     Analyze,
     Await,
     Blocked,
-    Figures,
     Join,
-    JoinFigures,
-    Plan,
     Refresh,
     Restamp,
     Skip,
+    is_pending,
+    join_figures,
+    table_figures,
 )
 
 # In the order in which a summary counts them.
 SYMBOLS = {kind.verb: kind.symbol for kind in (Analyze, Refresh, Restamp, Skip, Blocked)}
-
-
-def is_pending(action: Action) -> bool:
-    """Whether a run would do something."""
-    return not isinstance(action, Skip | Blocked)
-
-
-def blocked(plan: Plan) -> tuple[Blocked, ...]:
-    """The nodes that cannot be planned."""
-    return tuple(action for action in plan.actions if isinstance(action, Blocked))
-
-
-def table_figures(action: Action) -> Figures | None:
-    """The figures of an action on a table, None where it has none (yet)."""
-    if isinstance(action, Blocked | Await | Join):
-        return None
-    return action.figures if isinstance(action.figures, Figures) else None
-
-
-def join_figures(action: Action) -> JoinFigures | None:
-    """The figures of an action on a join, None where it has none (yet)."""
-    if isinstance(action, Blocked | Await):
-        return None
-    return action.figures if isinstance(action.figures, JoinFigures) else None
 
 
 def reads(action: Action) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from lancestat.execution.result import NodeResult, RunResult, Status
+from lancestat.execution.result import RunResult
 from lancestat.formats import count, duration, large
 from lancestat.plan.actions import JoinFigures
+from lancestat.plan.node_result import NodeResult, Status
 from lancestat.presentation.plan_text import SKIPS_LISTED, indented
 from lancestat.presentation.plan_view import SYMBOLS
 from lancestat.presentation.terminal import paint

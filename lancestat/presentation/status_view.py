@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from lancestat import redact
-from lancestat.execution.result import NodeResult, Status
 from lancestat.formats import age, count, duration, large
+from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import Shown
 from lancestat.redact import clean
 from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, ProjectReport

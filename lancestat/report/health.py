@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lancestat.errors import LancestatError
-from lancestat.execution.result import Status
 from lancestat.formats import age, count
+from lancestat.plan.node_result import Status
 from lancestat.plan.table_status import Shown
 from lancestat.report.values import Health, NodeRunReport
 from lancestat.spec.model import Freshness

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from lancestat.execution.result import NodeResult
 from lancestat.plan.actions import JoinFigures
+from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import Shown
 from lancestat.report.values import NodeRunReport, ProjectReport, TableReport
 from lancestat.state.values import NodeOutcome, StateReader

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from lancestat.errors import LancestatError
-from lancestat.execution.result import NodeResult
+from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import Shown
 from lancestat.spec.model import KnnJoin, Table
 from lancestat.state.values import JoinRecord

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import LakeError, Location
-from lancestat.execution.result import NodeResult, Status
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
+from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import Shown
 from lancestat.report.values import Health, JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.execution.result import NodeResult, RunResult, Status
+from lancestat.execution.result import RunResult
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
+from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import Shown
 from lancestat.state.garbage_collection import SweepReport
 from tests.cli.conftest import FakeProject, Lancestat

@@ -10,7 +10,8 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.execution.result import NodeResult, RunResult, Status
+from lancestat.execution.result import RunResult
+from lancestat.plan.node_result import NodeResult, Status
 from lancestat.state.values import NodeRun, RunRecord
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden

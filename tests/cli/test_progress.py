@@ -8,8 +8,9 @@ from rich.progress import Progress as Bars
 from rich.progress import TextColumn
 
 from lancestat.cli.progress import TerminalProgress, progress_display
-from lancestat.execution.result import NodeResult, Silent, Status, TableProgress
+from lancestat.execution.result import Silent, TableProgress
 from lancestat.knn.request import Stage, StageProgress
+from lancestat.plan.node_result import NodeResult, Status
 
 
 class Terminal:

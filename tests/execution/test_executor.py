@@ -12,7 +12,8 @@ import pytest
 
 from lancestat import Project
 from lancestat.errors import RunError
-from lancestat.execution.result import RunResult, Status
+from lancestat.execution.result import RunResult
+from lancestat.plan.node_result import Status
 from tests.execution.local import Before, scan_locally
 from tests.execution.world import orders, write_project
 

@@ -9,9 +9,10 @@ from typing import Any
 import lance
 import pytest
 
-from lancestat.execution.result import RunResult, Status
+from lancestat.execution.result import RunResult
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import Await, Join, Plan, Reason, Skip
+from lancestat.plan.node_result import Status
 from lancestat.spec.model import KnnJoin, KnnSide, Table
 from tests.execution.joined import JoinWorld, vectors
 from tests.execution.world import PLACE

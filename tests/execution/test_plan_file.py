@@ -16,8 +16,8 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.execution.result import Status
 from lancestat.plan.actions import Plan, Refresh
+from lancestat.plan.node_result import Status
 from lancestat.plan.plan_store import PlanFileError, PlanMoved
 from lancestat.redact import MASK
 from lancestat.spec.model import KnnSide

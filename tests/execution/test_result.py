@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.execution.result import NodeResult, Status
 from lancestat.plan.actions import JoinFigures
+from lancestat.plan.node_result import NodeResult, Status
 
 COUNTS = st.none() | st.integers(0, 2**53)
 NUMBERS = st.none() | st.floats(0, 1e9)

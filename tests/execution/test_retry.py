@@ -13,9 +13,10 @@ import pytest
 
 from lancestat import Project
 from lancestat.errors import RunError
-from lancestat.execution.result import NodeResult, RunResult, Status, Unfinished
+from lancestat.execution.result import RunResult, Unfinished
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
+from lancestat.plan.node_result import NodeResult, Status
 from lancestat.spec.model import Table
 from lancestat.state.values import NodeRun, RunRecord
 from tests.execution.joined import JoinWorld, vectors

@@ -13,7 +13,7 @@ import lance
 import pyarrow as pa
 
 from lancestat import Project
-from lancestat.execution.result import NodeResult
+from lancestat.plan.node_result import NodeResult
 from tests.histories.rows import SCHEMA, conformed, make_rows
 
 _POLICIES = (

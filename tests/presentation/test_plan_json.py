@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from lancestat.execution.join_run import planned
+from lancestat.plan.node_result import planned
 from lancestat.presentation.plan_json import render_json
 from tests.conftest import Golden
 from tests.plan.joins import every_join

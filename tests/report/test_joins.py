@@ -9,8 +9,8 @@ import lance
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.execution.result import Status
 from lancestat.knn.work import JoinWork
+from lancestat.plan.node_result import Status
 from lancestat.report.gather import gather
 from lancestat.report.values import Health, JoinReport, ProjectReport
 from lancestat.spec.model import Table

@@ -13,7 +13,7 @@ from typing import Any
 import lance
 import pytest
 
-from lancestat.execution.result import Status
+from lancestat.plan.node_result import Status
 from lancestat.report.gather import gather
 from lancestat.report.values import Health, TableReport
 from lancestat.spec.model import (

@@ -36,7 +36,7 @@ def plan(
     out: Path | None,
 ) -> None:
     """Print the plan."""
-    from lancestat.presentation.plan_view import blocked, is_pending
+    from lancestat.plan.actions import blocked, is_pending
 
     project = invocation.project()
     chosen = any_of(select), any_of(exclude)

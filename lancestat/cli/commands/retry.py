@@ -30,7 +30,7 @@ def retry(
 ) -> None:
     """Find what failed, plan that, do it, and print what was done."""
     from lancestat.cli.progress import progress_display
-    from lancestat.execution.result import Status
+    from lancestat.plan.node_result import Status
 
     project = invocation.project()
     left = project.unfinished()

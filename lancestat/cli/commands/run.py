@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Plan, do it, and print what was done."""
     from lancestat.cli.progress import progress_display
-    from lancestat.execution.result import Status
+    from lancestat.plan.node_result import Status
 
     if plan_file is not None and (select or exclude or full_refresh):
         raise click.UsageError(

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.execution.result import NodeResult, Status
 from lancestat.formats import count, duration, large
+from lancestat.plan.node_result import NodeResult, Status
 from lancestat.report.site.text import NOTHING, spoken
 from lancestat.report.values import NodeReport, NodeRunReport
 

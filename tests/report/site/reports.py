@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from lancestat.errors import LakeError, Location
-from lancestat.execution.result import NodeResult, Status
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
+from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import Shown
 from lancestat.report.values import (
     FragmentReport,
