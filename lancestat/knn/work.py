@@ -106,6 +106,11 @@ def scoped(request: JoinRequest, scope: Scope) -> JoinRequest:
     request = replace(request, min_right_rows=0)
     if scope is Scope.NEW_LEFT:
         return request
+    return exactly(request)
+
+
+def exactly(request: JoinRequest) -> JoinRequest:
+    """Return the request of the same join that compares every pair."""
     return replace(request, mode=Mode.EXACT, nprobes=None, recall=None)
 
 

@@ -1,18 +1,18 @@
-"""Why an action is in a plan."""
+"""Actions: what a plan does about each node, why, and in which stages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from lancestat.errors import LancestatError
-from lancestat.knn.cost_model import Decision
+from lancestat.knn.cost_model import Decision, JoinSize
 from lancestat.knn.work import JoinWork
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field, Pin
-from lancestat.plan.coverage import Coverage
+from lancestat.plan.stages import JoinStage, ReadFragments, Scan, TableStage
 from lancestat.spec.model import Node
 from lancestat.state.identity import quantile_key
 from lancestat.state.values import InputRecord
@@ -40,7 +40,28 @@ class Reason(str, Enum):
     UNCHANGED = "unchanged"
 
 
-SYMBOLS = {"analyze": "+", "refresh": "~"}
+Verb = Literal["analyze", "refresh", "restamp", "skip", "blocked"]
+
+SYMBOLS: Mapping[str, str] = {
+    "analyze": "+",
+    "refresh": "~",
+    "restamp": "=",
+    "skip": ".",
+    "blocked": "!",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The counts that a plan shows for a table."""
+
+    fragments_total: int
+    fragments_scanned: int
+    columns: int
+    rows_total: int
+    rows_scanned: int
+    bytes_scanned: int
+    version_read: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,90 +87,16 @@ class JoinFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
-    """A join is run: `analyze` where it has no usable result yet, else `refresh`.
+class TableVersion:
+    """A table at one version, with the columns to keep statistics on.
 
-    `new_rows` are those that a narrowed scope joins, `stages` what it will go through. `left` and
-    `right` are remembered once it is done.
-    """
-
-    kind: ClassVar[str] = "knn_join"
-    node: str
-    verb: str
-    reasons: tuple[Reason, ...]
-    figures: JoinFigures
-    work: JoinWork
-    decision: Decision
-    left: InputRecord
-    right: InputRecord
-    new_rows: int | None = None
-    stages: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def symbol(self) -> str:
-        """The sign of the verb."""
-        return SYMBOLS[self.verb]
-
-
-def await_joins(node: Node, joins: tuple[str, ...], *, is_known: bool, full_refresh: bool) -> Await:
-    """Wait for joins; `is_known` tells whether anything was made of the node before."""
-    verb = "refresh" if is_known else "analyze"
-    reason = Reason.INPUT_CHANGED if is_known else Reason.NEW
-    return Await(node.name, node.kind.value, verb, (reason,), joins, full_refresh)
-
-
-@dataclass(frozen=True, slots=True)
-class Await:
-    """A node reads what a join of this plan is about to write: it is planned again after that.
-
-    `joins` are the nodes to wait for. `kind` is the node's kind.
-    """
-
-    node: str
-    kind: str
-    verb: str
-    reasons: tuple[Reason, ...]
-    joins: tuple[str, ...]
-    full_refresh: bool = False
-
-    @property
-    def symbol(self) -> str:
-        """The sign of the verb."""
-        return SYMBOLS[self.verb]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What it waits for."""
-        named = " and ".join(f"'{name}'" for name in self.joins)
-        return (f"reads the result of {named}, and is planned in detail once that is there",)
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """Columns of one fragment that must be read.
-
-    `rows` are its live rows, `size_bytes` estimates the bytes on disk of the columns.
-    """
-
-    fragment_id: int
-    fingerprint: Fingerprint
-    fields: frozenset[str]
-    rows: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class TableWork:
-    """What analyzing a table at one version takes: what to scan, to carry over and to reuse.
-
-    `table` is the state's identity of the dataset, `fields` the analyzed columns, `live` their
+    `identity` is the state's name for the dataset, `fields` the analyzed columns, `live` their
     fingerprints at that version and `groups` where they belong; `config` is the manifest's.
     `histograms` names the columns whose partials need quantiles.
     """
 
     pin: Pin
-    table: str
+    identity: str
     config: Mapping[str, str]
     fields: tuple[Field, ...]
     schema_hash: str
@@ -157,9 +104,6 @@ class TableWork:
     rows: int
     fragments: int
     live: frozenset[Fingerprint]
-    scans: tuple[Scan, ...]
-    coverage: Coverage
-    publish: bool
     histograms: frozenset[str] = frozenset()
     groups: tuple[ColumnGroup, ...] = ()
 
@@ -174,77 +118,109 @@ class TableWork:
         return self.pin.version
 
     def stored_key(self, field: Field) -> str:
-        """The key of the partials that a column needs (`state.keys`)."""
+        """Return the key of the partials that a column needs (`state.identity`)."""
         key = field_key(field)
         return quantile_key(key) if field.name in self.histograms else key
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """The counts that a plan shows for a table."""
+class TableAction:
+    """Bring the statistics of a table up to date.
 
-    fragments_total: int
-    fragments_scanned: int
-    columns: int
-    rows_total: int
-    rows_scanned: int
-    bytes_scanned: int
-    version_read: int
-
-
-@dataclass(frozen=True, slots=True)
-class Analyze:
-    """Nothing usable yet: statistics are made."""
-
-    verb: ClassVar[str] = "analyze"
-    symbol: ClassVar[str] = "+"
-    kind: ClassVar[str] = "table"
-    node: str
-    reasons: tuple[Reason, ...]
-    figures: Figures
-    work: TableWork
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Refresh:
-    """Some fragments or columns are new, or what is published must be written again."""
-
-    verb: ClassVar[str] = "refresh"
-    symbol: ClassVar[str] = "~"
-    kind: ClassVar[str] = "table"
-    node: str
-    reasons: tuple[Reason, ...]
-    figures: Figures
-    work: TableWork
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Restamp:
-    """The rows are those that the statistics describe; only the version moved.
-
-    `values` are the statistics entries that still hold, `bounds` those that only the state holds.
+    The verb is `analyze` where there is nothing usable yet, `refresh` where some fragments or
+    columns are new or what is published must be written again, and `restamp` where the rows are
+    those that the statistics describe and only the version moved.
     """
 
-    verb: ClassVar[str] = "restamp"
-    symbol: ClassVar[str] = "="
     kind: ClassVar[str] = "table"
     node: str
+    verb: Verb
     reasons: tuple[Reason, ...]
     figures: Figures
-    work: TableWork
-    values: tuple[tuple[str, str], ...]
-    bounds: tuple[tuple[str, tuple[str, str]], ...] = ()
+    table: TableVersion
+    stages: tuple[TableStage, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """The fragments that are read."""
+        reads = (stage.scans for stage in self.stages if isinstance(stage, ReadFragments))
+        return next(reads, ())
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAction:
+    """Run a join: `analyze` where it has no usable result yet, else `refresh`.
+
+    `sides` are the sizes of the whole sides, and `new_rows` the rows that a narrowed scope joins.
+    `left` and `right` are remembered once it is done, and None where the sides are DataFrames.
+    `known` is what the last result has measured, as far as the join goes on from it.
+    """
+
+    kind: ClassVar[str] = "knn_join"
+    node: str
+    verb: Verb
+    reasons: tuple[Reason, ...]
+    work: JoinWork
+    sides: JoinSize
+    decision: Decision
+    stages: tuple[JoinStage, ...]
+    left: InputRecord | None = None
+    right: InputRecord | None = None
+    new_rows: int | None = None
+    known: JoinFigures = JoinFigures()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def figures(self) -> JoinFigures:
+        """The counts that a plan shows."""
+        decision = self.decision
+        seconds = None if decision.seconds is None else round(decision.seconds, 1)
+        return JoinFigures(
+            strategy=decision.strategy.value,
+            scope=self.work.scope.value,
+            left_rows=self.sides.left_rows,
+            right_rows=self.sides.right_rows,
+            pairs=decision.pairs,
+            recall=self.known.recall,
+            nprobes=self.known.nprobes,
+            why=decision.why,
+            estimated_seconds=seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A node reads what joins of this plan are about to write, and is planned again after them."""
+
+    node: str
+    kind: str
+    verb: Verb
+    reasons: tuple[Reason, ...]
+    dependencies: tuple[str, ...]
+    full_refresh: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The joins that it waits for."""
+        names = " and ".join(f"'{name}'" for name in self.dependencies)
+        return (f"reads the result of {names}, and is planned in detail once that is there",)
+
+
+def deferred(
+    node: Node, dependencies: tuple[str, ...], *, is_known: bool, full_refresh: bool
+) -> Deferred:
+    """Defer a node to joins; `is_known` says whether anything was made of the node before."""
+    verb: Verb = "refresh" if is_known else "analyze"
+    reason = Reason.INPUT_CHANGED if is_known else Reason.NEW
+    return Deferred(node.name, node.kind.value, verb, (reason,), dependencies, full_refresh)
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
     """Nothing to do. `kind` is the node's kind, and the figures are of that kind."""
 
-    verb: ClassVar[str] = "skip"
-    symbol: ClassVar[str] = "."
+    verb: ClassVar[Verb] = "skip"
     node: str
     reasons: tuple[Reason, ...]
     figures: Figures | JoinFigures
@@ -256,15 +232,13 @@ class Skip:
 class Blocked:
     """The node cannot be planned; the error says why. `kind` is the node's kind."""
 
-    verb: ClassVar[str] = "blocked"
-    symbol: ClassVar[str] = "!"
+    verb: ClassVar[Verb] = "blocked"
     node: str
     kind: str
     error: LancestatError
 
 
-TableAction = Analyze | Refresh | Restamp
-Action = TableAction | Join | Await | Skip | Blocked
+Action = TableAction | JoinAction | Deferred | Skip | Blocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,13 +266,13 @@ def blocked(plan: Plan) -> tuple[Blocked, ...]:
 
 def table_figures(action: Action) -> Figures | None:
     """The figures of an action on a table, None where it has none (yet)."""
-    if isinstance(action, Blocked | Await | Join):
+    if isinstance(action, Blocked | Deferred):
         return None
     return action.figures if isinstance(action.figures, Figures) else None
 
 
 def join_figures(action: Action) -> JoinFigures | None:
     """The figures of an action on a join, None where it has none (yet)."""
-    if isinstance(action, Blocked | Await):
+    if isinstance(action, Blocked | Deferred):
         return None
     return action.figures if isinstance(action.figures, JoinFigures) else None

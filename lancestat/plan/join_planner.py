@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lancestat.formats import count, large
+from typing_extensions import assert_never
+
+from lancestat.formats import count
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode, Stage
-from lancestat.knn.work import JoinCounts, JoinWork, OutputFormat, OutputState, Scope, scoped
-from lancestat.plan.actions import Join, JoinFigures, Reason, Skip
+from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
+from lancestat.knn.work import (
+    JoinCounts,
+    JoinWork,
+    OutputFormat,
+    OutputState,
+    Scope,
+    exactly,
+    scoped,
+)
+from lancestat.plan.actions import JoinAction, JoinFigures, Reason, Skip
 from lancestat.plan.join_sides import Change, JoinInput, appended, change
-from lancestat.redact import clean
+from lancestat.plan.stages import (
+    CommitResult,
+    JoinStage,
+    LayOut,
+    MeasureIndex,
+    MergeNeighbours,
+    PrepareSides,
+    Probe,
+)
 from lancestat.spec.model import KnnJoin
 from lancestat.state.values import InputRecord, JoinRecord
 
@@ -69,7 +87,7 @@ def request_of(join: KnnJoin) -> JoinRequest:
     )
 
 
-def decide_join(appraisal: JoinAppraisal, *, full_refresh: bool = False) -> Join | Skip:
+def decide_join(appraisal: JoinAppraisal, *, full_refresh: bool = False) -> JoinAction | Skip:
     """What to do about a join, and why.
 
     A result is gone on from only if it is what the last run wrote, and only one side has rows
@@ -120,14 +138,15 @@ def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
     return _Narrowing(scope, (Reason.ROWS_APPENDED,), ids, sum(fragment.rows for fragment in new))
 
 
-def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> Join:
+def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> JoinAction:
     spec, record, scope = appraisal.spec, appraisal.record, narrowing.scope
+    left, right = appraisal.left, appraisal.right
     goes_on = scope is not Scope.FULL
     work = JoinWork(
         node=spec.name,
         request=request_of(spec),
-        left=appraisal.left.work,
-        right=appraisal.right.work,
+        left=left.work,
+        right=right.work,
         output_format=OutputFormat(spec.output_format),
         output_uri=spec.output_uri,
         scope=scope,
@@ -136,53 +155,140 @@ def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> Join:
         known=_counts(record) if goes_on and record is not None else None,
         remembered=remembered_result(record, appraisal.digest),
     )
-    decision = _strategy(appraisal, work.request, narrowing)
-    usable = record is not None and appraisal.output is not None
-    return Join(
-        node=spec.name,
-        verb="refresh" if usable else "analyze",
-        reasons=narrowing.reasons,
-        figures=JoinFigures(
-            strategy=decision.strategy.value,
-            scope=scope.value,
-            left_rows=appraisal.left.rows,
-            right_rows=appraisal.right.rows,
-            pairs=decision.pairs,
-            recall=record.recall if goes_on and record is not None else None,
-            nprobes=record.nprobes if goes_on and record is not None else spec.nprobes,
-            why=decision.why,
-            estimated_seconds=None if decision.seconds is None else round(decision.seconds, 1),
-        ),
-        work=work,
-        decision=decision,
-        left=appraisal.left.to_record(),
-        right=appraisal.right.to_record(),
-        new_rows=narrowing.new_rows,
-        stages=_stages(appraisal, decision, scope),
-        notes=(*_scope_notes(appraisal, narrowing), *appraisal.left.notes, *appraisal.right.notes),
-    )
-
-
-def _strategy(appraisal: JoinAppraisal, request: JoinRequest, narrowing: _Narrowing) -> Decision:
-    left, right = appraisal.left, appraisal.right
-    size = JoinSize(
+    known = JoinFigures(nprobes=spec.nprobes)
+    if goes_on and record is not None:
+        known = JoinFigures(recall=record.recall, nprobes=record.nprobes)
+    sides = JoinSize(
         left.rows,
         right.rows,
         right.dimension or left.dimension,
-        has_index=right.index == request.metric.value,
+        has_index=right.index == spec.metric,
     )
-    if narrowing.scope is Scope.NEW_LEFT:
-        size = replace(size, left_rows=narrowing.new_rows)
-    if narrowing.scope is Scope.NEW_RIGHT:
-        size = replace(size, right_rows=narrowing.new_rows, has_index=False)
-    decision = choose(scoped(request, narrowing.scope), size, appraisal.cores or 1)
-    if narrowing.scope is Scope.NEW_RIGHT:
+    usable = record is not None and appraisal.output is not None
+    return replace(
+        plan_join(work, sides, appraisal.cores, new_rows=narrowing.new_rows),
+        verb="refresh" if usable else "analyze",
+        reasons=narrowing.reasons,
+        left=left.to_record(),
+        right=right.to_record(),
+        known=known,
+        notes=(*_scope_notes(appraisal, narrowing), *left.notes, *right.notes),
+    )
+
+
+def plan_join(
+    work: JoinWork, sides: JoinSize, cores: int = 0, *, new_rows: int | None = None
+) -> JoinAction:
+    """Choose the strategy and the stages of a join.
+
+    Args:
+        work: The rows to compare, and the place of the result.
+        sides: The sizes of the whole sides, as far as they are known.
+        cores: How many tasks will run at once, 0 where that is not known.
+        new_rows: The rows that a narrowed scope joins.
+
+    Returns:
+        An action that makes a new result.
+    """
+    compared = sides
+    if work.scope is Scope.NEW_LEFT:
+        compared = replace(sides, left_rows=new_rows)
+    if work.scope is Scope.NEW_RIGHT:
+        compared = replace(sides, right_rows=new_rows, has_index=False)
+    decision = _decision(work, JoinFacts(compared, cores))
+    return JoinAction(
+        node=work.node,
+        verb="analyze",
+        reasons=(Reason.NEW,),
+        work=work,
+        sides=sides,
+        decision=decision,
+        stages=_stages(work, decision),
+        new_rows=new_rows,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFacts:
+    """The sizes of the rows to compare, and how many tasks run at once (0 where unknown)."""
+
+    compared: JoinSize
+    cores: int
+
+
+def revise(action: JoinAction, facts: JoinFacts) -> JoinAction:
+    """Decide a join again by what is known once its sides are prepared.
+
+    The action is the same where the facts do not contradict its decision.
+    """
+    return _decided(action, _decision(action.work, facts))
+
+
+def without_approximation(action: JoinAction, facts: JoinFacts, why: str) -> JoinAction:
+    """Leave a join to the exact strategy, since the one that was decided on turned out not to do.
+
+    Args:
+        action: The join.
+        facts: The sizes of its prepared sides.
+        why: The reason, for people.
+    """
+    request = replace(action.work.request, min_right_rows=0)
+    exact = choose(exactly(request), facts.compared, facts.cores or 1)
+    return _decided(action, replace(exact, why=why))
+
+
+def in_full(action: JoinAction) -> JoinAction:
+    """Plan the same join as if nothing were known of its last result."""
+    work = replace(
+        action.work, scope=Scope.FULL, new_fragments=frozenset(), previous=None, known=None
+    )
+    whole = plan_join(work, action.sides)
+    known = JoinFigures(nprobes=work.request.nprobes)
+    return replace(
+        action,
+        work=work,
+        decision=whole.decision,
+        stages=whole.stages,
+        new_rows=None,
+        known=known,
+        notes=(),
+    )
+
+
+def _decided(action: JoinAction, decision: Decision) -> JoinAction:
+    return replace(action, decision=decision, stages=_stages(action.work, decision))
+
+
+def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
+    decision = choose(scoped(work.request, work.scope), facts.compared, facts.cores or 1)
+    if work.scope is Scope.NEW_RIGHT:
         why = "the new right rows are compared with every left row, and merged with the result"
         decision = replace(decision, why=why)
-    if appraisal.cores or decision.seconds is None:
+    if facts.cores or decision.seconds is None:
         return decision
     # How long it takes is for the cluster to say; strategies compare on one core as on many.
     return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
+
+
+def _stages(work: JoinWork, decision: Decision) -> tuple[JoinStage, ...]:
+    sides = (("left", work.left), ("right", work.right))
+    stages: list[JoinStage] = [
+        PrepareSides(written=tuple(name for name, side in sides if side.table is None))
+    ]
+    match decision.strategy:
+        case Strategy.PARTITIONED:
+            stages.append(LayOut(decision.lists))
+        case Strategy.INDEX:
+            stages.append(MeasureIndex())
+        case Strategy.EXACT | Strategy.SPARK:
+            pass
+        case _:
+            assert_never(decision.strategy)
+    stages.append(Probe(decision.strategy, work.scope, decision.pairs))
+    if work.scope is Scope.NEW_RIGHT:
+        stages.append(MergeNeighbours())
+    appends = work.scope is Scope.NEW_LEFT
+    return (*stages, CommitResult(work.output_format, work.output_uri, appends))
 
 
 def _scope_notes(appraisal: JoinAppraisal, narrowing: _Narrowing) -> tuple[str, ...]:
@@ -218,38 +324,6 @@ def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:
         return f"whether the {name} side has changed is not known: its query was not analyzed yet"
     reasons = ", ".join(then.unproven)
     return f"the {name} side may differ from run to run: its query {reasons}"
-
-
-def _stages(appraisal: JoinAppraisal, decision: Decision, scope: Scope) -> tuple[str, ...]:
-    """A line for each stage that the join will go through, for those who want to know."""
-    written = [
-        name
-        for name, side in (("left", appraisal.left), ("right", appraisal.right))
-        if not side.is_table
-    ]
-    lines = [f"{Stage.GATE.value}: {decision.strategy.value}, {decision.why}"]
-    if written:
-        sides = " and ".join(written)
-        lines.append(f"{Stage.SCRATCH.value}: the {sides} side is written once, as a Lance dataset")
-    if decision.strategy is Strategy.PARTITIONED:
-        lists = count(decision.lists, "list") if decision.lists else "lists"
-        lines.append(f"{Stage.SCRATCH.value}: the right side is laid out in {lists} by centroid")
-    pairs = f", {large(decision.pairs)} pairs" if decision.pairs is not None else ""
-    lines.append(f"{Stage.PROBE.value}: {_compared(scope)}{pairs}")
-    if scope is Scope.NEW_RIGHT:
-        lines.append(f"{Stage.MERGE.value}: with the neighbours that the last run found")
-    how = "appended to" if scope is Scope.NEW_LEFT else "written to"
-    output = f"{clean(appraisal.spec.output_uri)} as {appraisal.spec.output_format}"
-    lines.append(f"{Stage.MATERIALIZE.value}: {how} {output}")
-    return tuple(lines)
-
-
-def _compared(scope: Scope) -> str:
-    return {
-        Scope.FULL: "left rows against right rows",
-        Scope.NEW_LEFT: "new left rows against right rows",
-        Scope.NEW_RIGHT: "left rows against new right rows",
-    }[scope]
 
 
 def _counts(record: JoinRecord) -> JoinCounts:

@@ -10,7 +10,7 @@ from typing import Any
 from lancestat.plan.actions import (
     Action,
     Blocked,
-    Join,
+    JoinAction,
     JoinFigures,
     join_figures,
     table_figures,
@@ -57,7 +57,7 @@ class NodeResult:
             ValueError: it is not such an object.
         """
         try:
-            is_join = stored["kind"] == Join.kind
+            is_join = stored["kind"] == JoinAction.kind
             return cls(
                 **_known(stored, cls, frozenset({"reasons", "status", "join"})),
                 reasons=_reasons(stored["reasons"]),
@@ -71,7 +71,7 @@ class NodeResult:
         """The node's object in the JSON of `plan` and `run`."""
         shown = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
         del shown["join"]
-        is_join = self.kind == Join.kind
+        is_join = self.kind == JoinAction.kind
         return {**shown, **asdict(self.join or JoinFigures())} if is_join else shown
 
 
@@ -100,7 +100,7 @@ def _reasons(stored: object) -> tuple[str, ...]:
 
 def planned(action: Action) -> NodeResult:
     """The node of a plan that an action stands for, before it is run."""
-    is_join = action.kind == Join.kind
+    is_join = action.kind == JoinAction.kind
     result = NodeResult(
         name=action.node,
         kind=action.kind,

@@ -13,7 +13,7 @@ from lancestat.lake.history import History, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot_at
 from lancestat.lake.open import REPLACED_CODES, pinned_history
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
-from lancestat.plan.actions import Action, Await, Blocked, Join, Plan, await_joins
+from lancestat.plan.actions import Action, Blocked, Deferred, JoinAction, Plan, deferred
 from lancestat.plan.assessment import Appraisal, Background, appraise
 from lancestat.plan.coverage import Rewritten
 from lancestat.plan.join_observe import JoinObserver, awaited_joins, in_order, lance_uris
@@ -69,7 +69,9 @@ class Observer:
         planned = self._plan_joins(
             joins, awaited, JoinObserver(self.spec, snapshots, made), full_refresh
         )
-        busy = {name for name, action in planned.items() if isinstance(action, Join | Await)}
+        busy = {
+            name for name, action in planned.items() if isinstance(action, JoinAction | Deferred)
+        }
 
         def look(node: Node) -> Action:
             if isinstance(node, KnnJoin):
@@ -77,7 +79,7 @@ class Observer:
             pending = tuple(name for name in awaited.get(node.name, ()) if name in busy)
             if pending:
                 is_known = table_identity(node.uri) in records
-                return await_joins(node, pending, is_known=is_known, full_refresh=full_refresh)
+                return deferred(node, pending, is_known=is_known, full_refresh=full_refresh)
             return self._plan_table(node, snapshots[node.uri], records, full_refresh)
 
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
@@ -103,11 +105,13 @@ class Observer:
             planned = {action.node: action for action in alone}
         for join in in_order(joins, awaited):
             pending = tuple(
-                name for name in awaited[join.name] if isinstance(planned[name], Join | Await)
+                name
+                for name in awaited[join.name]
+                if isinstance(planned[name], JoinAction | Deferred)
             )
             if pending:
                 is_known = join.name in observer.records
-                planned[join.name] = await_joins(
+                planned[join.name] = deferred(
                     join, pending, is_known=is_known, full_refresh=full_refresh
                 )
         return planned
@@ -229,6 +233,11 @@ class Observer:
             base = snapshot_at(newest, version, now.uri, options)
             # Without a base it was cleaned up: what the state remembers has to do.
             return base, commits_since(newest, version)
+
+
+def _writes(action: Action) -> bool:
+    """Whether a join is about to write its result."""
+    return isinstance(action, JoinAction | Deferred)
 
 
 def _described_version(appraisal: Appraisal) -> int | None:

@@ -8,19 +8,18 @@ from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.history import Effect
 from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import published_entries, same_statistics
-from lancestat.plan.actions import (
-    Action,
-    Analyze,
-    Figures,
-    Reason,
-    Refresh,
-    Restamp,
-    Scan,
-    Skip,
-    TableWork,
-)
+from lancestat.plan.actions import Action, Figures, Reason, Skip, TableAction, TableVersion
 from lancestat.plan.assessment import Appraisal, Background
 from lancestat.plan.coverage import Coverage, cover
+from lancestat.plan.stages import (
+    MergePartials,
+    PublishStatistics,
+    ReadFragments,
+    RestampStatistics,
+    ReusePartials,
+    Scan,
+    TableStage,
+)
 from lancestat.spec.model import Publish
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.state.identity import plain_keys
@@ -80,10 +79,15 @@ def decide(appraisal: Appraisal, background: Background, *, full_refresh: bool =
         return _make(appraisal, background, coverage, _reasons(appraisal, background))
     rewritten = Effect.REWRITTEN in background.history.effects
     reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
-    work = _work(appraisal, background, coverage, scans=())
-    figures = _idle_figures(appraisal)
     bounds = tuple(sorted(record.bounds.items())) if record else ()
-    return Restamp(name, (reason,), figures, work, tuple(sorted(values.items())), bounds, skipped)
+    stages: tuple[TableStage, ...] = (
+        *_reused(coverage),
+        RestampStatistics(tuple(sorted(values.items())), bounds),
+        _publication(appraisal),
+    )
+    figures = _idle_figures(appraisal)
+    table = _version(appraisal, background)
+    return TableAction(name, "restamp", (reason,), figures, table, stages, skipped)
 
 
 def _make(
@@ -91,14 +95,33 @@ def _make(
     background: Background,
     coverage: Coverage,
     reasons: tuple[Reason, ...],
-) -> Analyze | Refresh:
+) -> TableAction:
     scans = _scans(appraisal, coverage)
-    figures = _figures(appraisal, scans)
-    work = _work(appraisal, background, coverage, scans)
     nothing_usable = appraisal.record is None and not (coverage.reuse or coverage.carries)
     first = nothing_usable and not appraisal.verdict.use
-    make = Analyze if first else Refresh
-    return make(appraisal.spec.name, reasons, figures, work, appraisal.skipped)
+    stages: tuple[TableStage, ...] = (
+        *_reused(coverage),
+        *((ReadFragments(scans),) if scans else ()),
+        MergePartials(),
+        _publication(appraisal),
+    )
+    return TableAction(
+        node=appraisal.spec.name,
+        verb="analyze" if first else "refresh",
+        reasons=reasons,
+        figures=_figures(appraisal, scans),
+        table=_version(appraisal, background),
+        stages=stages,
+        notes=appraisal.skipped,
+    )
+
+
+def _reused(coverage: Coverage) -> tuple[ReusePartials, ...]:
+    return (ReusePartials(coverage),) if coverage.reuse or coverage.carries else ()
+
+
+def _publication(appraisal: Appraisal) -> PublishStatistics:
+    return PublishStatistics(to_manifest=appraisal.spec.publish is Publish.MANIFEST)
 
 
 def _is_intact(appraisal: Appraisal) -> bool:
@@ -234,12 +257,10 @@ def _scans(appraisal: Appraisal, coverage: Coverage) -> tuple[Scan, ...]:
     )
 
 
-def _work(
-    appraisal: Appraisal, background: Background, coverage: Coverage, scans: tuple[Scan, ...]
-) -> TableWork:
-    return TableWork(
+def _version(appraisal: Appraisal, background: Background) -> TableVersion:
+    return TableVersion(
         pin=appraisal.snapshot.pin,
-        table=appraisal.identity,
+        identity=appraisal.identity,
         config=appraisal.snapshot.config,
         fields=appraisal.wanted,
         schema_hash=appraisal.schema_hash,
@@ -247,9 +268,6 @@ def _work(
         rows=appraisal.snapshot.rows,
         fragments=len(appraisal.snapshot.fragments),
         live=frozenset(group.fingerprint for group in background.groups),
-        scans=scans,
-        coverage=coverage,
-        publish=appraisal.spec.publish is Publish.MANIFEST,
         histograms=appraisal.histograms,
         groups=background.groups,
     )

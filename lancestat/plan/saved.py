@@ -16,12 +16,13 @@ from lancestat.knn.cost_model import Decision
 from lancestat.knn.work import OutputFormat
 from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
 from lancestat.output import result as output
-from lancestat.plan.actions import Action, Blocked, Join, TableWork
+from lancestat.plan.actions import Action, Blocked, TableVersion
 from lancestat.plan.coverage import Carry, Coverage
 from lancestat.plan.join_observe import lance_uris
 from lancestat.plan.join_planner import remembered_result
 from lancestat.plan.node_result import planned
 from lancestat.plan.observe import Survey
+from lancestat.plan.stages import ReadFragments
 from lancestat.redact import Audience, Redactor, clean
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
@@ -34,12 +35,13 @@ _DIGEST_SIZE = 16
 
 # What an action means does not depend on the order of these: they are worked through in any.
 _UNORDERED = {
-    TableWork: frozenset({"scans", "groups"}),
+    TableVersion: frozenset({"groups"}),
+    ReadFragments: frozenset({"scans"}),
     Coverage: frozenset({"reuse", "carries", "missing"}),
     Carry: frozenset({"sources"}),
 }
 # Sentences and estimates for people: a machine with more cores tells other ones of the same plan.
-_TALK = {Join: frozenset({"stages"}), Decision: frozenset({"why", "seconds"})}
+_TALK: Mapping[type, frozenset[str]] = {Decision: frozenset({"why", "seconds"})}
 _NOTES = frozenset({"notes"})
 
 

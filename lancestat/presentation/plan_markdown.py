@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lancestat.formats import count
-from lancestat.plan.actions import Action, Blocked, Join, Plan, Skip, is_pending
+from lancestat.plan.actions import SYMBOLS, Action, Blocked, JoinAction, Plan, Skip, is_pending
 from lancestat.presentation.plan_view import choice, reads, totals
 from lancestat.redact import NOTHING_KNOWN, Audience, Redactor, visible
 from lancestat.spec.model import Policy
@@ -51,14 +51,14 @@ def _row(action: Action, policy: Policy | None) -> str:
     else:
         why = ", ".join(code(reason.value) for reason in action.reasons)
     accepted = (policy.shown or policy.accepted_staleness) if policy else ""
-    cells = (f"{code(action.symbol)} {action.verb}", code(action.node), reads(action), why)
+    cells = (f"{code(SYMBOLS[action.verb])} {action.verb}", code(action.node), reads(action), why)
     return f"| {' | '.join(cells)} | {cell(accepted)} |"
 
 
 def _notes(action: Action) -> tuple[str, ...]:
     if isinstance(action, Blocked):
         return ()
-    return (choice(action), *action.notes) if isinstance(action, Join) else action.notes
+    return (choice(action), *action.notes) if isinstance(action, JoinAction) else action.notes
 
 
 def _summary(plan: Plan, busy: Sequence[Action]) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from lancestat.formats import count
 from lancestat.knn.work import Scope
 from lancestat.plan.actions import (
+    SYMBOLS,
     Action,
     Blocked,
-    Join,
+    JoinAction,
     Plan,
     Skip,
     blocked,
@@ -19,8 +20,8 @@ from lancestat.plan.actions import (
     table_figures,
 )
 from lancestat.presentation.plan_view import (
-    SYMBOLS,
     choice,
+    explain_join,
     reads,
     totals,
 )
@@ -79,7 +80,7 @@ class _Columns:
 
     def lines(self, action: Action, paint: Paint) -> list[str]:
         word = action.verb
-        head = f"{action.symbol} {word:<8}"
+        head = f"{SYMBOLS[action.verb]} {word:<8}"
         if isinstance(action, Blocked):
             return [f"  {paint(f'{head} {action.node}', word)}"]
         name, why = f"{action.node:<{self.name}}", _why(action)
@@ -107,15 +108,15 @@ def _below(action: Action, paint: Paint, verbose: bool, width: int) -> list[str]
         lines.insert(
             0, f"version {figures.version_read}, {count(figures.columns, 'column')} analyzed"
         )
-    if isinstance(action, Join):
+    if isinstance(action, JoinAction):
         lines = [*_choice(action, verbose), *lines]
     return [paint(line, "note") for text in lines for line in indented(text, width)]
 
 
-def _choice(action: Join, verbose: bool) -> Sequence[str]:
+def _choice(action: JoinAction, verbose: bool) -> Sequence[str]:
     """How a join is done; what a narrowed scope does is in its note."""
     if verbose:
-        return action.stages
+        return explain_join(action)
     return [choice(action)] if action.work.scope is Scope.FULL else []
 
 

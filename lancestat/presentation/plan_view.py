@@ -6,24 +6,30 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from typing_extensions import assert_never
+
 from lancestat.formats import count, duration, large, size
 from lancestat.knn.work import Scope
 from lancestat.plan.actions import (
+    SYMBOLS,
     Action,
-    Analyze,
-    Await,
-    Blocked,
-    Join,
-    Refresh,
-    Restamp,
-    Skip,
+    Deferred,
+    JoinAction,
+    TableAction,
     is_pending,
     join_figures,
     table_figures,
 )
-
-# In the order in which a summary counts them.
-SYMBOLS = {kind.verb: kind.symbol for kind in (Analyze, Refresh, Restamp, Skip, Blocked)}
+from lancestat.plan.stages import (
+    CommitResult,
+    JoinStage,
+    LayOut,
+    MeasureIndex,
+    MergeNeighbours,
+    PrepareSides,
+    Probe,
+)
+from lancestat.redact import clean
 
 
 def reads(action: Action) -> str:
@@ -31,7 +37,7 @@ def reads(action: Action) -> str:
 
     Of a join, what it compares: `exact, 1,000 x 250,000 rows, about 3.1 s`.
     """
-    if isinstance(action, Join):
+    if isinstance(action, JoinAction):
         return _compares(action)
     figures = table_figures(action)
     if figures is None or not is_pending(action):
@@ -43,12 +49,50 @@ def reads(action: Action) -> str:
     return f"{part}{_columns(action)}, {rows}, {size(figures.bytes_scanned)}"
 
 
-def choice(action: Join) -> str:
+def choice(action: JoinAction) -> str:
     """The strategy of a join, and why it is that one."""
     return f"{action.decision.strategy.value}: {action.decision.why}"
 
 
-def _compares(action: Join) -> str:
+def explain_join(action: JoinAction) -> list[str]:
+    """A line for the decision of a join, and one for each of its stages that does any work."""
+    lines = [f"gate: {choice(action)}"]
+    lines += [line for stage in action.stages if (line := _explain(stage)) is not None]
+    return lines
+
+
+def _explain(stage: JoinStage) -> str | None:
+    match stage:
+        case PrepareSides(written=()):
+            return None
+        case PrepareSides():
+            sides = " and ".join(stage.written)
+            return f"scratch: the {sides} side is written once, as a Lance dataset"
+        case LayOut():
+            lists = count(stage.lists, "list") if stage.lists else "lists"
+            return f"scratch: the right side is laid out in {lists} by centroid"
+        case MeasureIndex():
+            return None
+        case Probe():
+            pairs = f", {large(stage.pairs)} pairs" if stage.pairs is not None else ""
+            return f"probe: {_COMPARED[stage.scope]}{pairs}"
+        case MergeNeighbours():
+            return "merge: with the neighbours that the last run found"
+        case CommitResult():
+            how = "appended to" if stage.appends else "written to"
+            return f"materialize: {how} {clean(stage.uri)} as {stage.format.value}"
+        case _:
+            assert_never(stage)
+
+
+_COMPARED = {
+    Scope.FULL: "left rows against right rows",
+    Scope.NEW_LEFT: "new left rows against right rows",
+    Scope.NEW_RIGHT: "left rows against new right rows",
+}
+
+
+def _compares(action: JoinAction) -> str:
     decision, new = action.decision, action.new_rows
     left, right = action.figures.left_rows, action.figures.right_rows
     match action.work.scope:
@@ -67,9 +111,9 @@ def _compares(action: Join) -> str:
 
 def _columns(action: Action) -> str:
     """Which columns are read, where not all of them are."""
-    if not isinstance(action, Analyze | Refresh):
+    if not isinstance(action, TableAction) or action.verb == "restamp":
         return ""
-    touched = frozenset[str]().union(*{scan.fields for scan in action.work.scans})
+    touched = frozenset[str]().union(*{scan.fields for scan in action.scans})
     total = action.figures.columns
     return f" ({count(len(touched))} of {count(total, 'column')})" if len(touched) < total else ""
 
@@ -122,4 +166,4 @@ def totals(actions: Sequence[Action]) -> Totals:
 
 
 def _runs_join(action: Action) -> bool:
-    return isinstance(action, Join | Await) and action.kind == Join.kind
+    return isinstance(action, JoinAction | Deferred) and action.kind == JoinAction.kind

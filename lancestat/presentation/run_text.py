@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from lancestat.execution.result import RunResult
 from lancestat.formats import count, duration, large
-from lancestat.plan.actions import JoinFigures
+from lancestat.plan.actions import SYMBOLS, JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.presentation.plan_text import SKIPS_LISTED, indented
-from lancestat.presentation.plan_view import SYMBOLS
 from lancestat.presentation.terminal import paint
 
 
