@@ -29,7 +29,7 @@ from lineitem import generate, parse_arguments, write_lance
 from measure import timed
 
 import lancestat
-from lancestat.plan.actions import Analyze
+from lancestat.plan.actions import TableAction
 from lancestat.spark.analyze.scanner import SparkScanner
 from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
@@ -39,7 +39,7 @@ from lancestat.statistics.partial import merge, summarize
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lancestat.plan.actions import TableWork
+    from lancestat.plan.actions import TableAction
 
 FRAGMENTS = 16
 WARM_UPS = 2
@@ -83,24 +83,27 @@ def main() -> None:
             sides: dict[str, Callable[[], int]] = {
                 "lancestat": lambda: run.submit(analyze, work).result(),
                 "spark": lambda: compute_column_stats(spark, parquet / "lineitem.parquet"),
-                "pylance": lambda: read(work.uri, given.cores),
+                "pylance": lambda: read(work.table.uri, given.cores),
             }
-            print(f"lineitem: {work.rows:,} rows, {len(work.fields)} columns, {given.cores} cores")
+            table = work.table
+            print(
+                f"lineitem: {table.rows:,} rows, {len(table.fields)} columns, {given.cores} cores"
+            )
             show(take_turns(sides, 1 if given.tiny else given.runs))
             peak = max(each.peak_megabytes for each in processes() if each.is_worker)
             print(f"{'peak of a Python worker, MB':<40} {peak:8.0f}")
         spark.stop()
 
 
-def declare(parquet: Path, folder: Path) -> TableWork:
+def declare(parquet: Path, folder: Path) -> TableAction:
     """Write the rows as a Lance table of a new project; returns what its plan would scan."""
     write_lance(parquet, folder / "lineitem.lance", fragments=FRAGMENTS)
     (folder / "lancestat_project.yml").write_text(PROJECT)
     (folder / "specs").mkdir()
     (folder / "specs" / "tables.yml").write_text(TABLE)
     (action,) = lancestat.Project.load(folder).plan().actions
-    assert isinstance(action, Analyze)
-    return action.work
+    assert isinstance(action, TableAction)
+    return action
 
 
 def begin(target: Target) -> None:
@@ -109,16 +112,16 @@ def begin(target: Target) -> None:
     scanner = SparkScanner(target)
 
 
-def analyze(work: TableWork) -> int:
+def analyze(work: TableAction) -> int:
     """Lancestat's side; returns the number of columns with statistics."""
-    results = [partials for _, partials in scanner.scan("lineitem", work)]
+    results = [partials for _, partials in scanner.scan("lineitem", work.table, work.scans)]
     made = 0
     for key in sorted(set().union(*results)):
         merged = merge(partials[key] for partials in results)
-        field = next(field for field in work.fields if key.startswith(f"{field.id}:"))
+        field = next(field for field in work.table.fields if key.startswith(f"{field.id}:"))
         type = column_type(field.type)
         assert type is not None
-        assert summarize(merged, type).rows == work.rows
+        assert summarize(merged, type).rows == work.table.rows
         made += 1
     return made
 

@@ -31,6 +31,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, vector_l2_distance
 
 import lancestat
+from lancestat.execution.knn_join import run_join
 from lancestat.knn.request import JoinRequest, Stage, StageProgress
 from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
 from lancestat.lake.observe import snapshot
@@ -170,7 +171,7 @@ def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
     work = JoinWork(
         "rate", JoinRequest(K, min_right_rows=0), left, right, OutputFormat.LANCE, output
     )
-    outcome = Engine(spark, str(folder), uuid.uuid4().hex, on_stage=hear).run(work)
+    outcome = run_join(Engine(spark, str(folder), uuid.uuid4().hex, on_stage=hear), work)
     return outcome.pairs / rates[-1]
 
 

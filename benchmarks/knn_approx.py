@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from measure import spark_parser, timed
 
+from lancestat.execution.knn_join import run_join
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideWork
 from lancestat.lake.observe import snapshot
@@ -83,7 +84,7 @@ def main() -> None:
             sides = (SideWork("emb", ("id",), table) for table in (left, right))
             output = str(folder / f"{mode}.lance")
             work = JoinWork(mode, requests[mode], *sides, OutputFormat.LANCE, output)
-            return Engine(spark, str(folder / "scratch"), uuid.uuid4().hex).run(work)
+            return run_join(Engine(spark, str(folder / "scratch"), uuid.uuid4().hex), work)
 
         seconds: dict[str, list[float]] = {mode: [] for mode in requests}
         outcomes = {}

@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 from measure import timed
 
+from lancestat.execution.knn_join import run_join
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
 from lancestat.lake.observe import snapshot
@@ -71,7 +72,7 @@ def join(folder: Path, lefts: int, rights: int, conf: dict[str, str]) -> tuple[f
     # Imports are paid before.
     spark.sparkContext.parallelize([0], 1).map(lambda _: imported()).collect()
     before = sum(seconds for seconds, _ in workers())
-    Engine(spark, str(folder), uuid.uuid4().hex).run(work)
+    run_join(Engine(spark, str(folder), uuid.uuid4().hex), work)
     found = list(workers())
     spark.stop()
     return sum(seconds for seconds, _ in found) - before, max(peak for _, peak in found)

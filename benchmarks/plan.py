@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_case, timed
 
 if TYPE_CHECKING:
-    from lancestat.plan.actions import Action, Scan, TableWork
+    from lancestat.plan.actions import Action, TableVersion
+    from lancestat.plan.stages import Scan
     from lancestat.project import Project
     from lancestat.spark.analyze.scanner import SparkScanner
     from lancestat.statistics.partial import ColumnPartial
@@ -96,7 +97,7 @@ def publish(folder: Path, tiny: bool) -> Measures:
 
 
 def read_here(
-    scanner: SparkScanner, node: str, work: TableWork
+    scanner: SparkScanner, node: str, table: TableVersion, scans: Sequence[Scan]
 ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
     """The partials of a table's scans, read in this process."""
     import lance
@@ -105,9 +106,9 @@ def read_here(
     from lancestat.lake.fingerprint import field_key
     from lancestat.statistics.kernel import analyze
 
-    dataset = lance.dataset(work.uri, version=work.version)
-    names = {field_key(field): field.name for field in work.fields}
-    for each in work.scans:
+    dataset = lance.dataset(table.uri, version=table.version)
+    names = {field_key(field): field.name for field in table.fields}
+    for each in scans:
         columns = [names[key] for key in each.fields]
         schema = pa.schema([dataset.schema.field(name) for name in columns])
         batches = dataset.get_fragment(each.fragment_id).to_batches(columns=columns)

@@ -108,7 +108,7 @@ def decided(
 ) -> Measures:
     """Measure appraising and deciding, and check the decision."""
     from lancestat.errors import Location
-    from lancestat.plan.actions import Plan, Refresh
+    from lancestat.plan.actions import Plan, TableAction
     from lancestat.plan.assessment import appraise
     from lancestat.plan.planner import decide
     from lancestat.presentation.plan_json import render_json
@@ -124,8 +124,9 @@ def decided(
     decide_seconds, action = timed(lambda: decide(appraisal, gathered))
     plan = Plan("huge", "dev", (action,))
     render_seconds, _ = timed(lambda: (render_text(plan), render_json(plan)))
-    assert base is None or isinstance(action, Refresh)
-    assert not hasattr(action, "work") or len(action.work.scans) == (scans or len(now.fragments))
+    is_table = isinstance(action, TableAction)
+    assert base is None or (is_table and action.verb == "refresh")
+    assert not is_table or len(action.scans) == (scans or len(now.fragments))
     return {
         "appraise, s": appraise_seconds,
         "fingerprints now and then, s": gather_seconds,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lancestat.execution.knn_join import knn_join
     from lancestat.project import Project
-    from lancestat.spark.knn.dataframe import knn_join
     from lancestat.spark.read.relation import read_table
 
 __version__ = "0.1.0"
@@ -14,7 +14,7 @@ __all__ = ["Project", "__version__", "knn_join", "read_table"]
 
 _PLACES = {
     "Project": "lancestat.project",
-    "knn_join": "lancestat.spark.knn.dataframe",
+    "knn_join": "lancestat.execution.knn_join",
     "read_table": "lancestat.spark.read.relation",
 }
 

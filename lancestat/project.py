@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lancestat.execution.executor import Performer
+    from lancestat.execution.execute import Execution
     from lancestat.execution.result import Progress, RunResult, Unfinished
     from lancestat.plan.actions import Plan
     from lancestat.plan.observe import Observer
@@ -211,7 +211,7 @@ class Project:
             progress: Told of fragments and bytes read, of stages of joins, and of nodes that ended.
         """
         plan = plan or self.plan(full_refresh=full_refresh)
-        return self._performer(threads, fail_fast, progress).perform(plan, "run")
+        return self._execution(threads, fail_fast, progress).execute(plan, "run")
 
     def unfinished(self) -> Unfinished:
         """What failed, or was not run for that, in the newest run that is recorded of the target.
@@ -243,7 +243,7 @@ class Project:
         found = unfinished or self.unfinished()
         nodes = tuple(node for node in self.spec.nodes if node.name in found.nodes)
         plan = self._observer.plan(nodes, full_refresh=found.full_refresh)
-        return self._performer(threads, fail_fast, progress).perform(plan, "retry")
+        return self._execution(threads, fail_fast, progress).execute(plan, "retry")
 
     def analyze(
         self,
@@ -443,14 +443,14 @@ class Project:
 
         return PlanKeeper(self._observer, self.nodes, __version__)
 
-    def _performer(
+    def _execution(
         self, threads: int | None, fail_fast: bool, progress: Progress | None
-    ) -> Performer:
-        from lancestat.execution.executor import Performer
+    ) -> Execution:
+        from lancestat.execution.execute import Execution
         from lancestat.execution.result import Silent
 
         told = progress or Silent()
-        return Performer(self._observer, self.state, self._digests, told, threads, fail_fast)
+        return Execution(self._observer, self.state, self._digests, told, threads, fail_fast)
 
     def _table(self, name: str) -> Table:
         from lancestat.errors import UsageError, did_you_mean

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
-from lancestat.plan.actions import TableWork
+from lancestat.plan.actions import TableVersion
 from lancestat.plan.coverage import Coverage, Reuse
 from lancestat.state.grouping import (
     MOST_GROUPS,
@@ -30,14 +30,6 @@ from lancestat.state.values import BlockKey, StateReader, StateWriter, SummaryBl
 from lancestat.statistics.partial import ColumnPartial, merge
 
 
-@dataclass(frozen=True, slots=True)
-class Reused:
-    """What is known of a table by group, and the work that is left without it."""
-
-    partials: Mapping[str, ColumnPartial]
-    work: TableWork
-
-
 @dataclass(frozen=True)
 class _Offer:
     """Groups of a summary whose content is unchanged, for fields that have the same.
@@ -52,32 +44,36 @@ class _Offer:
 _Offers = dict[str, _Offer]
 
 
-def reuse_groups(state: StateReader, work: TableWork) -> Reused:
-    """Take groups of two and more fragments from the stored summary, as far as they still hold."""
-    nothing = Reused({}, work)
-    reuse = work.coverage.reuse
-    summary = state.summary(work.table) if reuse else None
+def reuse_groups(
+    state: StateReader, table: TableVersion, coverage: Coverage
+) -> tuple[Mapping[str, ColumnPartial], Coverage]:
+    """Take groups of two and more fragments from the stored summary, as far as they still hold.
+
+    Returns:
+        The merged partials of those groups by field key, and the coverage of the other fragments.
+    """
+    reuse = coverage.reuse
+    summary = state.summary(table.identity) if reuse else None
     if summary is None or all(len(group) == 1 for group in summary.groups):
-        return nothing
-    offers = _offers(work, summary)
+        return {}, coverage
+    offers = _offers(table, summary)
     asked = _asked(reuse, offers)
     if asked is None:
-        return nothing
+        return {}, coverage
     # What is to be scanned or carried over must not be counted twice.
     offers = {
         key: offer for key, offer in offers.items() if asked[key] == sum(offer.covered.values())
     }
-    partials = _fetch(state, work.table, summary, offers)
+    partials = _fetch(state, table.identity, summary, offers)
     if not partials:
-        return nothing
-    left = Coverage(_left(reuse, offers), work.coverage.carries, work.coverage.missing)
-    return Reused(partials, replace(work, coverage=left))
+        return {}, coverage
+    return partials, replace(coverage, reuse=_left(reuse, offers))
 
 
-def _offers(work: TableWork, summary: TableSummary) -> _Offers:
+def _offers(table: TableVersion, summary: TableSummary) -> _Offers:
     """By field key; those of one class share theirs."""
     offers: _Offers = {}
-    for fields, fingerprints in contents(work.groups).items():
+    for fields, fingerprints in contents(table.groups).items():
         now = [
             group_digest(group, fingerprints) if len(group) > 1 else None
             for group in summary.groups
@@ -188,19 +184,20 @@ Fingerprints = tuple[Fingerprint, ...]
 _FETCHED_AT_ONCE = 4096
 
 
-def store_summary(state: StateWriter, work: TableWork, pin: Pin) -> None:
+def store_summary(state: StateWriter, table: TableVersion, coverage: Coverage, pin: Pin) -> None:
     """Store the summary of a table whose partials are stored, unless the same is there already.
 
     Args:
         state: Where the table's partials are.
-        work: What was done to the table.
-        pin: A version of the content that the work describes: the one just published.
+        table: The version that was read.
+        coverage: The stored partials that were reused and carried over.
+        pin: A version of the same content: the one just published.
     """
-    before = state.summary(work.table)
-    draft = _Draft(work, before)
+    before = state.summary(table.identity)
+    draft = _Draft(table, coverage, before)
     summary = TableSummary(pin.version, pin.manifest, draft.groups, draft.blocks, draft.digests)
     if summary != before:
-        state.add_summary(work.table, summary, draft.new_blocks(state))
+        state.add_summary(table.identity, summary, draft.new_blocks(state))
 
 
 @dataclass(slots=True)
@@ -224,13 +221,15 @@ _Takers = dict[tuple[Fingerprints, str], dict[_Cell, int]]
 class _Draft:
     """A summary while it is made of the one before, the table's fragments and their partials."""
 
-    def __init__(self, work: TableWork, before: TableSummary | None) -> None:
-        self._work = work
+    def __init__(
+        self, table: TableVersion, coverage: Coverage, before: TableSummary | None
+    ) -> None:
+        self._table = table
         self._fingerprints: dict[str, Mapping[int, Fingerprint]] = {}
-        for fields, fingerprints in contents(work.groups).items():
+        for fields, fingerprints in contents(table.groups).items():
             self._fingerprints.update(dict.fromkeys(fields, fingerprints))
-        self._joint = _joint_keys(work)
-        fragments = {group.fragment_id for group in work.groups}
+        self._joint = _joint_keys(coverage)
+        fragments = {group.fragment_id for group in table.groups}
         self.groups = group_fragments(fragments, self._joint_fragments(), MOST_GROUPS)
         self.blocks = count_blocks(self.groups)
         self.digests = _digests(self.groups, self._fingerprints)
@@ -278,7 +277,7 @@ class _Draft:
         known: dict[_Cell, set[int]] = defaultdict(set)
         if not wanted:
             return known
-        for block in state.summary_blocks(self._work.table, list(wanted)):
+        for block in state.summary_blocks(self._table.identity, list(wanted)):
             for cell, group, offset in wanted[block.key]:
                 sums[cell].add(block.partials[offset])
                 known[cell].update(group)
@@ -319,7 +318,7 @@ class _Draft:
         rest = iter(wanted.items())
         while some := dict(islice(rest, _FETCHED_AT_ONCE)):
             asked = {fingerprints: frozenset(keys) for fingerprints, keys in some.items()}
-            for stored in state.partials(self._work.table, asked):
+            for stored in state.partials(self._table.identity, asked):
                 for key, partial in stored.partials.items():
                     for cell, times in takers[stored.fingerprints, key].items():
                         sums[cell].add(partial, times)
@@ -328,7 +327,7 @@ class _Draft:
     def _joint_fragments(self) -> Iterator[Sequence[int]]:
         if not self._joint:
             return
-        fragment_of = {group.fingerprint: group.fragment_id for group in self._work.groups}
+        fragment_of = {group.fingerprint: group.fragment_id for group in self._table.groups}
         for fingerprints in set(self._joint.values()):
             yield [fragment_of[each] for each in fingerprints]
 
@@ -382,11 +381,11 @@ def _digests(
     return digests
 
 
-def _joint_keys(work: TableWork) -> dict[tuple[Fingerprint, str], Fingerprints]:
+def _joint_keys(coverage: Coverage) -> dict[tuple[Fingerprint, str], Fingerprints]:
     """Where only the sum over several fragments is known: that sum's key, by member and field."""
     joint: dict[tuple[Fingerprint, str], Fingerprints] = {}
-    sums = [(item.fingerprints, item.fields) for item in work.coverage.reuse]
-    sums += [(tuple(sorted(carry.new)), carry.fields) for carry in work.coverage.carries]
+    sums = [(item.fingerprints, item.fields) for item in coverage.reuse]
+    sums += [(tuple(sorted(carry.new)), carry.fields) for carry in coverage.carries]
     for fingerprints, fields in sums:
         if len(fingerprints) > 1:
             joint.update(((each, key), fingerprints) for each in fingerprints for key in fields)

@@ -82,7 +82,7 @@ def decide(appraisal: Appraisal, background: Background, *, full_refresh: bool =
     bounds = tuple(sorted(record.bounds.items())) if record else ()
     stages: tuple[TableStage, ...] = (
         *_reused(coverage),
-        RestampStatistics(tuple(sorted(values.items())), bounds),
+        RestampStatistics(_described(appraisal), tuple(sorted(values.items())), bounds),
         _publication(appraisal),
     )
     figures = _idle_figures(appraisal)
@@ -102,7 +102,7 @@ def _make(
     stages: tuple[TableStage, ...] = (
         *_reused(coverage),
         *((ReadFragments(scans),) if scans else ()),
-        MergePartials(),
+        MergePartials(_described(appraisal)),
         _publication(appraisal),
     )
     return TableAction(
@@ -118,6 +118,12 @@ def _make(
 
 def _reused(coverage: Coverage) -> tuple[ReusePartials, ...]:
     return (ReusePartials(coverage),) if coverage.reuse or coverage.carries else ()
+
+
+def _described(appraisal: Appraisal) -> int:
+    """The version that the statistics will describe: the one that the publishing commit makes."""
+    version = appraisal.snapshot.version
+    return version + 1 if appraisal.spec.publish is Publish.MANIFEST else version
 
 
 def _publication(appraisal: Appraisal) -> PublishStatistics:

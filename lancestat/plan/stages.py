@@ -44,7 +44,9 @@ class ReadFragments:
 
 @dataclass(frozen=True, slots=True)
 class MergePartials:
-    """Merge all partials into the statistics of the table."""
+    """Merge all partials into the statistics of the table, as those of a version."""
+
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class RestampStatistics:
     `values` are entries of the manifest, `bounds` those that only the state holds.
     """
 
+    version: int
     values: tuple[tuple[str, str], ...]
     bounds: tuple[tuple[str, tuple[str, str]], ...] = ()
 

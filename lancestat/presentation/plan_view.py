@@ -56,7 +56,8 @@ def choice(action: JoinAction) -> str:
 
 def explain_join(action: JoinAction) -> list[str]:
     """A line for the decision of a join, and one for each of its stages that does any work."""
-    lines = [f"gate: {choice(action)}"]
+    decision = action.decision
+    lines = [f"gate: {decision.strategy.value}, {decision.why}"]
     lines += [line for stage in action.stages if (line := _explain(stage)) is not None]
     return lines
 
@@ -150,7 +151,7 @@ class Totals:
 
 def totals(actions: Sequence[Action]) -> Totals:
     """Add up actions."""
-    verbs = Counter(action.verb for action in actions)
+    verbs = Counter[str](action.verb for action in actions)
     figures = [each for each in map(table_figures, actions) if each is not None]
     joins = [action for action in actions if _runs_join(action)]
     pairs = [found.pairs if found else None for found in map(join_figures, joins)]

@@ -6,7 +6,8 @@ is right only if the scope is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from lancestat.execution.executor import Executor
-from lancestat.execution.join_run import JoinRunner, NodeRunner
+from lancestat.execution.evaluator import Evaluator, JoinSession, OpenJoin
 from lancestat.execution.result import Progress, RunResult, Silent
-from lancestat.execution.table_run import TableRunner
+from lancestat.execution.scheduler import Scheduler
+from lancestat.knn.cost_model import JoinSize
 from lancestat.knn.request import JoinKind, OnStage, Stage, StageProgress, output_names
 from lancestat.knn.work import (
     JoinCounts,
@@ -32,8 +33,10 @@ from lancestat.knn.work import (
 )
 from lancestat.lake.open import open_pinned
 from lancestat.output import result as output
-from lancestat.plan.actions import Action, Join, Plan
+from lancestat.plan.actions import Action, JoinAction, Plan
+from lancestat.plan.join_planner import JoinFacts
 from lancestat.plan.observe import Observer
+from lancestat.plan.stages import CommitResult, Probe
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
 from lancestat.state.memory import MemoryState
@@ -41,6 +44,8 @@ from lancestat.state.values import StateWriter
 from tests.execution.world import PLACE, Clock, World
 
 Row = dict[str, Any]
+# Does a join and commits its result.
+Engine = Callable[[JoinWork, OnStage], JoinOutcome]
 
 
 @dataclass
@@ -103,19 +108,26 @@ class JoinWorld:
 
     def execute(self, plan: Plan) -> RunResult:
         digests = {node.name: node_digest(node) for node in self.spec.nodes}
-        tables = TableRunner(
+        self.clock.advance(seconds=1)
+        evaluator = Evaluator(
             state=self.state,
             scan=World(self.folder).scan,
-            replan=lambda name, use: self.observer.plan_again(self.table(name), use_partials=use),
+            open_join=self.open_join,
+            replan=self.replan,
+            replan_table=lambda name, use: self.observer.plan_again(
+                self.table(name), use_partials=use
+            ),
             storage_options={},
             run_id="test",
             clock=self.clock,
+            digests=digests,
+            locations={},
+            on_stage=self.progress.joined,
         )
-        joins = JoinRunner(self.engine, self.clock, digests, {}, self.progress.joined)
-        nodes = NodeRunner(tables, joins, self.replan)
-        self.clock.advance(seconds=1)
-        executor = Executor(nodes, self.state, self.progress, self.clock, digests, lambda: None)
-        return executor.execute(plan)
+        scheduler = Scheduler(
+            evaluator, self.state, self.progress, self.clock, digests, cancel=lambda: None
+        )
+        return scheduler.execute(plan)
 
     def table(self, name: str) -> Table:
         node = self.spec.node(name)
@@ -125,6 +137,9 @@ class JoinWorld:
     def replan(self, name: str, full_refresh: bool) -> Action:
         [found] = self.plan(name, full_refresh=full_refresh).actions
         return found
+
+    def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
+        return opened(self.engine)(work, on_stage)
 
     def engine(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:
         if self.before is not None:
@@ -149,7 +164,7 @@ class JoinWorld:
     def expected(self) -> list[Row]:
         """What joining everything gives now."""
         action = self.action(full_refresh=True)
-        assert isinstance(action, Join), action
+        assert isinstance(action, JoinAction), action
         work = replace(action.work, scope=Scope.FULL, new_fragments=frozenset())
         return _Joining(work).full().to_pylist()
 
@@ -173,6 +188,44 @@ def joined(work: JoinWork) -> JoinOutcome:
         written = written or [writer.write(0, table.schema, table.to_batches())]
         state = output.replace(writer, table.schema, written)
     return JoinOutcome("exact", counts, state, joining.pairs)
+
+
+def opened(engine: Engine) -> OpenJoin:
+    """Sessions that count rows of the sides, and leave the rest to a function."""
+
+    @contextmanager
+    def open_join(work: JoinWork, on_stage: OnStage) -> Iterator[JoinSession]:
+        yield _Session(engine, work, on_stage)
+
+    return open_join
+
+
+@dataclass
+class _Session:
+    engine: Engine
+    work: JoinWork
+    on_stage: OnStage
+
+    def prepare_sides(self) -> JoinFacts:
+        joining = _Joining(self.work)
+        size = JoinSize(joining.left.num_rows, joining.right.num_rows, 2)
+        return JoinFacts(size, cores=2)
+
+    def lay_out(self, lists: int) -> bool:
+        return True
+
+    def measure_index(self) -> bool:
+        return True
+
+    def probe(self, stage: Probe) -> None:
+        pass
+
+    def merge_neighbours(self) -> None:
+        assert self.work.scope is Scope.NEW_RIGHT
+
+    def commit(self, stage: CommitResult) -> JoinOutcome:
+        assert stage.appends == (self.work.scope is Scope.NEW_LEFT)
+        return self.engine(self.work, self.on_stage)
 
 
 class _Joining:

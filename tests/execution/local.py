@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-import lancestat.spark.analyze.scanner
+import lancestat.execution.execute
+from lancestat.execution.evaluator import JoinSession, OpenJoin
 from lancestat.knn.request import OnStage
-from lancestat.knn.work import JoinOutcome, JoinWork
-from lancestat.plan.actions import Scan, TableWork
+from lancestat.knn.work import JoinWork
+from lancestat.plan.actions import TableVersion
+from lancestat.plan.stages import Scan
 from lancestat.statistics.partial import ColumnPartial
-from tests.execution.world import World, no_engine
+from tests.execution.world import World, no_join
 
 ScanResults = Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]
 # Called with the node before each of its scans.
 Before = Callable[[str], None]
-Engine = Callable[[JoinWork, OnStage], JoinOutcome]
 
 
 def scan_locally(
-    monkeypatch: pytest.MonkeyPatch, before: Before, engine: Engine = no_engine
+    monkeypatch: pytest.MonkeyPatch, before: Before, open_join: OpenJoin = no_join
 ) -> None:
     """Scan in this process, after whatever a test wants to happen first."""
 
@@ -38,12 +40,12 @@ def scan_locally(
         def cancel(self) -> None:
             pass
 
-        def join(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:
-            return engine(work, on_stage)
+        def join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
+            return open_join(work, on_stage)
 
-        def scan(self, node: str, work: TableWork) -> ScanResults:
-            for found in World(Path(work.uri)).scan(node, work):
+        def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> ScanResults:
+            for scanned in World(Path(table.uri)).scan(node, table, scans):
                 before(node)
-                yield found
+                yield scanned
 
-    monkeypatch.setattr(lancestat.spark.analyze.scanner, "SparkScanner", LocalScanner)
+    monkeypatch.setattr(lancestat.execution.execute, "SparkScanner", LocalScanner)

@@ -11,7 +11,7 @@ import pytest
 
 from lancestat.execution.result import RunResult
 from lancestat.knn.work import JoinWork
-from lancestat.plan.actions import Await, Join, Plan, Reason, Skip
+from lancestat.plan.actions import Deferred, JoinAction, Plan, Reason, Skip
 from lancestat.plan.node_result import Status
 from lancestat.spec.model import KnnJoin, KnnSide, Table
 from tests.execution.joined import JoinWorld, vectors
@@ -55,12 +55,12 @@ def ran(world: JoinWorld) -> list[tuple[str, str]]:
 def test_what_reads_a_result_awaits_it(world: JoinWorld) -> None:
     plan = world.plan(*ALL)
     assert [action.node for action in plan.actions] == ["near", "before", "made"]
-    assert kinds(plan) == {"near": Await, "before": Join, "made": Await}
+    assert kinds(plan) == {"near": Deferred, "before": JoinAction, "made": Deferred}
     near, _, made = plan.actions
-    assert isinstance(near, Await)
-    assert isinstance(made, Await)
-    assert (near.joins, near.verb, near.reasons) == (("before",), "analyze", (Reason.NEW,))
-    assert (made.joins, made.kind) == (("near",), "table")
+    assert isinstance(near, Deferred)
+    assert isinstance(made, Deferred)
+    assert (near.dependencies, near.verb, near.reasons) == (("before",), "analyze", (Reason.NEW,))
+    assert (made.dependencies, made.kind) == (("near",), "table")
 
 
 def test_awaited_nodes_run_one_after_the_other(world: JoinWorld) -> None:

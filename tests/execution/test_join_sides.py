@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError
-from lancestat.plan.actions import Blocked, Join, Reason, Skip
+from lancestat.plan.actions import Blocked, JoinAction, Reason, Skip
 from lancestat.spec.model import KnnJoin, KnnSide, Target
 from lancestat.state.memory import MemoryState
 from lancestat.state.run_rows import decode_join, encode_join
@@ -47,9 +47,9 @@ def query(sql: str) -> KnnSide:
     return KnnSide("w", ("key",), ("r",), sql=sql)
 
 
-def planned(world: JoinWorld) -> Join:
+def planned(world: JoinWorld) -> JoinAction:
     action = world.action()
-    assert isinstance(action, Join), action
+    assert isinstance(action, JoinAction), action
     return action
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lancestat.errors import StateError
 from lancestat.knn.work import JoinWork
-from lancestat.plan.actions import Blocked, Join, Reason, Skip
+from lancestat.plan.actions import Blocked, JoinAction, Reason, Skip
 from lancestat.state.memory import MemoryState
 from lancestat.state.values import RunRecord
 from tests.execution.joined import JoinWorld, vectors
@@ -42,9 +42,9 @@ def append(world: JoinWorld, side: str, start: int, count: int) -> None:
     lance.write_dataset(vectors(start, count, name=name), world.uri(side), mode="append")
 
 
-def planned(world: JoinWorld) -> Join:
+def planned(world: JoinWorld) -> JoinAction:
     action = world.action()
-    assert isinstance(action, Join), action
+    assert isinstance(action, JoinAction), action
     return action
 
 
@@ -196,7 +196,7 @@ def test_another_description_is_no_other_meaning(world: JoinWorld) -> None:
 def test_a_full_refresh_joins_in_full(world: JoinWorld) -> None:
     settle(world)
     action = world.action(full_refresh=True)
-    assert isinstance(action, Join)
+    assert isinstance(action, JoinAction)
     assert (action.verb, action.reasons) == ("refresh", (Reason.FULL_REFRESH,))
     assert world.run(full_refresh=True).status == "success"
     assert world.scopes == ["full"]

@@ -16,7 +16,7 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.plan.actions import Plan, Refresh
+from lancestat.plan.actions import Plan, TableAction
 from lancestat.plan.node_result import Status
 from lancestat.plan.plan_store import PlanFileError, PlanMoved
 from lancestat.redact import MASK
@@ -257,9 +257,9 @@ def test_a_failed_run_in_between_has_read_something(folder: Path) -> None:
     Project.load(folder).save_plan(folder / "plan.json")
     world = World(folder / "orders.lance", state=Project.load(folder).state)
     action = world.action()
-    assert isinstance(action, Refresh)
-    [(scan, partials)] = world.scan("orders", action.work)
-    world.state.add_partials(action.work.table, [StoredPartials((scan.fingerprint,), partials)])
+    assert isinstance(action, TableAction)
+    [(scan, partials)] = world.scan("orders", action.table, action.scans)
+    world.state.add_partials(action.table.identity, [StoredPartials((scan.fingerprint,), partials)])
     assert refusal(folder) == ["orders: fragments scanned now 0, was 1; rows scanned now 0, was 5"]
 
 

@@ -11,7 +11,7 @@ from lancestat import Project
 from lancestat.errors import RunError
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
-from tests.execution.joined import vectors
+from tests.execution.joined import opened, vectors
 from tests.execution.local import scan_locally
 
 PROJECT = "name: shop\ndefault-target: dev\ntargets: {dev: {state: state, scratch: scratch}}\n"
@@ -43,7 +43,7 @@ def test_pieces_of_a_query_are_told_to_whom_may_see_it(
     (tmp_path / "lancestat_project.yml").write_text(PROJECT)
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "shop.yml").write_text(specs)
-    scan_locally(monkeypatch, lambda node: None, refuse)
+    scan_locally(monkeypatch, lambda node: None, opened(refuse))
 
     project = Project.load(tmp_path)
     message = project.run().nodes[-1].message or ""

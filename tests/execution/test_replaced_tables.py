@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -13,8 +13,9 @@ import pytest
 from lancestat.lake.observe import snapshot
 from lancestat.manifest import publication as publish
 from lancestat.manifest.guard import GuardReason
-from lancestat.plan.actions import Restamp, Scan, Skip, TableWork
+from lancestat.plan.actions import Skip, TableAction, TableVersion
 from lancestat.plan.judgement import TableStatistics
+from lancestat.plan.stages import Scan
 from lancestat.spec.model import Policy, Publish, StaleBounds
 from lancestat.state.identity import table_identity
 from lancestat.statistics.partial import ColumnPartial
@@ -45,12 +46,12 @@ def test_a_table_made_anew_during_a_scan_is_planned_again(world: World, moment: 
     done: list[str] = []
 
     def scan_later(
-        node: str, work: TableWork
+        node: str, table: TableVersion, scans: Sequence[Scan]
     ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
         if not done and moment == "before":
             make(world.path, 5000, fragments=2)
             done.append(moment)
-        for scanned in scan(node, work):
+        for scanned in scan(node, table, scans):
             yield scanned
             if not done:
                 make(world.path, 5000, fragments=2)
@@ -181,7 +182,8 @@ def test_records_of_earlier_releases_are_proven_by_content_and_stored_anew(world
     forget_manifests(world)
     assert verdict_of_readers(world) is GuardReason.CURRENT
     action = world.action()
-    assert isinstance(action, Restamp)
+    assert isinstance(action, TableAction)
+    assert action.verb == "restamp"
     assert action.figures.fragments_scanned == 0
     assert world.run().status == "success"
     assert verdict_of_readers(world) is GuardReason.CURRENT

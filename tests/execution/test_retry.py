@@ -19,9 +19,9 @@ from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.spec.model import Table
 from lancestat.state.values import NodeRun, RunRecord
-from tests.execution.joined import JoinWorld, vectors
+from tests.execution.joined import JoinWorld, opened, vectors
 from tests.execution.local import scan_locally
-from tests.execution.test_executor import statuses
+from tests.execution.test_scheduler import statuses
 from tests.execution.world import PLACE, orders, write_project
 
 # Makes scans of these nodes fail, until it is called again.
@@ -207,10 +207,10 @@ def test_a_join_that_failed_is_retried_with_what_awaits_it(
     def fail(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
         raise RunError("LS510", "the disk is on fire")
 
-    scan_locally(monkeypatch, lambda node: None, fail)
+    scan_locally(monkeypatch, lambda node: None, opened(fail))
     first = project.run(project.plan(["l", "near", "made"]))
     assert statuses(first) == {"l": Status.SUCCESS, "near": Status.ERROR, "made": Status.SKIPPED}
-    scan_locally(monkeypatch, lambda node: None, world.engine)
+    scan_locally(monkeypatch, lambda node: None, world.open_join)
     world.clock.advance(hours=1)
     result = project.retry()
     assert statuses(result) == {"near": Status.SUCCESS, "made": Status.SUCCESS}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,15 +12,15 @@ import lance
 import pyarrow as pa
 
 from lancestat.errors import Location
-from lancestat.execution.executor import Executor
-from lancestat.execution.join_run import JoinRunner, NodeRunner
+from lancestat.execution.evaluator import Evaluator, JoinSession
 from lancestat.execution.result import RunResult, Silent
-from lancestat.execution.table_run import TableRunner
+from lancestat.execution.scheduler import Scheduler
 from lancestat.knn.request import OnStage
-from lancestat.knn.work import JoinOutcome, JoinWork
+from lancestat.knn.work import JoinWork
 from lancestat.lake.open import open_pinned, pinned_reads
-from lancestat.plan.actions import Action, Plan, Scan, TableWork
+from lancestat.plan.actions import Action, Plan, TableVersion
 from lancestat.plan.observe import Observer
+from lancestat.plan.stages import Scan
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
 from lancestat.state.identity import has_quantiles
@@ -91,32 +92,37 @@ class World:
         return self.execute(self.plan(full_refresh=full_refresh))
 
     def execute(self, plan: Plan) -> RunResult:
-        runner = TableRunner(
+        digests = {self.table.name: node_digest(self.table)}
+        evaluator = Evaluator(
             state=self.state,
             scan=self.scan,
-            replan=lambda name, use: self.observer.plan_again(self.table, use_partials=use),
+            open_join=no_join,
+            replan=no_replan,
+            replan_table=lambda name, use: self.observer.plan_again(self.table, use_partials=use),
             storage_options={},
             run_id="test",
             clock=self.clock,
+            digests=digests,
+            locations={},
+            on_stage=Silent().joined,
         )
-        digests = {self.table.name: node_digest(self.table)}
-        joins = JoinRunner(no_engine, self.clock, digests, {}, Silent().joined)
-        nodes = NodeRunner(runner, joins, no_replan)
-        executor = Executor(nodes, self.state, Silent(), self.clock, digests, cancel=lambda: None)
-        return executor.execute(plan)
+        scheduler = Scheduler(
+            evaluator, self.state, Silent(), self.clock, digests, cancel=lambda: None
+        )
+        return scheduler.execute(plan)
 
     def scan(
-        self, node: str, work: TableWork
+        self, node: str, table: TableVersion, scans: Sequence[Scan]
     ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
-        dataset = open_pinned(work.pin)
-        names = {work.stored_key(column): column.name for column in work.fields}
-        for scan in work.scans:
+        dataset = open_pinned(table.pin)
+        names = {table.stored_key(column): column.name for column in table.fields}
+        for scan in scans:
             columns = [names[key] for key in scan.fields]
-            self.reads.append((work.version, scan.fragment_id, frozenset(columns)))
+            self.reads.append((table.version, scan.fragment_id, frozenset(columns)))
             found = dataset.get_fragment(scan.fragment_id)
             schema = pa.schema([dataset.schema.field(name) for name in columns])
             quantiles = {names[key] for key in scan.fields if has_quantiles(key)}
-            with pinned_reads(work.pin):
+            with pinned_reads(table.pin):
                 batches = found.to_batches(columns=columns)
                 partials = analyze(batches, schema, quantiles=quantiles)
             yield scan, {key: partials[names[key]] for key in scan.fields}
@@ -131,7 +137,7 @@ class World:
         }
 
 
-def no_engine(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+def no_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
     raise AssertionError(f"there is no join here, and so not {work.node}")
 
 

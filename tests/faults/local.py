@@ -10,7 +10,7 @@ from lancestat.errors import RunError
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.scratch.folder import scratch
-from tests.execution.joined import joined, rows_of
+from tests.execution.joined import joined, opened, rows_of
 from tests.execution.local import scan_locally
 
 # Where joins of this process put a copy of their left side, as Spark's do with files.
@@ -19,7 +19,7 @@ SCRATCH = "LANCESTAT_TEST_SCRATCH"
 
 def arm() -> None:
     """For the rest of the process."""
-    scan_locally(pytest.MonkeyPatch(), lambda node: None, join)
+    scan_locally(pytest.MonkeyPatch(), lambda node: None, opened(join))
 
 
 def join(work: JoinWork, on_stage: OnStage) -> JoinOutcome:

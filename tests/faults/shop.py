@@ -18,7 +18,7 @@ import yaml
 from lancestat.knn.work import Scope
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.plan.actions import Join
+from lancestat.plan.actions import JoinAction
 from lancestat.project import Project
 from tests.execution.joined import _Joining, vectors
 from tests.execution.test_history import full_values
@@ -171,7 +171,7 @@ class Shop:
     def _expected(self, name: str) -> Counter[tuple[Any, ...]]:
         """The rows that joining in full gives, by comparing all pairs here."""
         [action] = self.project.plan(name, full_refresh=True).actions
-        if not isinstance(action, Join):
+        if not isinstance(action, JoinAction):
             # A declared table over the result is no concern of a join.
             raise AssertionError(f"{name} would not be joined: {action}")
         work = replace(action.work, scope=Scope.FULL, new_fragments=frozenset())

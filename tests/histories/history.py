@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import lance
 import pytest
 
+from lancestat.execution.evaluator import JoinSession
 from lancestat.knn.request import OnStage
-from lancestat.knn.work import JoinOutcome, JoinWork
+from lancestat.knn.work import JoinWork
 from tests.execution.local import scan_locally
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows
@@ -140,13 +141,13 @@ def _joined(world: HistoryWorld) -> list[Finding]:
 def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
     """Runs read fragments in this process, and join on the Spark that there is."""
 
-    def join(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+    def open_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
         from lancestat.spark.knn.engine import Engine
 
-        return Engine(spark, str(folder / "scratch"), "history", {}, on_stage).run(work)
+        return Engine(spark, str(folder / "scratch"), "history", {}, on_stage).open(work)
 
     with pytest.MonkeyPatch.context() as patch:
-        scan_locally(patch, lambda node: None, join)
+        scan_locally(patch, lambda node: None, open_join)
         yield
 
 

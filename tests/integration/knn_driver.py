@@ -10,6 +10,7 @@ from typing import Any
 
 import lancestat
 from lancestat.errors import LancestatError
+from lancestat.execution.knn_join import run_join
 from lancestat.knn.cost_model import Decision, Strategy
 from lancestat.knn.request import JoinKind, JoinRequest, Mode
 from lancestat.knn.work import JoinWork, OutputFormat, SideWork
@@ -70,7 +71,7 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
         # Spark itself reads what is no plain scan.
         queries = {"left": left, "right": right} if by == Strategy.SPARK.value else {}
         frames = {side: spark.read.parquet(uri).where("id >= 0") for side, uri in queries.items()}
-        outcome = Engine(spark, scratch, group).run(work(by, left, right, output), frames)
+        outcome = run_join(Engine(spark, scratch, group), work(by, left, right, output), frames)
     except LancestatError as error:
         return {"error": [error.code, error.message, error.hint]}
     tracker = spark.sparkContext.statusTracker()

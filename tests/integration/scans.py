@@ -10,9 +10,10 @@ import pyarrow as pa
 from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.fingerprint import column_groups, content_digest, field_key, schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.plan.actions import Scan, TableWork
-from lancestat.plan.coverage import Coverage
+from lancestat.plan.actions import TableVersion
+from lancestat.plan.stages import Scan
 from lancestat.spark.analyze.scanner import SparkScanner
+from lancestat.spark.analyze.work import TableScan
 from lancestat.spec.model import Target
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.partial import (
@@ -28,7 +29,7 @@ TARGET = Target(name="test", state="state")
 
 def whole_table(
     uri: str, version: int | None = None, columns: Collection[str] | None = None
-) -> TableWork:
+) -> TableScan:
     """Everything that can be analyzed in a table at one version."""
     seen = snapshot(lance.dataset(uri, version=version), uri)
     fields = tuple(
@@ -48,9 +49,9 @@ def whole_table(
         )
         for group in groups
     )
-    return TableWork(
+    version_read = TableVersion(
         pin=seen.pin,
-        table=uri,
+        identity=uri,
         config=seen.config,
         fields=fields,
         schema_hash=schema_hash(seen.fields),
@@ -58,22 +59,21 @@ def whole_table(
         rows=seen.rows,
         fragments=len(seen.fragments),
         live=frozenset(group.fingerprint for group in groups),
-        scans=scans,
-        coverage=Coverage((), (), ()),
-        publish=False,
     )
+    return TableScan("table", version_read, scans)
 
 
 def scanned(
-    work: TableWork, scanner: SparkScanner | None = None
+    work: TableScan, scanner: SparkScanner | None = None
 ) -> list[tuple[Scan, dict[str, ColumnPartial]]]:
     """What one scan of a table yields."""
     scanner = scanner or SparkScanner(TARGET)
-    return [(scan, dict(partials)) for scan, partials in scanner.scan("table", work)]
+    results = scanner.scan(work.node, work.table, work.scans)
+    return [(scan, dict(partials)) for scan, partials in results]
 
 
 def merged(
-    work: TableWork, results: Sequence[tuple[Scan, dict[str, ColumnPartial]]]
+    work: TableScan, results: Sequence[tuple[Scan, dict[str, ColumnPartial]]]
 ) -> dict[str, ColumnPartial]:
     """Partials of whole columns by column name."""
     return {
@@ -87,15 +87,15 @@ def merged(
                 ),
             ]
         )
-        for field in work.fields
+        for field in work.table.fields
     }
 
 
-def statistics(work: TableWork) -> dict[str, tuple[ColumnType, ColumnStatistics]]:
+def statistics(work: TableScan) -> dict[str, tuple[ColumnType, ColumnStatistics]]:
     """The statistics of whole columns by column name, from one scan on Spark."""
     partials = merged(work, scanned(work))
     found = {}
-    for field in work.fields:
+    for field in work.table.fields:
         type = column_type(field.type)
         assert type is not None
         found[field.name] = (type, summarize(partials[field.name], type))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError
+from lancestat.execution.knn_join import run_join
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, SideWork, StaleBase
@@ -62,7 +63,7 @@ class Tables:
 
     def run(self, request: JoinRequest, **changes: object) -> JoinOutcome:
         engine = Engine(self.spark, str(self.folder / "scratch"), f"run-{np.random.random()}")
-        return engine.run(self.work(request, **changes))
+        return run_join(engine, self.work(request, **changes))
 
     def rows(self) -> list[Row]:
         found = lance.dataset(str(self.folder / "output.lance")).to_table()
@@ -88,7 +89,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> None:
             return Decision(Strategy.PARTITIONED, "asked for", lists=LISTS)
         return choose(request, size, cores)
 
-    monkeypatch.setattr("lancestat.spark.knn.engine.choose", chosen)
+    monkeypatch.setattr("lancestat.plan.join_planner.choose", chosen)
     monkeypatch.setattr("lancestat.spark.knn.grid.SHUFFLE_SECONDS", 0)
 
 
@@ -287,7 +288,7 @@ def test_a_column_that_holds_no_vectors_is_an_error(tables: Tables) -> None:
     work = replace(work, right=replace(work.right, vector="name"))
 
     with pytest.raises(RunError, match="LS551"):
-        Engine(tables.spark, str(tables.folder), "run").run(work)
+        run_join(Engine(tables.spark, str(tables.folder), "run"), work)
 
 
 def test_a_vector_index_of_the_metric_is_used_and_its_recall_told(
@@ -310,7 +311,7 @@ def test_a_vector_index_of_the_metric_is_used_and_its_recall_told(
         seen.append(size)
         return Decision(Strategy.INDEX, "asked for")
 
-    monkeypatch.setattr("lancestat.spark.knn.engine.choose", chosen)
+    monkeypatch.setattr("lancestat.plan.join_planner.choose", chosen)
     outcome = tables.run(asked)
 
     assert seen[0].has_index

@@ -14,10 +14,11 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError, Location
+from lancestat.execution.knn_join import run_join
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
 from lancestat.lake.observe import snapshot
-from lancestat.plan.actions import Join, Reason, Skip
+from lancestat.plan.actions import JoinAction, Reason, Skip
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.knn.sides import QuerySide
 from lancestat.spec.model import KnnSide
@@ -96,7 +97,7 @@ def refused(spark: SparkSession, tables: Path, sql: str) -> LancestatError:
         output,
     )
     with pytest.raises(LancestatError) as caught:
-        Engine(spark, str(tables / "scratch"), uuid.uuid4().hex).run(work)
+        run_join(Engine(spark, str(tables / "scratch"), uuid.uuid4().hex), work)
     assert not Path(output).exists()
     assert caught.value.location == PLACE
     return caught.value
@@ -207,7 +208,7 @@ def test_neither_side_runs_anything_while_the_other_is_no_query(
     )
     run = uuid.uuid4().hex
     with pytest.raises(LancestatError, match="LS459"):
-        Engine(spark, str(tables / "scratch"), run).run(work)
+        run_join(Engine(spark, str(tables / "scratch"), run), work)
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(run) == []
 
 
@@ -364,14 +365,14 @@ def test_a_proven_query_is_unchanged_until_its_tables_are(world: SparkWorld) -> 
     assert isinstance(world.action(), Skip)
     lance.dataset(world.uri("l")).delete("id = 7")
     action = world.action()
-    assert isinstance(action, Join)
+    assert isinstance(action, JoinAction)
     assert action.notes == ("the left side has changed",)
 
 
 def test_a_query_over_the_clock_is_joined_again_and_the_plan_says_why(world: SparkWorld) -> None:
     run(world, "select * from l where d < date'today'")
     action = world.action()
-    assert isinstance(action, Join)
+    assert isinstance(action, JoinAction)
     assert action.reasons == (Reason.INPUT_CHANGED,)
     note = f"the left side may differ from run to run: its query {CLOCK}"
     assert action.notes == (note,)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,10 @@ from pyarrow import parquet
 
 from lancestat import Project
 from lancestat.errors import RunError
+from lancestat.execution.evaluator import JoinEvaluation, JoinSession
 from lancestat.knn.request import OnStage, Stage, StageProgress
-from lancestat.knn.work import JoinOutcome, JoinWork
-from lancestat.plan.actions import Join, Skip
+from lancestat.knn.work import JoinWork
+from lancestat.plan.actions import JoinAction, Skip
 from lancestat.spark.analyze.scanner import SparkScanner
 from lancestat.spec.model import KnnSide, Target
 from tests.execution.joined import JoinWorld, vectors
@@ -35,12 +37,12 @@ class SparkWorld(JoinWorld):
 
     spark: SparkSession
 
-    def engine(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+    def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
         from lancestat.spark.knn.engine import Engine
 
         self.works.append(work)
         scratch = str(self.folder / "scratch")
-        return Engine(self.spark, scratch, uuid.uuid4().hex, {}, on_stage).run(work)
+        return Engine(self.spark, scratch, uuid.uuid4().hex, {}, on_stage).open(work)
 
 
 @pytest.fixture
@@ -141,7 +143,7 @@ def test_a_join_that_is_cancelled_leaves_nothing(world: SparkWorld) -> None:
     target = Target("dev", "state", scratch=str(world.folder / "scratch"), spark_master="local[2]")
     world.declare(right=KnnSide("w", ("key",), ("r",), sql="select key, w from r"))
     action = world.action()
-    assert isinstance(action, Join)
+    assert isinstance(action, JoinAction)
     stages = []
     with SparkScanner(target, has_joins=True) as scanner, ThreadPoolExecutor(1) as pool:
 
@@ -151,7 +153,8 @@ def test_a_join_that_is_cancelled_leaves_nothing(world: SparkWorld) -> None:
 
         for _ in range(2):
             with pytest.raises(RunError) as caught:
-                pool.submit(scanner.join, action.work, cancel).result()
+                evaluation = JoinEvaluation(scanner.join, cancel)
+                pool.submit(evaluation.run, action).result()
             assert caught.value.code == "LS512"
     assert stages == [Stage.SCRATCH]
     assert not Path(world.join.output_uri).exists()

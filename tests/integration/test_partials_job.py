@@ -21,10 +21,10 @@ import pytest
 
 from lancestat.errors import LakeError, LancestatError, RunError
 from lancestat.lake.fingerprint import field_key
-from lancestat.plan.actions import Scan, TableWork
+from lancestat.plan.stages import Scan
 from lancestat.spark.analyze import jobs as partials_job
 from lancestat.spark.analyze.scanner import SparkScanner
-from lancestat.spark.analyze.work import jobs, split
+from lancestat.spark.analyze.work import TableScan, jobs, split
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import ColumnPartial, merge
 from tests.integration.scans import TARGET, merged, scanned, whole_table
@@ -59,8 +59,8 @@ def of_kernel(uri: str, version: int) -> dict[int, dict[str, ColumnPartial]]:
     }
 
 
-def by_fragment(work: TableWork, results: Results) -> dict[int, dict[str, ColumnPartial]]:
-    names = {field_key(field): field.name for field in work.fields}
+def by_fragment(work: TableScan, results: Results) -> dict[int, dict[str, ColumnPartial]]:
+    names = {field_key(field): field.name for field in work.table.fields}
     found: dict[int, dict[str, ColumnPartial]] = defaultdict(dict)
     for scan, partials in results:
         assert partials.keys() == scan.fields
@@ -93,7 +93,7 @@ def test_each_fragment_and_column_is_scanned_once_as_the_kernel_sees_it(
     work = whole_table(table)
     found = by_fragment(work, scanned(work))
 
-    assert found == of_kernel(table, work.version)
+    assert found == of_kernel(table, work.table.version)
     assert {id: each["id"].rows for id, each in found.items()} == {
         0: 333,
         1: 334,
@@ -120,12 +120,12 @@ def test_however_the_work_is_cut_the_partials_are_the_same(
     parts = [slice.parts for item in split(work.scans, 2, lightest=1) for slice in item.slices]
     assert max(parts) > 1, "fragments are read in several ranges"
 
-    assert by_fragment(work, scanned(work)) == of_kernel(table, work.version)
+    assert by_fragment(work, scanned(work)) == of_kernel(table, work.table.version)
 
 
 def test_the_version_stays_while_others_write(spark: SparkSession, table: str) -> None:
     work = whole_table(table)
-    expected = of_kernel(table, work.version)
+    expected = of_kernel(table, work.table.version)
     is_over = threading.Event()
 
     def disturb() -> None:
@@ -143,7 +143,7 @@ def test_the_version_stays_while_others_write(spark: SparkSession, table: str) -
         finally:
             is_over.set()
         disturbance.result()
-    assert lance.dataset(table).version > work.version
+    assert lance.dataset(table).version > work.table.version
 
 
 def test_some_columns_of_some_fragments(spark: SparkSession, table: str) -> None:
@@ -157,7 +157,7 @@ def test_some_columns_of_some_fragments(spark: SparkSession, table: str) -> None
     assert all(partials.keys() == {field_key(twice)} for _, partials in results)
 
 
-def _with_scans(work: TableWork, scans: Sequence[Scan]) -> TableWork:
+def _with_scans(work: TableScan, scans: Sequence[Scan]) -> TableScan:
     return replace(work, scans=tuple(scans))
 
 
@@ -216,7 +216,7 @@ def test_progress_grows_to_all_fragments_and_bytes(
     told: list[tuple[str, int, int]] = []
     scanner = SparkScanner(TARGET, lambda *progress: told.append(progress))
     work = whole_table(table)
-    list(scanner.scan("orders", work))
+    list(scanner.scan("orders", work.table, work.scans))
 
     assert len(told) > 2, "told as tasks end, not when all have"
     assert {node for node, _, _ in told} == {"orders"}
@@ -289,7 +289,7 @@ def test_real_executor_processes(table: str, tmp_path: Path) -> None:
     told = json.loads(ended.stdout)
     work = whole_table(table)
     whole = merged(work, [])
-    for each in of_kernel(table, work.version).values():
+    for each in of_kernel(table, work.table.version).values():
         whole = {name: merge([whole[name], each[name]]) for name in whole}
 
     assert told["executors"] == 2

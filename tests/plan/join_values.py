@@ -7,9 +7,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lancestat.errors import Location
-from lancestat.knn.work import OutputFormat, OutputState, SideWork
+from lancestat.knn.work import OutputFormat, OutputState, PinnedTable, SideWork
 from lancestat.lake.fingerprint import FragmentContent, rows_digest
-from lancestat.plan.actions import Join, Skip
+from lancestat.lake.snapshot import Pin
+from lancestat.plan.actions import JoinAction, Skip
 from lancestat.plan.join_planner import JoinAppraisal, decide_join
 from lancestat.plan.join_sides import JoinInput
 from lancestat.spec.model import KnnJoin, KnnSide
@@ -31,7 +32,9 @@ def table(*ids: int, rows: int = 100, **changes: Any) -> JoinInput:
     """A Lance table whose fragments have these ids, and content that follows from them."""
     fragments = tuple(FragmentContent(id, rows, str(id).encode()) for id in ids)
     total = sum(fragment.rows for fragment in fragments)
-    made = JoinInput(SideWork("v", ("id",)), rows_digest(fragments), fragments, ("id",), total, 4)
+    pinned = PinnedTable("t", Pin("t.lance", 1, "m"), ())
+    side = SideWork("v", ("id",), pinned)
+    made = JoinInput(side, rows_digest(fragments), fragments, ("id",), total, 4)
     return replace(made, **changes)
 
 
@@ -66,13 +69,13 @@ LEFT, RIGHT = table(0, 1), table(0, 1, rows=10_000)
 BEFORE = recorded(LEFT, RIGHT)
 
 
-def decided(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> Join | Skip:
+def decided(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> JoinAction | Skip:
     record = changes.pop("record", BEFORE)
     full_refresh = changes.pop("full_refresh", False)
     return decide_join(appraisal(left, right, record, **changes), full_refresh=full_refresh)
 
 
-def planned(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> Join:
+def planned(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> JoinAction:
     action = decided(left, right, **changes)
-    assert isinstance(action, Join)
+    assert isinstance(action, JoinAction)
     return action

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from lancestat.errors import Location, UsageError
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.plan.actions import Await, Blocked, Join, Plan, Reason, Skip
+from lancestat.plan.actions import Blocked, Deferred, JoinAction, Plan, Reason, Skip
 from tests.plan.join_values import (
     LEFT,
     SPEC,
@@ -21,7 +21,7 @@ from tests.plan.join_values import (
 )
 from tests.plan.plans import plan, refresh
 
-Named = TypeVar("Named", Join, Skip)
+Named = TypeVar("Named", JoinAction, Skip)
 
 
 def every_join() -> Plan:
@@ -60,7 +60,7 @@ def _every_join() -> Plan:
         named("more_left", planned(table(0, 1, 2))),
         named("more_right", planned(right=table(0, 1, 2, rows=10_000))),
         planned(LEFT, query, record=recorded(LEFT, query), spec=counted),
-        Await("reader", "knn_join", "refresh", (Reason.INPUT_CHANGED,), ("first", "more_left")),
+        Deferred("reader", "knn_join", "refresh", (Reason.INPUT_CHANGED,), ("first", "more_left")),
         named("idle", idle),
         Blocked("broken", "knn_join", blocked),
     )

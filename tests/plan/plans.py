@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from lancestat.errors import LakeError, LancestatError, Location
 from lancestat.lake.snapshot import Field, Pin
 from lancestat.plan.actions import (
     Action,
-    Analyze,
     Blocked,
     Figures,
     Plan,
     Reason,
-    Refresh,
-    Restamp,
-    Scan,
     Skip,
-    TableWork,
+    TableAction,
+    TableVersion,
+    Verb,
 )
-from lancestat.plan.coverage import Coverage
+from lancestat.plan.stages import (
+    MergePartials,
+    PublishStatistics,
+    ReadFragments,
+    RestampStatistics,
+    Scan,
+    TableStage,
+)
 
 FIELDS = tuple(Field(i, f"c{i}", pa.int64(), True, "bigint") for i in range(16))
 KEYS = frozenset(f"{field.id}:{field.spark_type}" for field in FIELDS)
@@ -39,47 +46,57 @@ def figures(
     )
 
 
-def work(found: Figures, keys: frozenset[str] = KEYS) -> TableWork:
+def scans(found: Figures, keys: frozenset[str] = KEYS) -> tuple[Scan, ...]:
     count = found.fragments_scanned
-    scans = tuple(
+    return tuple(
         Scan(i, bytes(16), keys, found.rows_scanned // count, found.bytes_scanned // count)
         for i in range(count)
     )
-    return TableWork(
+
+
+def version(found: Figures) -> TableVersion:
+    return TableVersion(
         pin=Pin("warehouse/t.lance", found.version_read, "m"),
-        table="t",
+        identity="t",
         fields=FIELDS,
         schema_hash="0" * 64,
         content_digest="0",
         rows=found.rows_total,
         live=frozenset(),
-        scans=scans,
-        coverage=Coverage((), (), ()),
-        publish=True,
         config={},
         fragments=found.fragments_total,
     )
 
 
-def analyze(node: str = "lineitem", notes: tuple[str, ...] = ()) -> Analyze:
+def action(
+    node: str, verb: Verb, reasons: tuple[Reason, ...], found: Figures, *stages: TableStage
+) -> TableAction:
+    publish = PublishStatistics(to_manifest=True)
+    return TableAction(node, verb, reasons, found, version(found), (*stages, publish))
+
+
+def analyze(node: str = "lineitem", notes: tuple[str, ...] = ()) -> TableAction:
     found = figures(17, 17, 6_001_215, 6_001_215, 212_345_678)
-    return Analyze(node, (Reason.NEW,), found, work(found), notes)
+    stages = (ReadFragments(scans(found)), MergePartials(18))
+    return replace(action(node, "analyze", (Reason.NEW,), found, *stages), notes=notes)
 
 
-def refresh(node: str = "orders", keys: frozenset[str] = KEYS) -> Refresh:
+def refresh(node: str = "orders", keys: frozenset[str] = KEYS) -> TableAction:
     found = figures(17, 1, 4_250_000, 250_000, 12_345_678)
     reasons = (Reason.ROWS_APPENDED, Reason.FRAGMENTS_REWRITTEN)
-    return Refresh(node, reasons, found, work(found, keys))
+    stages = (ReadFragments(scans(found, keys)), MergePartials(18))
+    return action(node, "refresh", reasons, found, *stages)
 
 
-def republish(node: str = "nation") -> Refresh:
+def republish(node: str = "nation") -> TableAction:
     found = figures(1, 0, 25)
-    return Refresh(node, (Reason.PUBLISH_ALTERED,), found, work(found))
+    return action(node, "refresh", (Reason.PUBLISH_ALTERED,), found, MergePartials(18))
 
 
-def restamp(node: str = "part") -> Restamp:
+def restamp(node: str = "part") -> TableAction:
     found = figures(4, 0, 200_000)
-    return Restamp(node, (Reason.VERSION_MOVED,), found, work(found), (("a", "b"),))
+    stage = RestampStatistics(18, (("a", "b"),))
+    return action(node, "restamp", (Reason.VERSION_MOVED,), found, stage)
 
 
 def skip(node: str = "supplier", notes: tuple[str, ...] = ()) -> Skip:

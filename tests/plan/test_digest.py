@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,11 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, Location
+from lancestat.knn.cost_model import Strategy
+from lancestat.knn.work import OutputFormat, Scope
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Pin, Snapshot
-from lancestat.plan.actions import Reason, TableWork
+from lancestat.plan.actions import Reason, TableVersion
 from lancestat.plan.coverage import Carry, Coverage, Reuse
 from lancestat.plan.saved import action_digest, snapshot_digest, value_digest
+from lancestat.plan.stages import CommitResult, LayOut, PrepareSides, Probe, ReusePartials
 from tests.plan.plans import FIELDS, analyze, blocked, refresh, restamp, skip
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -102,6 +106,12 @@ def other_value(value: object) -> object:
     match value:
         case None:
             return NOW
+        case Strategy():
+            return Strategy.INDEX
+        case Scope():
+            return Scope.NEW_LEFT
+        case OutputFormat():
+            return OutputFormat.PARQUET
         case bool():
             return not value
         case int():
@@ -121,11 +131,37 @@ def other_value(value: object) -> object:
     raise AssertionError(value)
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(TableWork)])
-def test_every_part_of_the_work_counts(name: str) -> None:
+@pytest.mark.parametrize("name", [field.name for field in fields(TableVersion)])
+def test_every_part_of_the_version_counts(name: str) -> None:
     action = refresh()
-    changed = replace(action.work, **{name: other_value(getattr(action.work, name))})
-    assert action_digest(replace(action, work=changed)) != action_digest(action)
+    changed = replace(action.table, **{name: other_value(getattr(action.table, name))})
+    assert action_digest(replace(action, table=changed)) != action_digest(action)
+
+
+STAGES: list[Any] = [
+    ReusePartials(Coverage((), (), ())),
+    *refresh().stages,
+    *restamp().stages,
+    PrepareSides(("left",)),
+    LayOut(None),
+    Probe(Strategy.EXACT, Scope.FULL, 12),
+    CommitResult(OutputFormat.LANCE, "near.lance", appends=False),
+]
+
+
+@pytest.mark.parametrize(
+    ("stage", "name"), [(stage, field.name) for stage in STAGES for field in fields(stage)]
+)
+def test_every_part_of_a_stage_counts(stage: Any, name: str) -> None:
+    changed = replace(stage, **{name: other_value(getattr(stage, name))})
+    assert value_digest(changed) != value_digest(stage)
+
+
+def test_every_stage_counts() -> None:
+    action = refresh()
+    for place in range(len(action.stages)):
+        fewer = action.stages[:place] + action.stages[place + 1 :]
+        assert action_digest(replace(action, stages=fewer)) != action_digest(action)
 
 
 @pytest.mark.parametrize("make", [analyze, refresh, restamp, skip])
@@ -150,9 +186,13 @@ def test_the_order_of_what_is_done_in_any_order_does_not_count() -> None:
         return Coverage(coverage.reuse[::-1], carries[::-1], coverage.missing[::-1])
 
     action = refresh()
-    work = replace(action.work, groups=GROUPS, coverage=COVERAGE)
-    other = replace(work, groups=GROUPS[::-1], coverage=turned(COVERAGE))
-    assert action_digest(replace(action, work=work)) == action_digest(replace(action, work=other))
+    table = replace(action.table, groups=GROUPS)
+    stages = (ReusePartials(COVERAGE), *action.stages)
+    other = (ReusePartials(turned(COVERAGE)), *action.stages)
+    turned_groups = replace(table, groups=GROUPS[::-1])
+    assert action_digest(replace(action, table=table, stages=stages)) == action_digest(
+        replace(action, table=turned_groups, stages=other)
+    )
 
 
 def test_content_that_counts_twice_is_not_content_that_counts_once() -> None:

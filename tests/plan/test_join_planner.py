@@ -9,9 +9,10 @@ import pytest
 
 from lancestat.knn.work import JoinCounts, Scope
 from lancestat.lake.fingerprint import FragmentContent
-from lancestat.plan.actions import Join, Reason, Skip
+from lancestat.plan.actions import JoinAction, Reason, Skip
 from lancestat.plan.join_planner import decide_join
 from lancestat.plan.join_sides import JoinInput
+from lancestat.presentation.plan_view import explain_join
 from tests.plan.join_values import (
     LEFT,
     OUTPUT,
@@ -166,7 +167,7 @@ def test_an_index_counts_only_under_its_metric() -> None:
         found = decide_join(
             appraisal(few, replace(many, index=metric), None, spec=spec, output=None)
         )
-        assert isinstance(found, Join)
+        assert isinstance(found, JoinAction)
         assert (found.decision.strategy == "index") is strategy
 
 
@@ -177,13 +178,13 @@ def test_without_known_cores_no_time_is_estimated() -> None:
 
 
 def test_stages_tell_what_the_join_goes_through() -> None:
-    lines = planned(files(), record=None).stages
+    lines = explain_join(planned(files(), record=None))
     assert [line.partition(":")[0] for line in lines] == [
         "gate",
         "scratch",
         "probe",
         "materialize",
     ]
-    assert [line.partition(":")[0] for line in planned(right=table(0, 1, 2, rows=10_000)).stages][
-        -2:
-    ] == ["merge", "materialize"]
+    assert [
+        line.partition(":")[0] for line in explain_join(planned(right=table(0, 1, 2, rows=10_000)))
+    ][-2:] == ["merge", "materialize"]

@@ -11,7 +11,7 @@ import pytest
 
 from lancestat.lake.fingerprint import column_groups, field_key
 from lancestat.lake.observe import observe_snapshots
-from lancestat.plan.actions import Analyze, Refresh
+from lancestat.plan.actions import TableAction
 from lancestat.project import Project
 from lancestat.review.diff import review
 from lancestat.review.values import Diff, NodeDiff, Risk
@@ -73,7 +73,7 @@ def only(diff: Diff) -> NodeDiff:
 def planned_bytes(root: Path) -> int:
     """What `lancestat plan` says that a run of HEAD reads."""
     [action] = Project.load(root / "head").plan(select="orders").actions
-    assert isinstance(action, Analyze | Refresh)
+    assert isinstance(action, TableAction)
     return action.figures.bytes_scanned
 
 

@@ -6,17 +6,16 @@ from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, LancestatError, PublishError, RunError, StateError
 from lancestat.lake.snapshot import Pin
-from lancestat.plan.actions import TableWork
-from lancestat.plan.coverage import Coverage
+from lancestat.plan.actions import TableVersion
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn import tasks as worker
 from lancestat.spark.session.failure import MORE_MEMORY, WorkerError, carried_error, explain
 
 TABLE = TableScan(
     "orders",
-    TableWork(
+    TableVersion(
         pin=Pin("s3://bucket/orders.lance", 3, "m"),
-        table="orders",
+        identity="orders",
         config={},
         fields=(),
         schema_hash="",
@@ -24,10 +23,8 @@ TABLE = TableScan(
         rows=0,
         fragments=0,
         live=frozenset(),
-        scans=(),
-        coverage=Coverage((), (), ()),
-        publish=True,
     ),
+    (),
 )
 
 ABORTED = (

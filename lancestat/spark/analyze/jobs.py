@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lancestat.plan.actions import Scan
+from lancestat.plan.stages import Scan
 from lancestat.spark.analyze.scan_task import ScanTask, SlicePartials
 from lancestat.spark.analyze.work import TableScan, WorkItem, jobs, split
 from lancestat.spark.session.failure import explain
@@ -56,12 +56,12 @@ def analyze_table(
     tally = Tally(on_progress)
     names = table.column_names
     columns: dict[frozenset[str], Mapping[str, str]] = {}
-    for scan in table.work.scans:
+    for scan in table.scans:
         columns.setdefault(scan.fields, {key: names[key] for key in sorted(scan.fields)})
-    for scans in jobs(table.work.scans):
+    for scans in jobs(table.scans):
         items = split(scans, context.defaultParallelism)
         task = ScanTask(
-            pin=table.work.pin,
+            pin=table.table.pin,
             columns=tuple(columns[scan.fields] for scan in scans),
             storage_options=dict(storage_options),
             threads=task_threads(spark),

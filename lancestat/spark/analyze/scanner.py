@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lancestat.errors import RunError
 from lancestat.knn.request import OnStage
-from lancestat.knn.work import JoinOutcome, JoinWork
-from lancestat.plan.actions import Scan, TableWork
+from lancestat.knn.work import JoinWork
+from lancestat.plan.actions import TableVersion
+from lancestat.plan.stages import Scan
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.sql.query import silent_query_logger
 from lancestat.spec.model import Target
@@ -20,6 +21,8 @@ from lancestat.statistics.partial import ColumnPartial
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lancestat.spark.knn.engine import JoinSession
 
 APP_NAME = "lancestat"
 
@@ -72,41 +75,34 @@ class SparkScanner:
             self._session.stop()
 
     def scan(
-        self, node: str, work: TableWork
+        self, node: str, table: TableVersion, scans: Sequence[Scan]
     ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
-        """Read the scans of a table; yields each once with its partials by field key.
+        """Read scans of a table; yield each once with its partials by field key.
 
         Raises:
             LancestatError: What reading a fragment raised, after Spark's own retries; LS511 when
                 the Spark job failed otherwise, LS512 when it was cancelled, LS520 to LS523 when
                 Spark did not start.
         """
-        if not work.scans:
-            return
         session = self._started()
         from lancestat.spark.analyze.jobs import analyze_table
 
-        group = f"{APP_NAME}-{uuid.uuid4().hex}"
-        self._groups.add(group)
-        try:
-            self._refuse_when_cancelled(f"reading {work.uri}")
+        with self._cancellable(f"reading {table.uri}") as group:
             for scanned in analyze_table(
                 session,
-                TableScan(node, work),
+                TableScan(node, table, tuple(scans)),
                 self._target.storage_options,
                 group=group,
                 on_progress=lambda fragments, size: self._advance(node, fragments, size),
             ):
-                self._refuse_when_cancelled(f"reading {work.uri}")
+                self._refuse_when_cancelled(f"reading {table.uri}")
                 yield scanned.scan, scanned.partials
-        finally:
-            self._groups.discard(group)
 
-    def join(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:
-        """Run a join and commit its result.
+    @contextmanager
+    def join(self, work: JoinWork, on_stage: OnStage) -> Iterator[JoinSession]:
+        """Open a join.
 
         Raises:
-            StaleBase: the result to go on from is not what it was taken for.
             LancestatError: What is wrong with its sides, output or scratch, or what a task raised;
                 LS512 when it was cancelled, LS520 to LS523 when Spark did not start.
         """
@@ -115,11 +111,19 @@ class SparkScanner:
         from lancestat.spark.knn.scratch_root import scratch_root
 
         root = scratch_root(self._target.scratch, session)
+        with self._cancellable(f"joining '{work.node}'") as group:
+            engine = Engine(session, root, group, self._target.storage_options, on_stage)
+            with engine.open(work) as join:
+                yield join
+
+    @contextmanager
+    def _cancellable(self, what: str) -> Iterator[str]:
+        """A group of Spark jobs that `cancel` ends."""
         group = f"{APP_NAME}-{uuid.uuid4().hex}"
         self._groups.add(group)
         try:
-            self._refuse_when_cancelled(f"joining '{work.node}'")
-            return Engine(session, root, group, self._target.storage_options, on_stage).run(work)
+            self._refuse_when_cancelled(what)
+            yield group
         finally:
             self._groups.discard(group)
 

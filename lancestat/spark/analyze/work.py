@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lancestat.plan.actions import Scan, TableWork
+from lancestat.plan.actions import TableVersion
+from lancestat.plan.stages import Scan
 from lancestat.state.identity import weight
 
 ITEMS_PER_CORE = 4
@@ -22,12 +23,13 @@ class TableScan:
     """What Spark is to read of one table; `node` names it in Spark's user interface."""
 
     node: str
-    work: TableWork
+    table: TableVersion
+    scans: tuple[Scan, ...]
 
     @property
     def column_names(self) -> dict[str, str]:
         """Column name by the key of its partials."""
-        return {self.work.stored_key(field): field.name for field in self.work.fields}
+        return {self.table.stored_key(field): field.name for field in self.table.fields}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,19 @@
-"""Runs one join over opened sides: gate, search, commit."""
+"""Runs the stages of one join on Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lancestat.errors import LancestatError, RunError
-from lancestat.knn.cost_model import Decision, JoinSize, choose
+from lancestat.knn.cost_model import JoinSize, Strategy
 from lancestat.knn.request import (
     JoinRequest,
     Mode,
@@ -29,20 +28,20 @@ from lancestat.knn.work import (
     JoinCounts,
     JoinOutcome,
     JoinWork,
-    OutputState,
     PinnedTable,
     Scope,
     SideWork,
     StaleBase,
     VectorSide,
-    scoped,
 )
 from lancestat.lake.snapshot import index_metric
 from lancestat.output import result as output
 from lancestat.output.result import OutputWriter
+from lancestat.plan.join_planner import JoinFacts
+from lancestat.plan.stages import CommitResult, Probe
 from lancestat.redact import secret_values
 from lancestat.scratch.folder import scratch
-from lancestat.spark.knn.grid import Grid, grid
+from lancestat.spark.knn.grid import grid
 from lancestat.spark.knn.materialize import Materialize, Previous, output_schema
 from lancestat.spark.knn.parquet_side import parquet_scan
 from lancestat.spark.knn.reader import VectorReader
@@ -53,7 +52,7 @@ from lancestat.spark.knn.sides import (
     read_in_place,
     source_rows,
 )
-from lancestat.spark.knn.strategies import Found, Place, Searcher
+from lancestat.spark.knn.strategies import Layout, Search, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
 from lancestat.spark.knn.written_side import Writing, numbered, write_side
 from lancestat.spark.read.fragment_reader import pinned_dataset
@@ -64,151 +63,200 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
-    """A join whose sides can be read.
+class JoinSession:
+    """One join on Spark, whose methods are the stages of its action, to be called in their order.
 
-    `left` and `right` hold the rows to compare, which under a narrower scope are not all.
+    Searching and merging are lazy, like transformations of Spark: rows pass through both in the job
+    that `commit` runs. Every method turns what a task raised into a LancestatError.
     """
 
-    spark: SparkSession
-    work: JoinWork
-    left: OpenedSide
-    right: OpenedSide
-    names: OutputNames
-    place: Place
-    on_stage: OnStage
+    def __init__(
+        self,
+        engine: Engine,
+        work: JoinWork,
+        sources: tuple[_Source, _Source],
+        names: OutputNames,
+        unproven: Mapping[str, tuple[str, ...]],
+        folder: _Folder,
+    ) -> None:
+        self._engine = engine
+        self._work = work
+        self._sources = sources
+        self._names = names
+        self._unproven = unproven
+        self._folder = folder
+        self._sides: _Sides | None = None
+        self._writer: OutputWriter | None = None
+        self._prepared: Layout | Search | None = None
+        self._strategy = Strategy.EXACT
+        self._previous: Previous | None = None
 
-    def run(self, run_id: str) -> JoinOutcome:
-        """Search, and commit what was found in one step.
+    def prepare_sides(self) -> JoinFacts:
+        """Open both sides, write to scratch those that are no tables, and count their rows.
 
         Raises:
-            StaleBase: the previous result is not what it was taken for.
-            RunError: LS556 the sides have vectors of different lengths, or what a task raised.
+            RunError: LS556 the sides have vectors of different lengths.
         """
-        left, right = self._readers()
-        decision = self._decide(left, right)
-        work, options = self.work, self.left.side.storage_options
-        writer = output.begin(work.output_format, work.output_uri, run_id, options, work.remembered)
-        try:
-            materialize = self._materialize(writer)
-            found = self._search(left, right, materialize, decision)
-        except BaseException as error:
-            output.discard(writer, [])
-            if not isinstance(error, Exception):
-                raise
-            doing = f"joining '{self.work.node}'"
-            raise job_error(error, "LS553", doing, secret_values(options)) from None
-        state = self._commit(writer, materialize, found.chunks)
-        return JoinOutcome(
-            found.strategy.value,
-            self._counts(found.chunks),
-            state,
-            sum(chunk.pairs for chunk in found.chunks),
-            found.recall,
-            found.nprobes,
+        engine, work = self._engine, self._work
+        left, right = engine.open_sides(*self._sources, work.request, self._folder)
+        dimension, metric = _agreed(left, right), work.request.metric
+        self._sides = _Sides(
+            left,
+            right,
+            VectorReader(left.side, dimension, metric, "left"),
+            VectorReader(right.side, dimension, metric, "right"),
         )
-
-    def _readers(self) -> tuple[VectorReader, VectorReader]:
-        metric, dimension = self.work.request.metric, _agreed(self.left, self.right)
-        return (
-            VectorReader(self.left.side, dimension, metric, "left"),
-            VectorReader(self.right.side, dimension, metric, "right"),
+        self._writer = output.begin(
+            work.output_format,
+            work.output_uri,
+            engine.run_id,
+            engine.storage_options,
+            work.remembered,
         )
+        rows = len(left.side.all_rows), len(right.side.all_rows)
+        return JoinFacts(JoinSize(*rows, dimension, self._has_index(right)), engine.cores)
 
-    def _decide(self, left: VectorReader, right: VectorReader) -> Decision:
-        request = scoped(self.work.request, self.work.scope)
-        rows = len(left.side.all_rows)
-        size = JoinSize(rows, len(right.side.all_rows), left.dimension, self._has_index())
-        decision = choose(request, size, self._context.defaultParallelism)
-        note = f"{decision.strategy.value}: {decision.why}"
-        self.on_stage(StageProgress(Stage.GATE, rows, rows, note=note))
-        return decision
+    def lay_out(self, lists: int) -> bool:
+        """Write the right side to scratch in lists; False where no right row can match."""
+        with self._task_errors():
+            self._prepared = self._searcher.lay_out(self._folder.place("partitions"), lists)
+        return self._prepared is not None
 
-    def _has_index(self) -> bool:
-        """Whether the right side is a table with a vector index of the metric."""
-        right = self.work.right
-        if right.table is None or self.work.request.mode is Mode.EXACT:
-            return False
-        side = self.right.side
-        assert isinstance(side, VectorSide)
-        dataset = pinned_dataset(side.pin, side.storage_options)
-        return index_metric(dataset, right.vector) == self.work.request.metric.value
+    def measure_index(self) -> bool:
+        """Find how far the index has to be searched; False where no effort reaches the recall."""
+        with self._task_errors():
+            self._prepared = self._searcher.measure_index()
+        return self._prepared is not None
 
-    def _materialize(self, writer: OutputWriter) -> Materialize:
-        left, right, kind = self.left.side, self.right.side, self.work.request.kind
-        schema = output_schema(left, right, self.names, kind)
-        return Materialize(left, right, self.names, kind, schema, writer)
+    def probe(self, stage: Probe) -> None:
+        """Search neighbours by the stage's strategy."""
+        self._strategy = stage.strategy
 
-    def _search(
-        self,
-        left: VectorReader,
-        right: VectorReader,
-        materialize: Materialize,
-        decision: Decision,
-    ) -> Found:
-        request = self.work.request
-        shares = grid(
-            left.side.all_rows,
-            len(right.side.all_rows),
-            dimension=left.dimension,
-            k=request.k,
-            cores=self._context.defaultParallelism,
-        )
-        if self.work.scope is Scope.NEW_RIGHT:
-            materialize = replace(materialize, previous=self._previous(left, materialize, shares))
-        searcher = Searcher(
-            self.spark, left, right, request, shares, materialize, self.place, self.on_stage
-        )
-        return searcher.find(decision)
+    def merge_neighbours(self) -> None:
+        """Merge what is found with the last result.
 
-    @property
-    def _context(self) -> SparkContext:
-        return self.spark.sparkContext
-
-    def _previous(self, left: VectorReader, materialize: Materialize, shares: Grid) -> Previous:
-        known, state = self.work.known, self.work.previous
-        assert known is not None and state is not None
-        width = min(self.work.request.k, known.right_rows - known.excluded_right_rows)
-        valid = count_valid(self._context, left, shares.chunks)
+        Raises:
+            StaleBase: the last result is not what it was taken for.
+        """
+        known, state = self._work.known, self._work.previous
+        assert known is not None and state is not None, "there is a result to go on from"
+        searcher = self._searcher
+        left, shares, materialize = searcher.left, searcher.shares, searcher.materialize
+        width = min(self._work.request.k, known.right_rows - known.excluded_right_rows)
+        with self._task_errors():
+            valid = count_valid(self._engine.spark.sparkContext, left, shares.chunks)
         lines = [
-            materialize.line_count(found, len(rows) - found, width)
-            for found, rows in zip(valid, shares.chunks, strict=True)
+            materialize.line_count(matching, len(rows) - matching, width)
+            for matching, rows in zip(valid, shares.chunks, strict=True)
         ]
         if sum(lines) != state.rows:
             raise StaleBase(
                 "LS569",
                 f"{state.uri} has {state.rows} rows, but {sum(lines)} follow from its sides",
             )
-        return Previous(state, width, tuple(accumulate(lines[:-1], initial=0)))
+        self._previous = Previous(state, width, tuple(accumulate(lines[:-1], initial=0)))
 
-    def _commit(
-        self, writer: OutputWriter, materialize: Materialize, chunks: Sequence[WrittenChunk]
-    ) -> OutputState:
-        written = [chunk.written for chunk in chunks]
+    def commit(self, stage: CommitResult) -> JoinOutcome:
+        """Search, write the result and commit it in one step.
+
+        Raises:
+            StaleBase: the last result is not what it was taken for; nothing was written.
+        """
+        searcher = self._searcher
+        with self._task_errors():
+            found = searcher.search(self._strategy, self._prepared)
+        writer, self._writer = self._writer, None
+        assert writer is not None, "sides are prepared first"
+        written = [chunk.written for chunk in found.chunks]
+        schema, previous = searcher.materialize.schema, self._work.previous
         try:
-            if self.work.scope is Scope.NEW_LEFT:
-                assert self.work.previous is not None
-                return output.append(writer, materialize.schema, self.work.previous, written)
-            return output.replace(writer, materialize.schema, written)
+            if stage.appends:
+                assert previous is not None, "there is a result to go on from"
+                state = output.append(writer, schema, previous, written)
+            else:
+                state = output.replace(writer, schema, written)
         except BaseException:
             output.discard(writer, written)
             raise
+        return JoinOutcome(
+            self._strategy.value,
+            self._counts(found.chunks),
+            state,
+            sum(chunk.pairs for chunk in found.chunks),
+            found.recall,
+            found.nprobes,
+            self._unproven,
+        )
+
+    def discard(self) -> None:
+        """Remove what was written and not committed."""
+        if self._writer is not None:
+            output.discard(self._writer, [])
+
+    @property
+    def _opened(self) -> _Sides:
+        assert self._sides is not None, "sides are prepared first"
+        return self._sides
+
+    @contextmanager
+    def _task_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            secrets = secret_values(self._engine.storage_options)
+            raise job_error(error, "LS553", f"joining '{self._work.node}'", secrets) from None
+
+    def _has_index(self, opened: OpenedSide) -> bool:
+        """Whether the right side is a table with a vector index of the metric."""
+        right = self._work.right
+        if right.table is None or self._work.request.mode is Mode.EXACT:
+            return False
+        side = opened.side
+        assert isinstance(side, VectorSide)
+        dataset = pinned_dataset(side.pin, side.storage_options)
+        return index_metric(dataset, right.vector) == self._work.request.metric.value
+
+    @property
+    def _searcher(self) -> Searcher:
+        sides, request, engine = self._opened, self._work.request, self._engine
+        left, right = sides.left.side, sides.right.side
+        schema = output_schema(left, right, self._names, request.kind)
+        assert self._writer is not None, "sides are prepared first"
+        materialize = Materialize(
+            left, right, self._names, request.kind, schema, self._writer, self._previous
+        )
+        shares = grid(
+            left.all_rows,
+            len(right.all_rows),
+            dimension=sides.left_reader.dimension,
+            k=request.k,
+            cores=engine.cores,
+        )
+        return Searcher(
+            engine.spark,
+            sides.left_reader,
+            sides.right_reader,
+            request,
+            shares,
+            materialize,
+            engine.on_stage,
+        )
 
     def _counts(self, chunks: Sequence[WrittenChunk]) -> JoinCounts:
-        left_rows = len(self.left.side.all_rows)
+        left, right = self._opened.left, self._opened.right
+        left_rows = len(left.side.all_rows)
         # Every chunk has met the whole right side.
-        excluded = self.right.excluded + chunks[0].excluded
+        excluded = right.excluded + chunks[0].excluded
         counts = JoinCounts(
             left_rows,
-            len(self.right.side.all_rows) + self.right.excluded,
+            len(right.side.all_rows) + right.excluded,
             left_rows - sum(chunk.matched for chunk in chunks),
             excluded,
         )
-        known = self.work.known
-        if known is None or self.work.scope is Scope.FULL:
+        known = self._work.known
+        if known is None or self._work.scope is Scope.FULL:
             return counts
-        if self.work.scope is Scope.NEW_LEFT:
+        if self._work.scope is Scope.NEW_LEFT:
             return replace(
                 known,
                 left_rows=known.left_rows + counts.left_rows,
@@ -219,6 +267,16 @@ class Join:
             right_rows=known.right_rows + counts.right_rows,
             excluded_right_rows=known.excluded_right_rows + counts.excluded_right_rows,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Both sides of a join, opened, and what reads their vectors."""
+
+    left: OpenedSide
+    right: OpenedSide
+    left_reader: VectorReader
+    right_reader: VectorReader
 
 
 def _agreed(left: OpenedSide, right: OpenedSide) -> int:
@@ -241,7 +299,7 @@ class Engine:
         scratch_root: Where scratch folders go.
         run_id: Names the run: its Spark job group, by which it can be cancelled, and its files.
         storage_options: How to reach sides, scratch and output.
-        on_stage: Told how far a join is.
+        on_stage: Receives how far a join is.
     """
 
     spark: SparkSession
@@ -250,22 +308,27 @@ class Engine:
     storage_options: Mapping[str, str] = field(repr=False, default_factory=dict)
     on_stage: OnStage = nobody
 
-    def run(
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    @contextmanager
+    def open(
         self,
         work: JoinWork,
         frames: Mapping[str, DataFrame] | None = None,
         names: OutputNames | None = None,
-    ) -> JoinOutcome:
-        """Run a join and commit its result.
+    ) -> Iterator[JoinSession]:
+        """Open a join; what it left in scratch and did not commit is removed in the end.
 
         Args:
-            work: What to do.
+            work: The rows to compare, and the place of the result.
             frames: DataFrames of the sides `left` and `right`, where they are no declared ones.
-            names: What the columns of the result are called, where not as `output_names` has it.
+            names: The names of the columns of the result, where not as `output_names` has it.
 
         Raises:
-            LancestatError: what is wrong with a side, the output or the scratch, or what a task
-                raised after Spark's own retries; readers of the output see what they saw before.
+            LancestatError: a side cannot be read, or holds no plain query.
         """
         work = _narrowed(work)
         # Neither side's query runs anything before both are known to be plain ones.
@@ -280,17 +343,17 @@ class Engine:
         right = self._source("right", work.right, given.get("right"))
         if names is None:
             names = output_names(left.select, right.select, with_rank=work.request.with_rank)
+        unproven = {name: reasons for name, (_, reasons) in read.items()}
         with (
             ExitStack() as stack,
             job_group(self.spark.sparkContext, self.run_id, f"lancestat: {work.node}"),
         ):
-            folder = _Folder(self, stack)
-            opened_left, opened_right = self._both(left, right, work.request, folder)
-            join = Join(
-                self.spark, work, opened_left, opened_right, names, folder.place, self.on_stage
-            )
-            outcome = join.run(self.run_id)
-        return replace(outcome, unproven={name: reasons for name, (_, reasons) in read.items()})
+            session = JoinSession(self, work, (left, right), names, unproven, _Folder(self, stack))
+            try:
+                yield session
+            except BaseException:
+                session.discard()
+                raise
 
     def _source(self, name: str, side: SideWork, frame: DataFrame | None) -> _Source:
         if side.table is None and frame is None:
@@ -301,10 +364,10 @@ class Engine:
             select = tuple(frame.columns)
         return _Source(name, side.vector, select, side.table, frame)
 
-    def _both(
+    def open_sides(
         self, left: _Source, right: _Source, request: JoinRequest, folder: _Folder
     ) -> tuple[OpenedSide, OpenedSide]:
-        """Both sides; what has to be written is written side by side."""
+        """Open both sides; those that have to be written are written side by side."""
         from pyspark.util import inheritable_thread_target
 
         with ThreadPoolExecutor(2) as pool:

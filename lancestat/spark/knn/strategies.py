@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from typing_extensions import assert_never
 
 from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
-from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS, Decision, Strategy
+from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS, Strategy
 from lancestat.knn.index import Effort, IndexedSide
 from lancestat.knn.partitions import (
     LaidOut,
@@ -274,19 +275,10 @@ class _Counted:
             yield block.places, block.rows
 
 
-# Where to write what is called so in the join's scratch folder.
-Place = Callable[[str], str]
-
-
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a strategy found, written but not committed.
+    """The neighbours that a strategy found, written but not committed."""
 
-    `strategy` is the one that did it: an approximate one that cannot reach the recall leaves the
-    join to the exact one.
-    """
-
-    strategy: Strategy
     chunks: list[WrittenChunk]
     recall: float | None = None
     nprobes: int | None = None
@@ -294,7 +286,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Searcher:
-    """Searches a grid of left and right rows by any strategy."""
+    """Searches a grid of left and right rows by any strategy.
+
+    Every method raises a WorkerError inside Spark's exception for what a worker raised, after
+    Spark's own retries.
+    """
 
     spark: SparkSession
     left: VectorReader
@@ -302,59 +298,65 @@ class Searcher:
     request: JoinRequest
     shares: Grid
     materialize: Materialize
-    place: Place
     on_stage: OnStage
 
-    def find(self, decision: Decision) -> Found:
-        """Search as decided.
+    def lay_out(self, uri: str, lists: int) -> Layout | None:
+        """Lay the right side out at a URI; None where no right row was found that can match."""
+        self._tell(Stage.SCRATCH, f"laying the right side out in {lists:,} lists")
+        partitioning = Partitioning(
+            self._context, self.left, self.right, self.request, self._threads
+        )
+        return partitioning.lay_out(uri, lists)
 
-        Raises:
-            WorkerError: what a worker raised, after Spark's own retries, inside Spark's exception.
+    def measure_index(self) -> Search | None:
+        """Find how far the index has to be searched; None where no effort reaches the recall."""
+        self._tell(Stage.PROBE, "measuring the recall of the index")
+        indexing = Indexing(self._context, self.left, self.right, self.request, self._threads)
+        return indexing.search()
+
+    def search(self, strategy: Strategy, prepared: Layout | Search | None) -> Found:
+        """Search by a strategy.
+
+        Args:
+            strategy: How to search.
+            prepared: What `lay_out` or `measure_index` returned, for the strategies that need it.
         """
-        found = None
-        if decision.strategy is Strategy.SPARK:
-            found = self._by_spark()
-        elif decision.strategy is Strategy.PARTITIONED and decision.lists:
-            found = self._partitioned(decision.lists)
-        elif decision.strategy is Strategy.INDEX:
-            found = self._indexed()
-        return found or self._exact()
+        match strategy:
+            case Strategy.EXACT:
+                return self._exact()
+            case Strategy.SPARK:
+                return self._by_spark()
+            case Strategy.PARTITIONED:
+                assert isinstance(prepared, Layout), "the right side is laid out first"
+                return self._partitioned(prepared)
+            case Strategy.INDEX:
+                assert isinstance(prepared, Search), "the index is measured first"
+                return self._indexed(prepared)
+            case _:
+                assert_never(strategy)
 
     def _exact(self) -> Found:
         parts = tuple(cut(self.right.side.all_rows, self.shares.parts))
         chunks = self._job.run(ExactProbe(self.left, self.right, parts, self.request.k))
-        recall = 1.0 if self.request.mode is Mode.APPROX else None
-        return Found(Strategy.EXACT, chunks, recall)
+        return Found(chunks, 1.0 if self.request.mode is Mode.APPROX else None)
 
     def _by_spark(self) -> Found:
         k, threads = self.request.k, self._threads
         self._tell(Stage.PROBE, "Spark's nearestByJoin")
         nearest = NearestBy(self.spark, self.left, self.right, self.materialize, k, threads)
         parts = cut(self.right.side.all_rows, self.shares.parts)
-        return Found(Strategy.SPARK, nearest.search(self.shares.chunks, parts))
+        return Found(nearest.search(self.shares.chunks, parts))
 
-    def _partitioned(self, lists: int) -> Found | None:
-        partitioning = Partitioning(
-            self._context, self.left, self.right, self.request, self._threads
-        )
-        self._tell(Stage.SCRATCH, f"laying the right side out in {lists:,} lists")
-        layout = partitioning.lay_out(self.place("partitions"), lists)
-        if layout is None:
-            return None
+    def _partitioned(self, layout: Layout) -> Found:
         parts = split_lists(layout.laid_out.list_rows, self.shares.parts)
         chunks = self._job.run(PartitionProbe(self.left, layout, parts, self.request.k))
-        return Found(Strategy.PARTITIONED, chunks, layout.recall, layout.nprobes)
+        return Found(chunks, layout.recall, layout.nprobes)
 
-    def _indexed(self) -> Found | None:
-        indexing = Indexing(self._context, self.left, self.right, self.request, self._threads)
-        self._tell(Stage.PROBE, "measuring the recall of the index")
-        search = indexing.search()
-        if search is None:
-            return None
+    def _indexed(self, search: Search) -> Found:
         shares = self.shares.without_parts(self._context.defaultParallelism)
         probe = IndexProbe(self.left, self.right, search, self.request.k)
         chunks = replace(self._job, shares=shares).run(probe)
-        return Found(Strategy.INDEX, chunks, search.recall, search.effort.nprobes)
+        return Found(chunks, search.recall, search.effort.nprobes)
 
     def _tell(self, stage: Stage, note: str) -> None:
         self.on_stage(StageProgress(stage, note=note))

@@ -63,7 +63,7 @@ def explain(
     What a worker raised comes back as it was; anything else becomes a RunError: LS512 when the
     job was cancelled, else LS511 with the cause of the last failed task.
     """
-    uri, secrets = table.work.uri, secret_values(storage_options)
+    uri, secrets = table.table.uri, secret_values(storage_options)
     job = f"the Spark job over {uri}"
     return job_error(error, "LS511", f"reading {uri}", secrets, job=job)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
-from lancestat.plan.actions import Scan
+from lancestat.plan.stages import Scan
 
 if TYPE_CHECKING:
     import pyarrow as pa

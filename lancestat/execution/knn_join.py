@@ -1,4 +1,4 @@
-"""The result of `lancestat.knn_join` as a DataFrame."""
+"""`lancestat.knn_join`: joins of DataFrames."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lancestat.errors import UsageError, did_you_mean
+from lancestat.execution.evaluator import JoinEvaluation
+from lancestat.knn.cost_model import JoinSize
 from lancestat.knn.request import (
     MOST_NEIGHBOURS,
     JoinKind,
@@ -23,12 +25,13 @@ from lancestat.knn.request import (
     OutputNames,
     output_names,
 )
-from lancestat.knn.work import JoinWork, OutputFormat, SideWork
+from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, SideWork
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import observe_dataset
 from lancestat.lake.snapshot import Snapshot
 from lancestat.optimizer.row_ranges import Part, Piece
 from lancestat.optimizer.table import Scan
+from lancestat.plan.join_planner import plan_join
 from lancestat.scratch.folder import scratch as scratch_folder
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.knn.scratch_root import scratch_root
@@ -144,9 +147,33 @@ def knn_join(
     sides = (SideWork(left_vector, on_left), SideWork(right_vector, on_right))
     work = JoinWork("knn_join", request, *sides, OutputFormat.LANCE, uri)
     frames = {"left": left, "right": right}
-    Engine(spark, root, uuid.uuid4().hex, options).run(work, frames, _numbered(names))
+    run_join(Engine(spark, root, uuid.uuid4().hex, options), work, frames, _numbered(names))
     found = result_rows(spark, uri, options)
     return _typed(found, names.all, types)
+
+
+def run_join(
+    engine: Engine,
+    work: JoinWork,
+    frames: Mapping[str, DataFrame] | None = None,
+    names: OutputNames | None = None,
+) -> JoinOutcome:
+    """Run a join of which nothing is known, and commit its result.
+
+    Args:
+        engine: Where it runs.
+        work: The rows to compare, and the place of the result.
+        frames: DataFrames of the sides `left` and `right`, where they are no declared ones.
+        names: The names of the columns of the result, where not as `output_names` has it.
+
+    Raises:
+        LancestatError: it cannot be done; readers of the output see what they saw before.
+    """
+    evaluation = JoinEvaluation(
+        lambda work, on_stage: engine.open(work, frames, names), engine.on_stage
+    )
+    _, outcome = evaluation.run(plan_join(work, JoinSize(None, None, None)))
+    return outcome
 
 
 def _types(rows: DataFrame, select: Sequence[str], side: str) -> list[DataType]:

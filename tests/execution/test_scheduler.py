@@ -101,7 +101,7 @@ def test_what_a_failed_table_read_is_remembered(
     folder: Path, scanning: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partials reach the state while a table is read: a second try starts where it ended."""
-    monkeypatch.setattr("lancestat.execution.table_run.PARTIALS_PER_COMMIT", 3)
+    monkeypatch.setattr("lancestat.execution.assembly.PARTIALS_PER_COMMIT", 3)
     seen = threading.Semaphore(6)
 
     def fail_late(node: str) -> None:

@@ -1,11 +1,10 @@
-"""Execute a plan: nodes side by side, each published as soon as it is read."""
+"""Schedules the actions of a plan: side by side, each after the joins that it reads."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -14,19 +13,24 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError, RunError, StateError
-from lancestat.execution.join_run import JoinRunner, NodeEnded, NodeRunner
+from lancestat.execution.evaluator import Evaluator, NodeEnded
 from lancestat.execution.result import Progress, RunResult, TableProgress
-from lancestat.execution.table_run import TableRunner
-from lancestat.plan.actions import Action, Await, Join, Plan, Skip, is_pending, table_figures
+from lancestat.plan.actions import (
+    Action,
+    Deferred,
+    JoinAction,
+    Plan,
+    Skip,
+    is_pending,
+    table_figures,
+)
 from lancestat.plan.node_result import NodeResult, Status, planned
-from lancestat.plan.observe import Observer
 from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
 from lancestat.spec.disclosure import Origins, query_variables
-from lancestat.spec.model import Table
 from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
 
 if TYPE_CHECKING:
-    from lancestat.spark.analyze.scanner import SparkScanner
+    pass
 
 THREADS = 8
 
@@ -37,7 +41,7 @@ _QUOTING_QUERIES = ("LS513", "LS555")
 
 
 @dataclass(frozen=True, slots=True)
-class Executor:
+class Scheduler:
     """Runs the actions of a plan, `threads` nodes at once.
 
     `digests` are those of the nodes' meanings, to be remembered; `cancel` stops all work on Spark.
@@ -46,7 +50,7 @@ class Executor:
     nodes' values.
     """
 
-    runner: NodeRunner
+    evaluator: Evaluator
     state: StateWriter
     progress: Progress
     clock: Callable[[], datetime]
@@ -113,7 +117,7 @@ class Executor:
             return _not_run(action, "another node failed first")
         started = time.monotonic()
         try:
-            done = self.runner.run(action)
+            done = self.evaluator.run(action)
         except Exception as error:
             if self.fail_fast:
                 stop.set()
@@ -130,7 +134,7 @@ class Executor:
         if self._is_idle(plan):
             return
         run = RunRecord(
-            run_id=self.runner.run_id,
+            run_id=self.evaluator.run_id,
             command=self.command,
             target=plan.target,
             started_at=started_at,
@@ -190,16 +194,16 @@ class Executor:
 
 
 def _awaited(action: Action, names: set[str]) -> set[str]:
-    return set(action.joins) & names if isinstance(action, Await) else set()
+    return set(action.dependencies) & names if isinstance(action, Deferred) else set()
 
 
 def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:
     """A join that did not succeed, of those that an action awaits."""
-    if not isinstance(action, Await):
+    if not isinstance(action, Deferred):
         return None
     found: Iterator[str] = (
         name
-        for name in action.joins
+        for name in action.dependencies
         if name in ended and ended[name].result.status is not Status.SUCCESS
     )
     return next(found, None)
@@ -211,7 +215,7 @@ def _weight(action: Action) -> tuple[bool, int]:
 
 
 def _is_join(action: Action) -> bool:
-    return is_pending(action) and action.kind == Join.kind
+    return is_pending(action) and action.kind == JoinAction.kind
 
 
 def _size(action: Action) -> TableProgress | None:
@@ -240,64 +244,3 @@ def _not_run(action: Action, why: str) -> NodeEnded:
 
 def _timed(result: NodeResult, started: float) -> NodeResult:
     return replace(result, elapsed_seconds=round(time.monotonic() - started, 3))
-
-
-@dataclass(frozen=True, slots=True)
-class Performer:
-    """Carries out plans of one project; `observer` and `digests` are of its nodes.
-
-    `threads` nodes are worked on at once, None for as many as usual.
-    """
-
-    observer: Observer
-    state: StateWriter
-    digests: Mapping[str, str]
-    progress: Progress
-    threads: int | None = None
-    fail_fast: bool = False
-
-    def perform(self, plan: Plan, command: str) -> RunResult:
-        """Do what a plan says; `command` is what the run is remembered as."""
-        from lancestat.spark.analyze.scanner import SparkScanner
-
-        target, told = self.observer.spec.target, self.progress
-        has_joins = any(map(_is_join, plan.actions))
-        with SparkScanner(target, told.advanced, has_joins=has_joins) as scanner:
-            executor = Executor(
-                self._runner(scanner),
-                self.state,
-                told,
-                self.observer.clock,
-                self.digests,
-                scanner.cancel,
-                self.threads or THREADS,
-                self.fail_fast,
-                command,
-                self.observer.spec.redactor,
-                self.observer.spec.origins,
-            )
-            return executor.execute(plan)
-
-    def _runner(self, scanner: SparkScanner) -> NodeRunner:
-        spec, clock = self.observer.spec, self.observer.clock
-        tables = TableRunner(
-            state=self.state,
-            scan=scanner.scan,
-            replan=self._replan,
-            storage_options=spec.target.storage_options,
-            run_id=uuid.uuid4().hex,
-            clock=clock,
-        )
-        locations = {node.name: node.location for node in spec.nodes}
-        joins = JoinRunner(scanner.join, clock, self.digests, locations, self.progress.joined)
-        return NodeRunner(tables, joins, self._replan_node)
-
-    def _replan(self, name: str, use_partials: bool) -> Action:
-        table = self.observer.spec.node(name)
-        assert isinstance(table, Table), f"{name} was planned as a table"
-        return self.observer.plan_again(table, use_partials=use_partials)
-
-    def _replan_node(self, name: str, full_refresh: bool) -> Action:
-        nodes = [node for node in self.observer.spec.nodes if node.name == name]
-        [planned] = self.observer.plan(nodes, full_refresh=full_refresh).actions
-        return planned

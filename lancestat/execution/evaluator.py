@@ -1,0 +1,405 @@
+"""Evaluates the actions of a plan, stage by stage."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from typing_extensions import assert_never
+
+from lancestat.errors import LakeError, LancestatError, Location, PublishError
+from lancestat.execution.assembly import (
+    PartialsGoneError,
+    Scanned,
+    ScanTable,
+    TableWorkspace,
+)
+from lancestat.knn.request import OnStage, Stage, StageProgress
+from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, StaleBase
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.open import REPLACED_CODES
+from lancestat.plan.actions import (
+    Action,
+    Blocked,
+    Deferred,
+    Figures,
+    JoinAction,
+    JoinFigures,
+    Skip,
+    TableAction,
+)
+from lancestat.plan.join_planner import JoinFacts, in_full, revise, without_approximation
+from lancestat.plan.node_result import NodeResult, Status, planned
+from lancestat.plan.stages import (
+    CommitResult,
+    JoinStage,
+    LayOut,
+    MeasureIndex,
+    MergeNeighbours,
+    MergePartials,
+    PrepareSides,
+    Probe,
+    PublishStatistics,
+    ReadFragments,
+    RestampStatistics,
+    ReusePartials,
+)
+from lancestat.state.values import JoinRecord, ResultRecord, StateWriter, TableRecord
+
+_log = logging.getLogger("lancestat.run")
+
+MAX_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEnded:
+    """How a node ended, and what is to be remembered of it.
+
+    `live` are the fingerprints of the version of a table that was read.
+    """
+
+    result: NodeResult
+    record: TableRecord | JoinRecord | None = None
+    live: frozenset[Fingerprint] = frozenset()
+
+
+class JoinSession(Protocol):
+    """One join on Spark, whose methods are its stages.
+
+    Searching and merging are lazy, like transformations of Spark: rows pass through both in the job
+    that `commit` runs. Every method raises a LancestatError where it cannot be done; readers of the
+    output see what they saw before.
+    """
+
+    def prepare_sides(self) -> JoinFacts:
+        """Open both sides, write to scratch those that are no tables, and count their rows."""
+        ...
+
+    def lay_out(self, lists: int) -> bool:
+        """Write the right side to scratch in lists; False where no right row can match."""
+        ...
+
+    def measure_index(self) -> bool:
+        """Find how far the index has to be searched; False where no effort reaches the recall."""
+        ...
+
+    def probe(self, stage: Probe) -> None:
+        """Search neighbours by the stage's strategy."""
+        ...
+
+    def merge_neighbours(self) -> None:
+        """Merge what is found with the last result.
+
+        Raises:
+            StaleBase: the last result is not what it was taken for.
+        """
+        ...
+
+    def commit(self, stage: CommitResult) -> JoinOutcome:
+        """Write the result and commit it.
+
+        Raises:
+            StaleBase: the last result is not what it was taken for; nothing was written.
+        """
+        ...
+
+
+# Opens a session for the rows that a work names; leaving it removes what was left in scratch.
+OpenJoin = Callable[[JoinWork, OnStage], AbstractContextManager[JoinSession]]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinEvaluation:
+    """Evaluates the stages of one join.
+
+    Where the facts contradict a decision of the plan, the join is planned again and the log says
+    so.
+    """
+
+    open: OpenJoin
+    on_stage: OnStage
+
+    def run(self, action: JoinAction) -> tuple[JoinAction, JoinOutcome]:
+        """Carry out a join; one whose last result has gone is joined in full.
+
+        Returns:
+            The action as it was carried out in the end, and what it did.
+
+        Raises:
+            LancestatError: it cannot be done; readers of the output see what they saw before.
+        """
+        try:
+            return self._run(action)
+        except StaleBase as error:
+            if action.work.scope is Scope.FULL:
+                raise
+            whole = in_full(action)
+            _log.warning("'%s' is planned again, in full: %s", action.node, error.message)
+            return self._run(whole)
+
+    def _run(self, action: JoinAction) -> tuple[JoinAction, JoinOutcome]:
+        facts: JoinFacts | None = None
+        done: set[JoinStage] = set()
+        with self.open(action.work, self.on_stage) as session:
+            while True:
+                stage = next(stage for stage in action.stages if stage not in done)
+                match stage:
+                    case PrepareSides():
+                        facts = session.prepare_sides()
+                        action = _revised(action, revise(action, facts))
+                        self._tell_decision(action)
+                    case LayOut(lists=int() as lists):
+                        if not session.lay_out(lists):
+                            action = self._exact(action, facts, "no right row can match")
+                    case LayOut():
+                        raise AssertionError("the number of lists follows from the prepared sides")
+                    case MeasureIndex():
+                        if not session.measure_index():
+                            why = "the index does not reach the recall"
+                            action = self._exact(action, facts, why)
+                    case Probe():
+                        session.probe(stage)
+                    case MergeNeighbours():
+                        session.merge_neighbours()
+                    case CommitResult():
+                        return action, session.commit(stage)
+                    case _:
+                        assert_never(stage)
+                done.add(stage)
+
+    def _tell_decision(self, action: JoinAction) -> None:
+        note = f"{action.decision.strategy.value}: {action.decision.why}"
+        self.on_stage(StageProgress(Stage.GATE, note=note))
+
+    def _exact(self, action: JoinAction, facts: JoinFacts | None, why: str) -> JoinAction:
+        assert facts is not None, "sides are prepared first"
+        return _revised(action, without_approximation(action, facts, why))
+
+
+def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
+    """Say which decision the facts contradict, if any."""
+    decision = revised.decision
+    if decision.strategy is not action.decision.strategy:
+        # A decision that was made without knowing the sides is expected to change.
+        is_known = None not in (action.sides.left_rows, action.sides.right_rows)
+        level = logging.WARNING if is_known else logging.INFO
+        text = "'%s' is planned again: %s, %s"
+        _log.log(level, text, action.node, decision.strategy.value, decision.why)
+    return revised
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """Evaluates actions of one project.
+
+    Args:
+        state: What is remembered of tables.
+        scan: Reads fragments on Spark.
+        open_join: Opens a join on Spark.
+        replan: Plans a node again; its second argument asks for everything to be made again.
+        replan_table: Plans a table again; its second argument says whether partials in the state
+            may be counted on.
+        storage_options: How to reach the tables.
+        run_id: Names the run.
+        clock: Tells the time.
+        digests: The digests of the nodes' meanings.
+        locations: Where the nodes are declared.
+        on_stage: Receives how far a join is.
+    """
+
+    state: StateWriter
+    scan: ScanTable
+    open_join: OpenJoin
+    replan: Callable[[str, bool], Action]
+    replan_table: Callable[[str, bool], Action]
+    storage_options: Mapping[str, str]
+    run_id: str
+    clock: Callable[[], datetime]
+    digests: Mapping[str, str]
+    locations: Mapping[str, Location]
+    on_stage: Callable[[str, StageProgress], None]
+
+    def run(self, action: Action) -> NodeEnded:
+        """Carry out one action; the result does not tell yet how long it took.
+
+        Raises:
+            LancestatError: the node failed.
+        """
+        match action:
+            case Skip():
+                return NodeEnded(replace(planned(action), status=Status.SUCCESS))
+            case Blocked():
+                raise action.error
+            case TableAction():
+                return self._run_table(action)
+            case JoinAction():
+                return self._run_join(action)
+            case Deferred():
+                return self.run(self.replan(action.node, action.full_refresh))
+            case _:
+                assert_never(action)
+
+    def _run_table(self, action: TableAction) -> NodeEnded:
+        """Carry out an action until its statistics are published for the version they describe."""
+        result, scanned = planned(action), Scanned()
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            scanned = scanned.plus(action.scans)
+            try:
+                done = self._table_stages(action, even_late=attempt == MAX_ATTEMPTS)
+                if done is not None:
+                    return _table_ended(result, action, scanned, done)
+                again = self.replan_table(action.node, True)
+            except PartialsGoneError:
+                again = self.replan_table(action.node, False)
+            except LakeError as error:
+                if error.code not in REPLACED_CODES:
+                    raise
+                _log.info("'%s' is planned again: %s", action.node, error.message)
+                again = self.replan_table(action.node, True)
+            match again:
+                case TableAction():
+                    action = again
+                case Skip(figures=Figures() as figures):
+                    return NodeEnded(_table_result(result, figures, scanned))
+                case Blocked():
+                    raise again.error
+                case _:
+                    raise AssertionError(f"no action on a table: {again}")
+        raise PublishError(
+            "LS604",
+            f"the table changed during each of {MAX_ATTEMPTS} attempts to publish its statistics",
+            hint="what was read is remembered: run again when the table is quieter",
+        )
+
+    def _table_stages(self, action: TableAction, *, even_late: bool) -> TableWorkspace | None:
+        """The workspace after the last stage, None where the table has moved on meanwhile."""
+        workspace = TableWorkspace(
+            action.node,
+            action.table,
+            self.state,
+            self.scan,
+            self.storage_options,
+            self.run_id,
+            self.clock,
+        )
+        for stage in action.stages:
+            match stage:
+                case ReusePartials():
+                    workspace.reuse(stage.coverage)
+                case ReadFragments():
+                    workspace.read(stage.scans)
+                case MergePartials():
+                    workspace.merge(stage.version)
+                case RestampStatistics():
+                    workspace.restamp(stage)
+                case PublishStatistics():
+                    if not workspace.publish(stage, even_late=even_late):
+                        return None
+                case _:
+                    assert_never(stage)
+        return workspace
+
+    def _run_join(self, action: JoinAction) -> NodeEnded:
+        """Carry out a join, planning it again where a side was replaced while it was read."""
+        for _ in range(MAX_ATTEMPTS - 1):
+            try:
+                return self._join(action)
+            except LakeError as error:
+                if error.code not in REPLACED_CODES:
+                    raise
+                _log.info("'%s' is planned again: %s", action.node, error.message)
+                again = self.replan(action.node, False)
+                if not isinstance(again, JoinAction):
+                    return self.run(again)
+                action = again
+        return self._join(action)
+
+    def _join(self, action: JoinAction) -> NodeEnded:
+        evaluation = JoinEvaluation(
+            self.open_join,
+            lambda progress: self.on_stage(action.node, progress),
+        )
+        try:
+            done, outcome = evaluation.run(action)
+        except LancestatError as error:
+            raise error.placed(self.locations.get(action.node)) from None
+        if outcome.recall is None and done.work.scope is not Scope.FULL:
+            # What was compared in full does not change what is known of the rest.
+            known = action.known
+            outcome = replace(outcome, recall=known.recall, nprobes=known.nprobes)
+        is_lance = done.work.output_format is OutputFormat.LANCE
+        result = replace(
+            planned(action),
+            status=Status.SUCCESS,
+            version_published=outcome.output.version if is_lance else None,
+            join=_join_figures(done.work, outcome),
+        )
+        return NodeEnded(result, self._join_record(action, outcome))
+
+    def _join_record(self, action: JoinAction, outcome: JoinOutcome) -> JoinRecord:
+        """What the state remembers of a join.
+
+        The sides are as they were seen before they were read: should they have moved on in between,
+        the next run joins again.
+        """
+        assert action.left is not None and action.right is not None, "declared sides are recorded"
+        made, counts = outcome.output, outcome.counts
+        return JoinRecord(
+            node=action.node,
+            digest=self.digests[action.node],
+            left=replace(action.left, unproven=outcome.unproven.get("left")),
+            right=replace(action.right, unproven=outcome.unproven.get("right")),
+            result=ResultRecord(made.rows, made.digest, made.version, made.generation),
+            left_rows=counts.left_rows,
+            right_rows=counts.right_rows,
+            unmatched_left_rows=counts.unmatched_left_rows,
+            excluded_right_rows=counts.excluded_right_rows,
+            strategy=outcome.strategy,
+            finished_at=self.clock(),
+            recall=outcome.recall,
+            nprobes=outcome.nprobes,
+        )
+
+
+def _table_ended(
+    result: NodeResult, action: TableAction, scanned: Scanned, done: TableWorkspace
+) -> NodeEnded:
+    assert done.landed is not None, "publishing is the last stage"
+    landed = done.landed.version
+    result = replace(
+        _table_result(result, action.figures, scanned),
+        version_published=landed if landed != action.table.version else None,
+    )
+    return NodeEnded(result, done.record(), action.table.live)
+
+
+def _table_result(result: NodeResult, figures: Figures, scanned: Scanned) -> NodeResult:
+    """The result of an action whose last attempt had these figures."""
+    return replace(
+        result,
+        status=Status.SUCCESS,
+        fragments_total=figures.fragments_total,
+        fragments_scanned=scanned.fragments,
+        rows_total=figures.rows_total,
+        rows_scanned=scanned.rows,
+        version_read=figures.version_read,
+    )
+
+
+def _join_figures(work: JoinWork, outcome: JoinOutcome) -> JoinFigures:
+    counts = outcome.counts
+    return JoinFigures(
+        strategy=outcome.strategy,
+        scope=work.scope.value,
+        left_rows=counts.left_rows,
+        right_rows=counts.right_rows,
+        unmatched_left_rows=counts.unmatched_left_rows,
+        excluded_right_rows=counts.excluded_right_rows,
+        pairs=outcome.pairs,
+        recall=outcome.recall,
+        nprobes=outcome.nprobes,
+    )

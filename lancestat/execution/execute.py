@@ -1,0 +1,74 @@
+"""Executes a plan on the Spark of its target."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lancestat.execution.evaluator import Evaluator
+from lancestat.execution.result import Progress, RunResult
+from lancestat.execution.scheduler import THREADS, Scheduler
+from lancestat.plan.actions import Action, JoinAction, Plan
+from lancestat.plan.observe import Observer
+from lancestat.spark.analyze.scanner import SparkScanner
+from lancestat.spec.model import Table
+from lancestat.state.values import StateWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How plans of one project are executed; `observer` and `digests` are of its nodes.
+
+    `threads` nodes are worked on at once, None for as many as usual.
+    """
+
+    observer: Observer
+    state: StateWriter
+    digests: Mapping[str, str]
+    progress: Progress
+    threads: int | None = None
+    fail_fast: bool = False
+
+    def execute(self, plan: Plan, command: str) -> RunResult:
+        """Do what a plan says; `command` is what the run is remembered as."""
+        spec, clock = self.observer.spec, self.observer.clock
+        has_joins = any(action.kind == JoinAction.kind for action in plan.actions)
+        with SparkScanner(spec.target, self.progress.advanced, has_joins=has_joins) as spark:
+            evaluator = Evaluator(
+                state=self.state,
+                scan=spark.scan,
+                open_join=spark.join,
+                replan=self._replan,
+                replan_table=self._replan_table,
+                storage_options=spec.target.storage_options,
+                run_id=uuid.uuid4().hex,
+                clock=clock,
+                digests=self.digests,
+                locations={node.name: node.location for node in spec.nodes},
+                on_stage=self.progress.joined,
+            )
+            scheduler = Scheduler(
+                evaluator,
+                self.state,
+                self.progress,
+                clock,
+                self.digests,
+                spark.cancel,
+                self.threads or THREADS,
+                self.fail_fast,
+                command,
+                spec.redactor,
+                spec.origins,
+            )
+            return scheduler.execute(plan)
+
+    def _replan_table(self, name: str, use_partials: bool) -> Action:
+        table = self.observer.spec.node(name)
+        assert isinstance(table, Table), f"{name} was planned as a table"
+        return self.observer.plan_again(table, use_partials=use_partials)
+
+    def _replan(self, name: str, full_refresh: bool) -> Action:
+        nodes = [node for node in self.observer.spec.nodes if node.name == name]
+        [action] = self.observer.plan(nodes, full_refresh=full_refresh).actions
+        return action
