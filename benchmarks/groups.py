@@ -25,7 +25,7 @@ from measure import Measures, peak_megabytes, run_parts, timed
 if TYPE_CHECKING:
     from lancestat.lake.snapshot import Snapshot
     from lancestat.optimizer.groups import GroupedStatistics
-    from lancestat.optimizer.pruning import FragmentStatistics, Survivors
+    from lancestat.optimizer.pruned_fragments import FragmentStatistics, Survivors
     from lancestat.predicates.filter import Filter
     from lancestat.state.store import LanceState
     from lancestat.state.values import SummaryBlock, TableSummary

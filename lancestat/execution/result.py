@@ -1,4 +1,4 @@
-"""What a run tells while it goes on."""
+"""The result of a run, its progress, and what the newest run left undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors made ready for products of matrices in float32, and how far those may be off."""
+"""Reads columns of vectors, and prepares them for products of matrices in float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of one column, group by group, as arrays."""
+"""The statistics of one column, group of fragments by group, as arrays."""
 
 from __future__ import annotations
 

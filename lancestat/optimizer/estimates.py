@@ -1,4 +1,4 @@
-"""What Spark's optimizer is told about one scan of a table."""
+"""Estimates of one scan for Spark's optimizer: rows, bytes and column statistics, explained."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedColumn, column_bounds, published_column
-from lancestat.optimizer.pruning import ColumnRange, Survivors
+from lancestat.optimizer.pruned_fragments import ColumnRange, Survivors
 from lancestat.optimizer.table import ReadTable, Settings
 from lancestat.predicates.filter import Filter
 from lancestat.statistics.bound_text import parse_bound

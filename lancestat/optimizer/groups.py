@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 from lancestat.errors import StateError
 from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.optimizer.pruning import ColumnRange, FragmentStatistics, NothingKnown, Survivors
+from lancestat.optimizer.pruned_fragments import (
+    ColumnRange,
+    FragmentStatistics,
+    NothingKnown,
+    Survivors,
+)
 from lancestat.predicates.filter import Filter
 from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
 from lancestat.state.identity import quantile_key

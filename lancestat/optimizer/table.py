@@ -1,4 +1,4 @@
-"""What a session and a scan say about statistics."""
+"""A Lance table as Spark's optimizer sees it, with the settings of the session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lancestat.lake.open import open_pinned
 from lancestat.lake.snapshot import Field, Pin, Snapshot
 from lancestat.manifest.guard import Verdict
 from lancestat.optimizer.groups import load_groups
-from lancestat.optimizer.pruning import FragmentStatistics, NothingKnown
+from lancestat.optimizer.pruned_fragments import FragmentStatistics, NothingKnown
 from lancestat.optimizer.sampling import Sampler
 from lancestat.optimizer.zone_maps import load_zone_maps
 from lancestat.plan.judgement import TableStatistics

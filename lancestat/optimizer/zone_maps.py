@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.optimizer.pruning import ColumnRange, FragmentStatistics, NothingKnown, Survivors
+from lancestat.optimizer.pruned_fragments import (
+    ColumnRange,
+    FragmentStatistics,
+    NothingKnown,
+    Survivors,
+)
 from lancestat.predicates.filter import Filter
 from lancestat.redact import clean, secret_values
 from lancestat.statistics.bounds import Bound

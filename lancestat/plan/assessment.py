@@ -1,4 +1,4 @@
-"""What planning looks at, as values: gathered by `plan.observe`, judged by `plan.planner`."""
+"""Assesses one table: what the manifest and the state say of it, against what is declared."""
 
 from __future__ import annotations
 

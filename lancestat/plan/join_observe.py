@@ -1,4 +1,4 @@
-"""Which nodes read what a join writes."""
+"""Observes joins: which nodes read their results, what their sides and outputs hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sides of a join hold now, next to what they held when they were last joined."""
+"""The sides of a join as they are now, and what changed since the last run joined them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps plans in files, and gives them back as long as they hold."""
+"""Saves plans to files, and reads them back as long as they hold."""
 
 from __future__ import annotations
 

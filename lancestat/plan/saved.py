@@ -1,4 +1,4 @@
-"""Digests of plans' values: equal exactly when the values are, whatever process makes them."""
+"""Saved plans: digests of what was planned, and of everything the plan rests on."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lancestat.statistics.bounds import Bound, lower_bound, upper_bound
 from lancestat.statistics.partial import ColumnPartial
 from lancestat.statistics.quantiles import QuantileBuilder
-from lancestat.statistics.sketch import (
+from lancestat.statistics.sketch_builder import (
     SketchBuilder,
     Window,
     Words,

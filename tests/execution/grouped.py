@@ -8,7 +8,8 @@ from dataclasses import replace
 import lance
 import pyarrow as pa
 
-from lancestat.optimizer.pruning import ColumnRange, FragmentStatistics, Survivors, columns_of
+from lancestat.optimizer.pruned_fragments import ColumnRange, FragmentStatistics, Survivors
+from lancestat.optimizer.pruning import columns_of
 from lancestat.predicates.filter import Filter
 from lancestat.statistics.bounds import lower_bound, upper_bound
 from lancestat.statistics.column_type import column_type

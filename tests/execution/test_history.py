@@ -25,7 +25,8 @@ import lancestat.execution.summarize as summarizing
 from lancestat.lake.observe import snapshot
 from lancestat.manifest.wire import encode_statistics
 from lancestat.optimizer.groups import load_groups
-from lancestat.optimizer.pruning import FragmentStatistics, columns_of
+from lancestat.optimizer.pruned_fragments import FragmentStatistics
+from lancestat.optimizer.pruning import columns_of
 from lancestat.predicates.filter import (
     Comparison,
     Filter,

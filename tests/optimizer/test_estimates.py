@@ -18,7 +18,7 @@ from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import encode_statistics
 from lancestat.optimizer.estimates import ColumnEstimate, Estimate, estimate
-from lancestat.optimizer.pruning import ColumnRange
+from lancestat.optimizer.pruned_fragments import ColumnRange
 from lancestat.optimizer.sampling import Sampler
 from lancestat.optimizer.table import ReadTable, Settings
 from lancestat.plan.assessment import analyzable

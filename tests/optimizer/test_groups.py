@@ -18,7 +18,7 @@ from lancestat.errors import StateError
 from lancestat.lake.observe import snapshot
 from lancestat.optimizer.column_groups import GroupColumn
 from lancestat.optimizer.groups import GroupedStatistics, load_groups
-from lancestat.optimizer.pruning import FragmentStatistics, NothingKnown
+from lancestat.optimizer.pruned_fragments import FragmentStatistics, NothingKnown
 from lancestat.predicates.filter import (
     Comparison,
     Filter,

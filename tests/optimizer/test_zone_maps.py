@@ -20,7 +20,7 @@ from lance.file import LanceFileWriter
 
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import DataFile, Overlay
-from lancestat.optimizer.pruning import ColumnRange, FragmentStatistics, NothingKnown
+from lancestat.optimizer.pruned_fragments import ColumnRange, FragmentStatistics, NothingKnown
 from lancestat.optimizer.zone_maps import load_zone_maps
 from lancestat.predicates.filter import (
     And,

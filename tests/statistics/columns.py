@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.partial import ColumnPartial
-from lancestat.statistics.sketch import Sketch, hash_bytes
+from lancestat.statistics.sketch import Sketch
+from lancestat.statistics.sketch_builder import hash_bytes
 
 WORD = 2**64
 EXACT = Context(prec=60)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.statistics.sketch import EMPTY_SKETCH, REGISTERS, Sketch, SketchBuilder, mix, union
+from lancestat.statistics.sketch import EMPTY_SKETCH, REGISTERS, Sketch, union
+from lancestat.statistics.sketch_builder import SketchBuilder, mix
 from tests.statistics.columns import sketch_of
 
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]

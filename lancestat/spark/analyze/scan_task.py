@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.snapshot import Pin
 from lancestat.redact import clean, secret_values
 from lancestat.spark.analyze.work import Slice, WorkItem
 from lancestat.spark.session.failure import WorkerError
-
-THREAD_VARIABLES = ("POLARS_MAX_THREADS", "LANCE_CPU_THREADS", "OMP_NUM_THREADS")
+from lancestat.spark.session.worker import prepare_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +69,3 @@ class ScanTask:
             cause = clean(f"{type(error).__name__}: {error}", secret_values(self.storage_options))
             place = f"fragment {slice.fragment_id} of {self.pin.uri} at version {self.pin.version}"
             raise RunError("LS510", f"{place} cannot be analyzed: {cause}") from error
-
-
-@cache
-def prepare_worker(threads: int, *modules: str) -> None:
-    """Make this process a good worker: as many threads as its task has cores, cheap collections.
-
-    The libraries read their variables when they are imported; a worker that did so before, for
-    other jobs of its session, keeps what it has. `modules` are those that its tasks will import.
-    """
-    for variable in THREAD_VARIABLES:
-        os.environ.setdefault(variable, str(threads))
-    import pyarrow as pa
-
-    for module in ("lancestat.spark.read.fragment_reader", *modules):
-        import_module(module)
-    pa.set_cpu_count(threads)
-    # After each task Spark collects garbage, which visits every object of the libraries, for 30 ms.
-    # Frozen ones are passed over.
-    gc.collect()
-    gc.freeze()

@@ -20,12 +20,12 @@ from lancestat.knn.work import Rows
 from lancestat.lake.open import is_failure
 from lancestat.output.result import Written
 from lancestat.redact import clean, secret_values
-from lancestat.spark.analyze.scan_task import prepare_worker
 from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Chunk, Materialize
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.session.failure import MORE_MEMORY, WorkerError
 from lancestat.spark.session.jobs import Done
+from lancestat.spark.session.worker import prepare_worker
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext

@@ -14,7 +14,7 @@ from lancestat.lake.open import REPLACED_CODES, open_pinned, read_failure
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.optimizer.row_ranges import Piece
 from lancestat.spark.analyze.work import Slice
-from lancestat.spark.read.read_task import FilteredRows
+from lancestat.spark.read.filtered_rows import FilteredRows
 from lancestat.spark.session.arrow_types import BATCH_BYTES, PROBE_ROWS, SCAN_OPTIONS, fitting_rows
 
 METADATA_CACHE_BYTES = 32 << 20

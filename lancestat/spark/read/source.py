@@ -16,11 +16,11 @@ from lancestat.lake.open import open_pinned
 from lancestat.lake.snapshot import Pin, Snapshot
 from lancestat.optimizer.row_ranges import Part, split_parts
 from lancestat.optimizer.table import Scan
-from lancestat.spark.analyze.scan_task import prepare_worker
 from lancestat.spark.read.read_task import read_part
 from lancestat.spark.read.source_filters import pushed_filters
 from lancestat.spark.session.arrow_types import spark_schema
 from lancestat.spark.session.start import active
+from lancestat.spark.session.worker import prepare_worker
 from lancestat.statistics.column_type import decoded_size
 
 if TYPE_CHECKING:

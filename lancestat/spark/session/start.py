@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lancestat.errors import RunError
 from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import clean
-from lancestat.spark.analyze.scan_task import THREAD_VARIABLES
+from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spark.sql.system_views import SCHEMA, SETTING
 from lancestat.spec.model import Target
 
