@@ -1,4 +1,4 @@
-"""Distances between vectors, as Lance defines them: smaller is nearer for all."""
+"""What a join asks for: metric, mode, columns of the result, and the stages of its progress."""
 
 from __future__ import annotations
 

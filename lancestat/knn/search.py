@@ -1,4 +1,4 @@
-"""The best of the products of two matrices of float32."""
+"""Exact search: products in float32 propose neighbours, and proven bounds confirm them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One side of a join as the search reads it: a Lance dataset at a pinned version."""
+"""One join to run: its sides at pinned versions, its scope, its output, and what came of it."""
 
 from __future__ import annotations
 

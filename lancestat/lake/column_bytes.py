@@ -1,4 +1,4 @@
-"""How many bytes on disk each column really takes."""
+"""Estimates the bytes that columns take on disk and in memory."""
 
 from __future__ import annotations
 

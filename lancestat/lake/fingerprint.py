@@ -1,4 +1,4 @@
-"""Fingerprints: the identity of a column's content in one fragment."""
+"""Fingerprints: the identity of a column's content in one fragment, of a schema and of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commits between two versions did to the rows."""
+"""Reads what the commits between two versions did to the rows."""
 
 from __future__ import annotations
 

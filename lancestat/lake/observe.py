@@ -1,4 +1,4 @@
-"""Snapshots of real datasets, many at a time."""
+"""Takes snapshots of datasets, many at a time, at any version or instant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Lance dataset is at one version, as plain values."""
+"""A Lance dataset at one version as plain values, and the pin that identifies it."""
 
 from __future__ import annotations
 

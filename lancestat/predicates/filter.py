@@ -1,4 +1,4 @@
-"""Row filters as values: what Spark pushes down, before it is said in Lance's words."""
+"""Row filters as values, as JSON and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a table's fragments the state knows, column by column."""
+"""Gathers all that is known of the nodes of a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs did to each node, as far as the state remembers."""
+"""Runs, statistics and tables as rows, for the system views."""
 
 from __future__ import annotations
 

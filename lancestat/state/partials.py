@@ -1,4 +1,4 @@
-"""Partials as rows: one per (table, fingerprints, set of fields)."""
+"""Stored partials: rows by (table, fingerprints, set of fields), their index, and reading them."""
 
 from __future__ import annotations
 

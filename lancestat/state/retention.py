@@ -1,4 +1,4 @@
-"""Which stored partials nothing needs any more: a pure rule."""
+"""Decides which stored partials nothing needs any more, and drops them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run records read back: the newest of every table, the newest runs."""
+"""Reads run records back: the newest of every table, and the newest runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of stored JSON, with the types they must have."""
+"""Run records and join records as rows, and the codec of their JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summaries as rows: one head per summary, and one row per block of groups of one field."""
+"""Stored summaries: one head each, and a row per block of groups of one field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns can be analyzed, and what their values are to the kernel."""
+"""Which columns can be analyzed, the type of their values, and their size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reducers: from the Arrow arrays of one column to its partial; here those of fixed width."""
+"""Reducers: from the Arrow arrays of one column to its partial."""
 
 from __future__ import annotations
 

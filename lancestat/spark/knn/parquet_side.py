@@ -1,4 +1,4 @@
-"""Plain scans of Parquet files, which workers read without going through the JVM."""
+"""Reads plain scans of Parquet files in workers, without going through the JVM."""
 
 from __future__ import annotations
 

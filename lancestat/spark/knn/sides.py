@@ -1,4 +1,4 @@
-"""A side that is a query: one plain query over declared tables, at the versions that were seen."""
+"""Opens the sides of a join: tables in place, queries and files by way of Spark."""
 
 from __future__ import annotations
 

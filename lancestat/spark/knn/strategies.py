@@ -1,4 +1,4 @@
-"""The strategy of a vector index: a Lance table on the right that has one of the metric."""
+"""The strategies of a join on Spark: exact, by partitions, by a vector index, and Spark's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the driver how far a join's job is, as tasks end."""
+"""Tasks that search neighbours, and the Spark job that runs them."""
 
 from __future__ import annotations
 

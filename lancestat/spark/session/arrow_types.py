@@ -1,4 +1,4 @@
-"""Arrow as Lance has it and Arrow as Spark takes it."""
+"""Arrow types and batch sizes, as Lance has them and as Spark takes them."""
 
 from __future__ import annotations
 

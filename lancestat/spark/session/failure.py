@@ -1,4 +1,4 @@
-"""How an error crosses from a Spark worker: as JSON inside the text of Spark's own exception."""
+"""Errors of Spark jobs: carried from workers to the driver, and explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names the jobs of a thread for as long as they are ours."""
+"""Runs Spark jobs: named groups, progress, and Python functions over Arrow batches."""
 
 from __future__ import annotations
 

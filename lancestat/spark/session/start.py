@@ -1,4 +1,4 @@
-"""Finds the Java that Spark's launcher would start."""
+"""Finds Java, and starts and stops Spark."""
 
 from __future__ import annotations
 

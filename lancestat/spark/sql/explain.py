@@ -1,4 +1,4 @@
-"""A query's plan with its estimates, and what these stand on."""
+"""Explains a query: Spark's plan with its estimates, and what these rest on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query is made of, as `QueryFacts.java` collects it from Spark's plans."""
+"""Proves that a query gives the same rows as long as its tables hold theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's values in a form that survives the way to Python: text, integers and lists of them.
+"""Runs a query, and returns its rows as plain values.
 
 PySpark's own conversion puts timestamps into the process's time zone, ends at the year 9999, widens
 floats and knows no intervals of months.

@@ -1,4 +1,4 @@
-"""A query as text, and places in it."""
+"""Explains why Spark refused a query, with the place in its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ANALYZE TABLE`, as Spark's own parser reads it."""
+"""Parses statements: `ANALYZE TABLE`, and the declared tables that a query names."""
 
 from __future__ import annotations
 
