@@ -8,8 +8,16 @@ from dataclasses import replace
 from datetime import datetime
 
 from lancestat.errors import LancestatError
+from lancestat.knn.work import OutputFormat
+from lancestat.lake.temporary_files import sweep_temporary_folders
+from lancestat.output.result import sweep as sweep_output
+from lancestat.plan.join_planner import remembered_result
+from lancestat.scratch.garbage_collection import sweep_scratch
+from lancestat.spark.knn.scratch_root import known_roots
+from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, ProjectSpec, Table
-from lancestat.state.garbage_collection import SweepReport
+from lancestat.state.garbage_collection import SweepReport, sweep
+from lancestat.state.identity import join_identity, table_identity
 from lancestat.state.store import LanceState
 from lancestat.state.values import JoinRecord
 
@@ -25,9 +33,6 @@ def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: b
         StateError: The state cannot be reached.
         RunError: LS583 a scratch root cannot be looked at.
     """
-    from lancestat.lake.temporary_files import sweep_temporary_folders
-    from lancestat.state.garbage_collection import sweep
-    from lancestat.state.identity import join_identity, table_identity
 
     declared = {
         table_identity(node.uri) if isinstance(node, Table) else join_identity(node.name)
@@ -41,10 +46,6 @@ def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: b
 
 
 def _sweep_outputs(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
-    from lancestat.knn.work import OutputFormat
-    from lancestat.output.result import sweep as sweep_output
-    from lancestat.plan.join_planner import remembered_result
-    from lancestat.spec.digest import node_digest
 
     for join in spec.nodes:
         if isinstance(join, KnnJoin):
@@ -60,8 +61,6 @@ def _sweep_outputs(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None
 def _with_scratch(
     report: SweepReport, spec: ProjectSpec, now: datetime, dry_run: bool
 ) -> SweepReport:
-    from lancestat.scratch.garbage_collection import sweep_scratch
-    from lancestat.spark.knn.scratch_root import known_roots
 
     target = spec.target
     for root in known_roots(target.scratch, target.spark_conf):

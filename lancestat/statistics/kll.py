@@ -16,10 +16,13 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-from lancestat.statistics.quantiles import K
 
 Floats = npt.NDArray[np.float64]
 
+
+# The library's `get_normalized_rank_error(800)` is 0.35 %, which 99 of 100 sketches keep at every
+# rank: a little less than one of a histogram's 254 bins. It takes at most 20 kB.
+K = 800
 
 # Size of the preamble, version, family, flags, K, least room of a level; then, of more than one
 # value, the number of values seen, a K, the number of levels, where each begins, the extremes, and

@@ -11,6 +11,8 @@ from lancestat.redact import clean, secret_values
 from lancestat.spark.analyze.work import Slice, WorkItem
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.session.worker import prepare_worker
+from lancestat.state.identity import has_quantiles
+from lancestat.statistics.partial import encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,7 @@ class ScanTask:
 
     def _read(self, slice: Slice) -> SlicePartials:
         from lancestat.spark.read.fragment_reader import pinned_dataset, read_slice
-        from lancestat.state.identity import has_quantiles
         from lancestat.statistics.kernel import analyze
-        from lancestat.statistics.partial import encode
 
         columns = self.columns[slice.scan]
         dataset = pinned_dataset(self.pin, self.storage_options)

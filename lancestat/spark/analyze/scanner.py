@@ -15,6 +15,8 @@ from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import TableVersion
 from lancestat.plan.stages import Scan
 from lancestat.spark.analyze.work import TableScan
+from lancestat.spark.knn.scratch_root import require_shared, scratch_root
+from lancestat.spark.session.start import running_session, start_session
 from lancestat.spark.sql.query import silent_query_logger
 from lancestat.spec.model import Target
 from lancestat.statistics.partial import ColumnPartial
@@ -108,7 +110,6 @@ class SparkScanner:
         """
         session = self._started(needs_scratch=True)
         from lancestat.spark.knn.engine import Engine
-        from lancestat.spark.knn.scratch_root import scratch_root
 
         root = scratch_root(self._target.scratch, session)
         with self._cancellable(f"joining '{work.node}'") as group:
@@ -137,14 +138,6 @@ class SparkScanner:
 
     def _started(self, *, needs_scratch: bool = False) -> SparkSession:
         with self._starting:
-            # Threads that import modules of a circle at the same time may see them half made.
-            from lancestat.spark.analyze import jobs as partials_job  # noqa: F401
-            from lancestat.spark.session.start import running_session, start_session
-
-            if self._has_joins:
-                from lancestat.spark.knn import engine  # noqa: F401
-            from lancestat.spark.knn.scratch_root import require_shared
-
             if self._session is None:
                 running = running_session()
                 if running is None and needs_scratch:

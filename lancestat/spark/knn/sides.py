@@ -10,11 +10,13 @@ from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
 from lancestat.knn.request import JoinRequest, Metric, Mode
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import PinnedTable, SideWork, VectorSide
+from lancestat.optimizer.table import open_pinned_table
 from lancestat.redact import secret_values
 from lancestat.spark.knn.grid import grid
 from lancestat.spark.knn.parquet_side import ParquetScan, ParquetSide
 from lancestat.spark.knn.reader import Side, read_columns
 from lancestat.spark.read.fragment_reader import pinned_dataset
+from lancestat.spark.read.relation import Relation, relate
 from lancestat.spark.sql.proof import ParsedQuery, hidden_objection, parse_query, unproven
 from lancestat.spark.sql.query_failure import QueryText, Surroundings, explain_failure
 
@@ -106,8 +108,6 @@ def _not_plain(source: SideWork, name: str, objection: str) -> UsageError:
 def _attach(
     session: SparkSession, views: Sequence[PinnedTable], storage_options: Mapping[str, str]
 ) -> None:
-    from lancestat.optimizer.table import open_pinned_table
-    from lancestat.spark.read.relation import Relation, relate
 
     opened = [(each.name, open_pinned_table(each.pin, storage_options)) for each in views]
     relate(session, [Relation(table, view=name) for name, table in opened])
