@@ -12,8 +12,8 @@ from typing import Any
 from lancestat.cli.main import main
 from lancestat.knn.cost_model import Decision, Strategy
 from lancestat.output import result as output
+from lancestat.plan import join_planner
 from lancestat.spark.knn import engine, grid, written_side
-from lancestat.spark.knn import engine as join
 from tests.integration.faulty_daemon import strike, striking
 
 
@@ -30,7 +30,7 @@ def arm(folder: Path, strategy: str) -> None:
     written_side.SMALLEST_JOB = grid.DRIVER_LINES = -1
     grid.SHUFFLE_SECONDS = 0
     engine.read_in_place = lambda *_: None
-    join.choose = lambda *_: Decision(Strategy(strategy), "asked for", lists=3)
+    join_planner.choose = lambda *_: Decision(Strategy(strategy), "asked for", lists=3)
 
 
 if __name__ == "__main__":

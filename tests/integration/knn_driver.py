@@ -14,8 +14,8 @@ from lancestat.execution.knn_join import run_join
 from lancestat.knn.cost_model import Decision, Strategy
 from lancestat.knn.request import JoinKind, JoinRequest, Mode
 from lancestat.knn.work import JoinWork, OutputFormat, SideWork
+from lancestat.plan import join_planner
 from lancestat.spark.knn import engine, grid, written_side
-from lancestat.spark.knn import engine as join
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
@@ -65,7 +65,7 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
         engine.read_in_place = READ_IN_PLACE if is_in_place else lambda *_: None
         grid.DRIVER_LINES = DRIVER_LINES if is_in_place else -1
         strategy = Strategy.EXACT if is_in_place else Strategy(by)
-        join.choose = lambda *_: Decision(strategy, "asked for", lists=LISTS)
+        join_planner.choose = lambda *_: Decision(strategy, "asked for", lists=LISTS)
         group = uuid.uuid4().hex
         assert scratch is not None
         # Spark itself reads what is no plain scan.
