@@ -1,9 +1,10 @@
-"""Ids of rows, which tell in which order the rows were committed.
+"""Stored tables: the newest sound generation of a dataset of the state, and its appends.
 
-Places do not tell it: a compaction that races with an append moves older rows behind newer ones.
-Times do not either, because clocks differ. So an id begins with the version of the dataset that its
-writer saw: whoever saw a row has seen a later version than the row's writer. Rows whose writers
-saw the same version were written at the same time, and of them the later in place counts as newer.
+Ids of rows tell in which order the rows were committed. Places do not tell it: a compaction
+that races with an append moves older rows behind newer ones. Times do not either, because clocks
+differ. So an id begins with the version of the dataset that its writer saw: whoever saw a row has
+seen a later version than the row's writer. Rows whose writers saw the same version were written at
+the same time, and of them the later in place counts as newer.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from datetime import timedelta
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
+from lancestat.lake.commit import Change, CommitOutcome, Conflict, commit
 from lancestat.state.failure import (
     Failure,
     contended,
     failure_of,
     is_lance_failure,
-    told,
+    message_of,
     unreachable,
 )
 from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
@@ -31,7 +33,7 @@ from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
-    from lance import FragmentMetadata, LanceDataset
+    from lance import FragmentMetadata, LanceDataset, LanceOperation
     from numpy.typing import NDArray
 
 # Earlier releases gave ids at random from 0 on; ids that tell an order lie below 0.
@@ -128,7 +130,7 @@ class StoredTable:
             self._raise(error)
         with self._lock:
             if self._opened:
-                self._set_aside(self._opened[0], told(error, self._folder.options))
+                self._set_aside(self._opened[0], message_of(error, self._folder.options))
 
     def append(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Append rows in one commit; other appends may commit meanwhile.
@@ -143,25 +145,50 @@ class StoredTable:
                 self._commit(dataset, fragments)
 
     def _commit(self, dataset: LanceDataset, fragments: list[FragmentMetadata]) -> None:
-        from lance import LanceDataset, LanceOperation
+        from lance import LanceOperation
 
         for attempt in range(_ATTEMPTS):
-            try:
-                version = dataset.latest_version
-                committed = LanceDataset.commit(
-                    dataset.uri,
-                    LanceOperation.Append(fragments),
-                    read_version=version,
-                    storage_options=self._folder.lance_options,
-                )
-            except BaseException as error:
-                self._after_failed_commit(error, attempt)
-                if self.dataset() is None:
-                    return
-            else:
-                self._advance(committed)
+            operation = LanceOperation.Append(fragments)
+            outcome = self._try_commit(dataset.uri, operation, attempt, dataset)
+            if outcome is not None and not isinstance(outcome, Conflict):
+                self._advance(outcome.dataset)
+                return
+            if self.dataset() is None:
                 return
         raise contended(self._folder.uri)
+
+    def _try_commit(
+        self,
+        uri: str,
+        operation: LanceOperation.BaseOperation,
+        attempt: int,
+        dataset: LanceDataset | None = None,
+    ) -> CommitOutcome | None:
+        """Commit on the latest version of `dataset`, or create one; None where it is damaged.
+
+        After a conflict this waits, the longer the later the attempt.
+
+        Raises:
+            StateError: LS301 the state cannot be reached.
+        """
+        try:
+            version = 0 if dataset is None else dataset.latest_version
+            change = Change(uri, operation, version)
+            outcome = commit(change, storage_options=self._folder.options)
+        except BaseException as error:
+            if not is_lance_failure(error):
+                raise
+            match failure_of(error):
+                case Failure.UNREACHABLE:
+                    self._raise(error)
+                case Failure.CORRUPT:
+                    self.fail(error)
+                    return None
+                case Failure.CONFLICT | Failure.EXISTS | Failure.ABSENT:
+                    outcome = Conflict(message_of(error, self._folder.options))
+        if isinstance(outcome, Conflict):
+            time.sleep(_PAUSE_SECONDS * (attempt + 1))
+        return outcome
 
     def attempt(self, change: Callable[[LanceDataset], object]) -> bool:
         """Do what a later run may do as well: a conflict or damage gives False, no error."""
@@ -208,7 +235,7 @@ class StoredTable:
             dataset = lance.dataset(
                 self._folder.dataset_uri(place), storage_options=self._folder.lance_options
             )
-            found = dataset.schema
+            schema = dataset.schema
         except BaseException as error:
             if not is_lance_failure(error):
                 raise
@@ -218,15 +245,15 @@ class StoredTable:
                 case Failure.UNREACHABLE | Failure.CONFLICT:
                     self._raise(error)
                 case _:
-                    self._set_aside(place, told(error, self._folder.options))
+                    self._set_aside(place, message_of(error, self._folder.options))
                     return None
-        if (found.metadata or {}).get(FORMAT_KEY) != FORMAT or not found.equals(self.schema):
+        if (schema.metadata or {}).get(FORMAT_KEY) != FORMAT or not schema.equals(self.schema):
             self._set_aside(place, "it is not of this format")
             return None
         return place, dataset
 
     def _open_or_create(self) -> LanceDataset:
-        from lance import LanceDataset, LanceOperation
+        from lance import LanceOperation
 
         for attempt in range(_ATTEMPTS):
             with self._lock:
@@ -234,19 +261,9 @@ class StoredTable:
                 if dataset is not None:
                     return dataset
                 uri = self._folder.dataset_uri(self._next_place())
-            try:
-                # One commit without another try: Lance's mode `create` looks first and then
-                # overwrites what another run creates and fills meanwhile.
-                LanceDataset.commit(
-                    uri,
-                    LanceOperation.Overwrite(self.schema, []),
-                    read_version=0,
-                    storage_options=self._folder.lance_options,
-                    max_retries=0,
-                )
-            except BaseException as error:
-                # Another run may have created it first; then it opens.
-                self._after_failed_commit(error, attempt)
+            # Not Lance's mode `create`, which looks first and then overwrites what another run
+            # creates and fills meanwhile. Where another run was first, its dataset opens.
+            self._try_commit(uri, LanceOperation.Overwrite(self.schema, []), attempt)
         raise contended(self._folder.uri)
 
     def _next_place(self) -> Place:
@@ -282,17 +299,6 @@ class StoredTable:
                 raise source.error from None
             self._raise(error)
         return list(written)
-
-    def _after_failed_commit(self, error: BaseException, attempt: int) -> None:
-        if not is_lance_failure(error):
-            raise error
-        match failure_of(error):
-            case Failure.UNREACHABLE:
-                self._raise(error)
-            case Failure.CONFLICT | Failure.EXISTS | Failure.ABSENT:
-                time.sleep(_PAUSE_SECONDS * (attempt + 1))
-            case Failure.CORRUPT:
-                self.fail(error)
 
     def _advance(self, committed: LanceDataset) -> None:
         """See the own commit, unless another thread has come further."""

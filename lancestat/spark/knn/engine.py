@@ -39,7 +39,7 @@ from lancestat.knn.work import (
 )
 from lancestat.lake.snapshot import index_metric
 from lancestat.output import result as output
-from lancestat.output.result import OutputWriter
+from lancestat.output.writer import OutputWriter
 from lancestat.redact import secret_values
 from lancestat.scratch.folder import scratch
 from lancestat.spark.knn.grid import Grid, grid

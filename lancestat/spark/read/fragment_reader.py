@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 
 from lancestat.errors import LakeError
-from lancestat.lake.error_mapping import Refusal
+from lancestat.lake.error_mapping import LakeErrorCode
 from lancestat.lake.open import REPLACED_CODES, open_pinned, read_failure
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.optimizer.row_ranges import Piece
@@ -91,11 +91,11 @@ def read_piece(
     if unreadable:
         what = f"column {unreadable[0]!r} of {dataset.uri} has a name that Lance cannot read"
         hint = "exclude it under columns, or rename it"
-        raise LakeError(Refusal.UNSUPPORTED.value, what, hint=hint)
+        raise LakeError(LakeErrorCode.UNSUPPORTED.value, what, hint=hint)
     fragment = dataset.get_fragment(piece.fragment_id)
     if fragment is None:
         missing = f"{dataset.uri} has no fragment {piece.fragment_id} at version {dataset.version}"
-        raise LakeError(Refusal.CORRUPT.value, missing)
+        raise LakeError(LakeErrorCode.CORRUPT.value, missing)
     if filter is not None:
         stop = fragment.physical_rows
         stop = stop if piece.count is None else min(stop, piece.offset + piece.count)
