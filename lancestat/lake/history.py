@@ -116,8 +116,6 @@ def commits_since(
         limit: How many commits are read at most, the newest first.
         threads: How many transactions are read at once.
     """
-    from lancestat.lake.history import read_commit
-
     last = dataset.version if until is None else until
     versions = range(max(version + 1, last + 1 - limit), last + 1)
     if not versions:

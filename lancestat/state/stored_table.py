@@ -19,6 +19,7 @@ from datetime import timedelta
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
+from lancestat.lake.batch_source import BatchSource
 from lancestat.lake.commit import Change, CommitOutcome, Conflict, commit
 from lancestat.state.failure import (
     Failure,
@@ -278,26 +279,24 @@ class StoredTable:
     def _write(
         self, dataset: LanceDataset, batches: Iterable[pa.RecordBatch]
     ) -> list[FragmentMetadata]:
-        import pyarrow as pa
         from lance.fragment import write_fragments
 
         first = next(iterator := iter(batches), None)
         if first is None:
             return []
-        source = _Source(first, iterator, dataset.version)
-        try:
-            written = write_fragments(
-                pa.RecordBatchReader.from_batches(self.schema, source.batches(self.schema)),
-                dataset,
-                schema=self.schema,
-                mode="append",
-                max_rows_per_file=self.rows_per_file,
-                storage_options=self._folder.lance_options,
-            )
-        except BaseException as error:
-            if source.error:
-                raise source.error from None
-            self._raise(error)
+        source = BatchSource(self.schema, _with_ids(chain([first], iterator), dataset.version))
+        with source.own_errors():
+            try:
+                written = write_fragments(
+                    source.reader(),
+                    dataset,
+                    schema=self.schema,
+                    mode="append",
+                    max_rows_per_file=self.rows_per_file,
+                    storage_options=self._folder.lance_options,
+                )
+            except BaseException as error:
+                self._raise(error)
         return list(written)
 
     def _advance(self, committed: LanceDataset) -> None:
@@ -321,28 +320,13 @@ class StoredTable:
         raise unreachable(self._folder.uri, error, self._folder.options) from None
 
 
-class _Source:
-    """Batches on their way through Rust, which would turn their own exceptions into others.
+def _with_ids(batches: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
 
-    Each row is given its id.
-    """
-
-    def __init__(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch], version: int) -> None:
-        self.error: BaseException | None = None
-        self._batches = chain([first], rest)
-        self._ids = row_ids(version)
-
-    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        place = schema.get_field_index("id")
-        try:
-            for batch in self._batches:
-                ids = pa.array(islice(self._ids, batch.num_rows), pa.int64())
-                yield batch.set_column(place, "id", ids).cast(schema)
-        except BaseException as error:
-            self.error = error
-            raise
+    ids = row_ids(version)
+    for batch in batches:
+        column = pa.array(islice(ids, batch.num_rows), pa.int64())
+        yield batch.set_column(batch.schema.get_field_index("id"), "id", column)
 
 
 Found = TypeVar("Found")

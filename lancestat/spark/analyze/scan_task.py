@@ -14,6 +14,7 @@ from lancestat.lake.snapshot import Pin
 from lancestat.redact import clean, secret_values
 from lancestat.spark.analyze.work import ScanRange, WorkItem
 from lancestat.spark.session.failure import WorkerError
+from lancestat.state.identity import has_quantiles
 
 THREAD_VARIABLES = ("POLARS_MAX_THREADS", "LANCE_CPU_THREADS", "OMP_NUM_THREADS")
 
@@ -55,7 +56,6 @@ class ScanTask:
         import pyarrow as pa
 
         from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
-        from lancestat.state.identity import has_quantiles
         from lancestat.statistics.kernel import analyze
         from lancestat.statistics.partial import encode
 
