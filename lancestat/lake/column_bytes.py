@@ -1,4 +1,4 @@
-"""How many bytes on disk each column really takes."""
+"""The bytes on disk that each column takes."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ CommitOutcome = Landed | LandedLate | Conflict
 
 
 class Requirement(Protocol):
-    """What a change presupposes of the dataset, beyond what Lance makes sure of."""
+    """A condition on the dataset that Lance itself does not check."""
 
     def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
         """Return why the dataset does not meet it before the commit, None where it does.

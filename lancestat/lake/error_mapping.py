@@ -1,4 +1,4 @@
-"""What an exception of Lance means: its cause, and the LakeError that a user sees.
+"""The causes of Lance's exceptions, and the LakeErrors that users see.
 
 Lance's exceptions differ by their words alone, so this is the one place that reads them.
 """
@@ -18,7 +18,7 @@ from lancestat.redact import clean
 
 
 class Cause(Enum):
-    """Why Lance failed. `ABSENT` is a dataset, `NOT_FOUND` anything else that is missing."""
+    """The cause of a failure. `ABSENT` is a dataset, `NOT_FOUND` anything else that is missing."""
 
     CONFLICT = "conflict"
     NO_SPACE = "no space"

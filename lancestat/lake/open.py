@@ -23,7 +23,7 @@ _PATIENCE = {
 }
 # For a single question. Lance repeats a listing five times, whatever the options say.
 _IMPATIENCE = {"client_max_retries": "1", "connect_timeout": "3s", "timeout": "10s"}
-# What an opening says when the version that was looked at before is not there any more.
+# Codes of errors by which an opening says that the version that was observed is gone.
 REPLACED_CODES = frozenset({LakeErrorCode.REPLACED.value, LakeErrorCode.VERSION_GONE.value})
 _LOOK_AGAIN = "attach or read the table again, to see it as it is now"
 _CLOUDS = ("aws_", "azure_", "google_")
@@ -88,7 +88,7 @@ def open_pinned(
 
 @contextmanager
 def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Turn whatever Lance raises while a pinned dataset is read into the LakeError that says why.
+    """Raise whatever Lance raises while a pinned dataset is read as the LakeError that says why.
 
     Raises:
         LakeError: As `read_failure` says.
@@ -106,7 +106,7 @@ def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> 
 def read_failure(
     error: BaseException, pin: Pin, storage_options: Mapping[str, str] | None = None
 ) -> LakeError:
-    """Why a pinned dataset that was open could not be read.
+    """Return the error for a pinned dataset that was open and could not be read.
 
     A dataset that is dropped takes its files with it, so what looks like damage may be that: the
     pin is checked once more.
@@ -143,7 +143,7 @@ def pinned_history(
 
 
 def replacement(pin: Pin, storage_options: Mapping[str, str] | None = None) -> LakeError | None:
-    """The error that says that a pinned dataset is no longer there; None where it may be."""
+    """Return the error for a pinned dataset that is no longer there; None where it may be."""
     try:
         open_pinned(pin, storage_options=storage_options)
     except LakeError as error:
@@ -169,7 +169,7 @@ def _open(
 
 
 def store_options(uri: str, storage_options: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The options to hand to Lance: none for local paths, with bounded patience for stores."""
+    """Return the options for Lance: none for local paths, with bounded patience for stores."""
     if local_path(uri) is not None:
         return None
     return _with_defaults(_PATIENCE, storage_options)
@@ -205,7 +205,7 @@ def readable(
     version: int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """Turn whatever Lance raises inside the block into the LakeError that says why."""
+    """Raise whatever Lance raises inside the block as the LakeError that says why."""
     try:
         yield
     except LakeError:
@@ -218,7 +218,7 @@ def readable(
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether Lance failed: an Exception, or a panic of its Rust code, which is none in Python."""
+    """Return whether Lance failed: with an Exception, or with a panic of its Rust code."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 

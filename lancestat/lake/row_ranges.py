@@ -24,14 +24,14 @@ class RowRange:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one Spark task reads for a query, in order."""
+    """The row ranges that one Spark task reads for a query, in order."""
 
     ranges: tuple[RowRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSizes:
-    """How large the tasks of a job are to be; weights are bytes read, or what takes as long.
+    """The sizes of the tasks of a job; weights are bytes read, or work that takes as long.
 
     A job has `per_core` tasks for each core, fewer where they would be lighter than `lightest`:
     then a task costs more than what it reads. It has more where they would be heavier than

@@ -130,7 +130,7 @@ def read_rows(
 
 
 def _remembers(place: ParquetPlace, remembered: str | None) -> Callable[[str], bool]:
-    """Whether a generation, as it is now, is the result that the state remembers."""
+    """Return a test whether a generation, as it is now, is the result that the state remembers."""
 
     def is_remembered(generation: str) -> bool:
         return remembered is not None and _digest(place.root / generation) == remembered
@@ -150,7 +150,7 @@ def _write_file(path: Path, source: BatchSource) -> None:
 
 
 def _grouped(source: BatchSource) -> Iterator[pa.Table]:
-    """What makes a row group: readers pay for each one, however small."""
+    """Yield the rows of each row group: readers pay for each one, however small."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -265,7 +265,7 @@ def _read_file(
 
 
 def _holds(path: Path, schema: pa.Schema) -> bool:
-    """Whether a file has the columns that one of that schema would have."""
+    """Return whether a file has the columns that one of that schema would have."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Writing a join's result so that readers see the old one or the new one, never a part."""
+"""Results of joins, replaced so that readers see the old one or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def read_rows(
 
 
 class _Format(Protocol):
-    """What a module that holds a format defines: the functions above, for that format."""
+    """The functions above for one format: the interface of the module that holds it."""
 
     def begin(
         self, uri: str, run_id: str, options: Mapping[str, str], remembered: str | None, /

@@ -1,4 +1,4 @@
-"""What all output formats share: the writer of a result, and the errors about its place."""
+"""The writer of a result, and the errors about its place; all output formats share them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lancestat.state.identity import canonical_uri
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one task wrote, not yet visible: `content` is understood by the output alone."""
+    """The rows that one task wrote, not yet visible; only the format understands `content`."""
 
     content: str
     rows: int

@@ -144,7 +144,7 @@ def _is_full(error: BaseException) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Whose a scratch folder is, and when it was last known to be in use."""
+    """The owner of a scratch folder, and when the folder was last known to be in use."""
 
     application: str
     process: Process

@@ -1,4 +1,4 @@
-"""Removes scratch that killed processes left."""
+"""Garbage collection of scratch that killed processes left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class ScratchSweep:
-    """What a sweep removed, or would remove, and what it could not.
+    """The folders that a sweep removed, or would remove, and those that it left.
 
     `left` are URIs with the reason: somebody else's, a marker that cannot be understood, a removal
     that failed.

@@ -1,4 +1,4 @@
-"""What an exception of Lance means for the state, and its message without secrets."""
+"""Failures of Lance as the state takes them, and their messages without secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lancestat.state.identity import canonical_uri
 
 
 class Failure(Enum):
-    """Why Lance could not do what it was asked."""
+    """The meaning of a failure of Lance for the dataset that was read or written."""
 
     ABSENT = "absent"
     EXISTS = "exists"

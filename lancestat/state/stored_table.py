@@ -45,14 +45,14 @@ _LAST_VERSION = (1 << (63 - _NAME_BITS)) - 1
 
 
 def row_ids(version: int) -> Iterator[int]:
-    """Ids for the rows of one append, whose writer saw this version of the dataset."""
+    """Yield ids for the rows of one append, whose writer saw this version of the dataset."""
     start = _FIRST + (min(version, _LAST_VERSION) << _NAME_BITS)
     name = secrets.randbits(_NAME_BITS)
     return (start + (name + number) % _NAMES for number in count())
 
 
 def commit_order(ids: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Positions of rows in the order of their commits, given their ids in the order of places."""
+    """Return positions of rows in the order of their commits; `ids` are in the order of places."""
     import numpy as np
 
     given = ids.to_numpy()
@@ -90,7 +90,7 @@ class StoredTable:
         self._turn = threading.Lock()
 
     def dataset(self, *, latest: bool = False) -> LanceDataset | None:
-        """The dataset as this instance last saw it, or at its latest version, or None.
+        """Return the dataset as this instance last saw it, or at its latest version, or None.
 
         Every caller gets a handle of its own: one that compacts or deletes cannot be used by
         another thread meanwhile.
@@ -99,18 +99,18 @@ class StoredTable:
         return copy.copy(opened[1]) if opened else None
 
     def place(self) -> Place | None:
-        """Where the sound dataset is that reads and writes now use."""
+        """Return the place of the sound dataset that reads and writes now use."""
         opened = self._open(latest=False)
         return opened[0] if opened else None
 
     def is_aside(self, place: Place) -> bool:
-        """Whether this instance found the dataset there damaged."""
+        """Return whether this instance found the dataset there damaged."""
         return place in self._aside
 
     def read(self, question: Callable[[LanceDataset], _T], empty: _T) -> _T:
-        """The answer of the dataset; `empty` when there is none or it turns out to be damaged.
+        """Return the dataset's answer; `empty` when there is none or it turns out to be damaged.
 
-        It is asked twice, because a clean-up may take away the files of an old version.
+        The question is asked twice: a clean-up may take away the files of an old version.
         """
         for again in (False, True):
             dataset = self.dataset(latest=again)
@@ -192,7 +192,7 @@ class StoredTable:
         return outcome
 
     def attempt(self, change: Callable[[LanceDataset], object]) -> bool:
-        """Do what a later run may do as well: a conflict or damage gives False, no error."""
+        """Make a change that a later run may make as well: False after a conflict or damage."""
         dataset = self.dataset(latest=True)
         if dataset is None:
             return False
@@ -300,7 +300,7 @@ class StoredTable:
         return list(written)
 
     def _advance(self, committed: LanceDataset) -> None:
-        """See the own commit, unless another thread has come further."""
+        """Go on from the own commit, unless another thread has come further."""
         with self._lock:
             if self._opened:
                 place, dataset = self._opened
@@ -334,14 +334,14 @@ Found_co = TypeVar("Found_co", covariant=True)
 
 
 class Search(Protocol[Found_co]):
-    """What is looked for; it takes note of what it finds."""
+    """A search through batches, which remembers what it has found."""
 
     @property
     def missing(self) -> Collection[object]:
-        """What was not found yet."""
+        """The items that were not found yet."""
 
     def found_in(self, batch: pa.RecordBatch) -> Iterator[Found_co]:
-        """What a batch holds of it."""
+        """Yield the items that a batch holds."""
 
 
 def find(
@@ -349,7 +349,7 @@ def find(
     search: Search[Found],
     batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
 ) -> Iterator[Found]:
-    """Yield what is found in batches of the latest version.
+    """Yield the items that a search finds in batches of the latest version.
 
     When a clean-up takes files away under the scan, what is still missing is read from the latest
     version then.

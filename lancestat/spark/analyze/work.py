@@ -51,12 +51,12 @@ class WorkItem:
     weight: float
 
 
-def weigh(scan: Scan) -> int:
+def weigh(scan: Scan, sizes: TaskSizes = ANALYSIS) -> int:
     """Return the cost of a scan, in bytes read from disk or their equivalent in processor time.
 
     Well compressed columns still cost time per cell, and tiny fragments the time to open them.
     """
-    return ANALYSIS.per_fragment + scan.size_bytes + _CELL_WEIGHT * scan.rows * len(scan.fields)
+    return sizes.per_fragment + scan.size_bytes + _CELL_WEIGHT * scan.rows * len(scan.fields)
 
 
 def split(scans: Sequence[Scan], cores: int, sizes: TaskSizes = ANALYSIS) -> tuple[WorkItem, ...]:
@@ -66,7 +66,7 @@ def split(scans: Sequence[Scan], cores: int, sizes: TaskSizes = ANALYSIS) -> tup
     end within one item's time of each other (R. L. Graham, Bounds on Multiprocessing Timing
     Anomalies, 1969).
     """
-    spans = [Span(scan.fragment_id, scan.rows, weigh(scan)) for scan in scans]
+    spans = [Span(scan.fragment_id, scan.rows, weigh(scan, sizes)) for scan in scans]
     tasks = split_spans(spans, cores, sizes)
     parts = Counter(index for task in tasks for index, _ in task)
 
