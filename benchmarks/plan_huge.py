@@ -224,7 +224,8 @@ def make_table(folder: Path, tiny: bool) -> Measures:
 def make_published(folder: Path, tiny: bool) -> Measures:
     """Publish statistics and remember what they are made of, as a run would."""
     project, now = seen(folder)
-    from lancestat.manifest.publication import Landed, Publication, commit
+    from lancestat.lake.commit import Landed
+    from lancestat.manifest.publication import Publication, commit
 
     entries = published(now)
     landed = commit(Publication(now.pin, entries, now.config))

@@ -12,9 +12,10 @@ from typing_extensions import assert_never
 
 from lancestat.errors import StateError
 from lancestat.execution.summarize import reuse_groups, store_summary
+from lancestat.lake.commit import Conflict, Landed, LandedLate
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
-from lancestat.manifest.publication import Conflict, Landed, LandedLate, Publication, commit
+from lancestat.manifest.publication import Publication, commit
 from lancestat.manifest.wire import COMPUTED_AT_VERSION, encode_statistics, restamp, same_statistics
 from lancestat.plan.actions import TableVersion
 from lancestat.plan.coverage import Carry, Coverage, stored_keys

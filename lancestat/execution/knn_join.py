@@ -28,8 +28,8 @@ from lancestat.knn.request import (
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, SideWork
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import observe_dataset
+from lancestat.lake.row_ranges import Part, RowRange
 from lancestat.lake.snapshot import Snapshot
-from lancestat.optimizer.row_ranges import Part, Piece
 from lancestat.optimizer.table import Scan
 from lancestat.plan.join_planner import plan_join
 from lancestat.scratch.folder import scratch as scratch_folder
@@ -73,9 +73,9 @@ def _local_rows(
 ) -> DataFrame:
     schema = spark_schema(found.fields)
     columns = tuple(schema.names)
-    pieces = tuple(Piece(each.id, 0, each.rows) for each in found.fragments)
+    ranges = tuple(RowRange(each.id, 0, each.rows) for each in found.fragments)
     scan = Scan(found.pin, columns)
-    batches = list(read_part(scan, Part(pieces), storage_options))
+    batches = list(read_part(scan, Part(ranges), storage_options))
     if not batches:
         return spark.createDataFrame([], schema)
     return spark.createDataFrame(pa.Table.from_batches(batches).rename_columns(columns), schema)

@@ -10,6 +10,7 @@ from itertools import accumulate
 
 from lancestat.errors import Location, RunError
 from lancestat.knn.request import JoinRequest, Mode
+from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, Snapshot
 
 
@@ -43,16 +44,6 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class FragmentRange:
-    """Rows of one fragment: `count` live ones after the first `offset`; `start` is their place."""
-
-    fragment_id: int
-    offset: int
-    count: int
-    start: int
-
-
-@dataclass(frozen=True, slots=True)
 class VectorSide:
     """Rows with vectors, of a pinned dataset.
 
@@ -75,7 +66,7 @@ class VectorSide:
         last = self.fragments[-1]
         return Rows(self.fragments[0].start, last.start + last.rows)
 
-    def ranges(self, rows: Rows) -> Iterator[FragmentRange]:
+    def ranges(self, rows: Rows) -> Iterator[RowRange]:
         """Where consecutive rows are: one range for each fragment that holds some of them."""
         ends = [each.start + each.rows for each in self.fragments]
         for fragment in self.fragments[bisect_right(ends, rows.start) :]:
@@ -84,7 +75,7 @@ class VectorSide:
             start = max(rows.start, fragment.start)
             stop = min(rows.stop, fragment.start + fragment.rows)
             if stop > start:
-                yield FragmentRange(fragment.id, start - fragment.start, stop - start, start)
+                yield RowRange(fragment.id, start - fragment.start, stop - start)
 
 
 class Scope(str, Enum):

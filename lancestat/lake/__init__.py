@@ -1,1 +1,1 @@
-"""What a Lance dataset is now: snapshot, fingerprints, history, schema hash."""
+"""Lance datasets: snapshots, fingerprints, history, commits, and the files around them."""

@@ -1,4 +1,4 @@
-"""How many rows differ between two snapshots of a table."""
+"""The number of rows that differ between two snapshots of a table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows_changed_between(
 
 
 def _kept(old: Snapshot, new: Snapshot, columns: Collection[str], history: History | None) -> int:
-    """How many rows both snapshots are known to hold, as far as `columns` are the same in both."""
+    """Count the rows that both snapshots are known to hold with equal values of `columns`."""
     fields = _same_fields(old, new, history)
     same = {field_key(field) for field in fields}
     then = {field.name: field_key(field) for field in old.fields}
@@ -99,7 +99,7 @@ _Content = frozenset[tuple[Fingerprint, frozenset[str]]]
 
 
 class _Lineage:
-    """Where the rows of the old snapshot are, followed through compactions."""
+    """The places of the rows of the old snapshot, followed through compactions."""
 
     def __init__(self, old: Snapshot, fields: list[Field], history: History | None) -> None:
         self._old = old
@@ -116,7 +116,7 @@ class _Lineage:
             self._follow(rewrite)
 
     def kept(self, new: Snapshot) -> int:
-        """How many rows both snapshots are known to hold."""
+        """Count the rows that both snapshots are known to hold."""
         for fragment, content in self._contents(new.fragments):
             then, unit = self._units.get(fragment.id, (None, None))
             if unit is not None and then == content:
@@ -137,7 +137,7 @@ class _Lineage:
             self._units[fragment.id] = (content, merged)
 
     def _doubt(self, fragment: Fragment) -> int:
-        """How many rows may differ between two sets of deletions that could both be anything."""
+        """Count the rows that may differ between two sets of deletions of unknown content."""
         before = self._doubtful.get(fragment.id)
         if before is None or before.deletion_file == fragment.deletion_file:
             return 0

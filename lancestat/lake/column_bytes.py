@@ -1,4 +1,4 @@
-"""Estimates the bytes that columns take on disk and in memory."""
+"""The bytes on disk that each column takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Why a dataset cannot be opened, told apart from what Lance says."""
+"""The causes of Lance's exceptions, and the LakeErrors that users see.
+
+Lance's exceptions differ by their words alone, so this is the one place that reads them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,116 @@ from lancestat.lake.files import local_path
 from lancestat.redact import clean
 
 
-class Refusal(str, Enum):
+class Cause(Enum):
+    """The cause of a failure. `ABSENT` is a dataset, `NOT_FOUND` anything else that is missing."""
+
+    CONFLICT = "conflict"
+    NO_SPACE = "no space"
+    EXISTS = "exists"
+    DENIED = "denied"
+    MISCONFIGURED = "misconfigured"
+    UNSUPPORTED = "unsupported"
+    ABSENT = "absent"
+    TRUNCATED = "truncated"
+    NOT_FOUND = "not found"
+    UNREACHABLE = "unreachable"
+    NO_MEMORY = "no memory"
+    UNKNOWN = "unknown"
+
+
+_NO_ANSWER = (
+    r"error sending request|http error|dns error|error trying to connect|timed? ?out|connection"
+    r"|after \d+ retries|too many open files"
+)
+# The first pattern that is found decides.
+_PATTERNS: tuple[tuple[Cause, re.Pattern[str]], ...] = tuple(
+    (cause, re.compile(pattern, re.IGNORECASE))
+    for cause, pattern in (
+        (
+            Cause.CONFLICT,
+            r"commit conflict|conflicting transaction|incompatible.*transaction|write contention"
+            r"|retryable|too many concurrent writers",
+        ),
+        # As Python names an errno, and as Rust does.
+        (Cause.NO_SPACE, r"no space left|disk quota exceeded|os error (?:28|122)\b"),
+        (Cause.EXISTS, r"already exists"),
+        (
+            Cause.DENIED,
+            r"permission ?denied|not permitted|access ?denied|forbidden|unauthori[sz]ed"
+            r"|unauthenticated|invalidaccesskeyid|signaturedoesnotmatch|expiredtoken|invalidtoken"
+            r"|credential|\b(?:status(?: code)?:?|code:) 40[13]\b|os error 13\b",
+        ),
+        (
+            Cause.MISCONFIGURED,
+            r"no object store provider|generic config error|failed to parse path|builder error"
+            r"|relative url|(?:invalid|unsupported) (?:uri|url)|unknown configuration"
+            r"|missing region",
+        ),
+        (
+            Cause.UNSUPPORTED,
+            r"feature flag|not ?supported|unsupported|upgrade|newer version"
+            r"|unknown (?:format|version)|not implemented",
+        ),
+        (Cause.ABSENT, r"dataset at path .*was not found"),
+        (Cause.NOT_FOUND, r"\bnot found\b|no such|nosuchbucket|not a directory|os error 2\)"),
+        (Cause.TRUNCATED, r"\b416\b|range not satisfiable"),
+        (Cause.UNREACHABLE, rf"{_NO_ANSWER}|unreachable|status code: 5\d\d"),
+        (Cause.NO_MEMORY, r"out of memory"),
+    )
+)
+_STORE = re.compile(
+    r"generic (?:s3|gcs|microsoftazure|http|hf|oss|tos|cos) error|nosuchbucket"
+    rf"|os error (?!2\))\d+|{_NO_ANSWER}",
+    re.IGNORECASE,
+)
+# Words in the names of folders and buckets say nothing about the failure; elements of XML do.
+_PATH = re.compile(r"[^\s<>]*/[^\s<>]*")
+_TYPES: tuple[tuple[type[BaseException], Cause], ...] = (
+    (PermissionError, Cause.DENIED),
+    (ConnectionError, Cause.UNREACHABLE),
+    (TimeoutError, Cause.UNREACHABLE),
+    (MemoryError, Cause.NO_MEMORY),
+    (TypeError, Cause.MISCONFIGURED),
+)
+
+
+def cause_of(error: BaseException, uri: str | None = None) -> Cause:
+    """Classify an exception of Lance.
+
+    Args:
+        error: What Lance raised.
+        uri: The dataset, whose name decides nothing even where it has spaces.
+    """
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Cause.NO_SPACE
+    if type(error).__name__ == "CommitConflictError":
+        return Cause.CONFLICT
+    for kind, cause in _TYPES:
+        if isinstance(error, kind):
+            return cause
+    text = _without_paths(str(error), uri)
+    return next((cause for cause, pattern in _PATTERNS if pattern.search(text)), Cause.UNKNOWN)
+
+
+def is_of_store(error: BaseException) -> bool:
+    """Return whether the store or the system failed, so that what is stored there may be sound."""
+    return _STORE.search(_without_paths(str(error), None)) is not None
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether there was no room left."""
+    return cause_of(error) is Cause.NO_SPACE
+
+
+def _without_paths(text: str, uri: str | None) -> str:
+    # A table may be called `credentials` or `connection errors`; only Lance's own words decide.
+    path = (uri or "").partition("://")[2] or uri or ""
+    for spelling in (path.strip("/"), quote(path.strip("/"))):
+        text = re.sub(rf"(?<!\w){re.escape(spelling)}(?!\w)", " ", text) if spelling else text
+    return _PATH.sub(" ", text)
+
+
+class LakeErrorCode(str, Enum):
     """The codes of errors about datasets."""
 
     MISSING = "LS201"
@@ -27,64 +139,49 @@ class Refusal(str, Enum):
     REPLACED = "LS209"
 
 
-# The first pattern that is found decides; Lance's exceptions are told apart by their words alone.
-_PATTERNS: tuple[tuple[Refusal, re.Pattern[str]], ...] = tuple(
-    (refusal, re.compile(pattern, re.IGNORECASE))
-    for refusal, pattern in (
-        (
-            Refusal.DENIED,
-            r"permission ?denied|access ?denied|forbidden|unauthori[sz]ed|unauthenticated"
-            r"|invalidaccesskeyid|signaturedoesnotmatch|expiredtoken|invalidtoken|credential"
-            r"|\b(?:status(?: code)?:?|code:) 40[13]\b|os error 13\b",
-        ),
-        (
-            Refusal.MISCONFIGURED,
-            r"no object store provider|generic config error|failed to parse path|builder error"
-            r"|relative url without|invalid (?:uri|url)|unknown configuration|missing region",
-        ),
-        (
-            Refusal.UNSUPPORTED,
-            r"feature flag|not ?supported|unsupported|upgrade|newer version"
-            r"|unknown (?:format|version)|not implemented",
-        ),
-        (
-            Refusal.MISSING,
-            r"was not found|not found:|\bnot found\b|no such|nosuchbucket|not a directory",
-        ),
-        (
-            Refusal.UNREACHABLE,
-            r"error sending request|http error|dns error|timed? ?out|connection|unreachable"
-            r"|after \d+ retries|status code: 5\d\d|too many open files",
-        ),
-    )
-)
-
-_PLACE = re.compile(r"\S*/\S*")
-
-_HINTS = {
-    Refusal.DENIED: "check the target's storage-options, or the credentials in the environment",
-    Refusal.UNSUPPORTED: "a newer pylance may read it: pip install --upgrade pylance",
-    Refusal.CORRUPT: "an earlier version of the dataset may still be whole: restore it with Lance",
-    Refusal.UNREACHABLE: "check the endpoint in the target's storage-options, and the network",
-    Refusal.MISCONFIGURED: "check the table's uri and the target's storage-options",
-    Refusal.VERSION_GONE: "versions that were cleaned up cannot come back",
+# What nothing else explains is damage to the dataset.
+_CODES = {
+    Cause.DENIED: LakeErrorCode.DENIED,
+    Cause.MISCONFIGURED: LakeErrorCode.MISCONFIGURED,
+    Cause.UNSUPPORTED: LakeErrorCode.UNSUPPORTED,
+    Cause.ABSENT: LakeErrorCode.MISSING,
+    Cause.NOT_FOUND: LakeErrorCode.MISSING,
+    Cause.UNREACHABLE: LakeErrorCode.UNREACHABLE,
 }
-
-_SAYINGS = {
-    Refusal.MISSING: "there is no Lance dataset at {uri}",
-    Refusal.DENIED: "no permission to read {uri}",
-    Refusal.UNSUPPORTED: "{uri} needs a newer Lance than the one installed here",
-    Refusal.CORRUPT: "{uri} cannot be read: its files are damaged or incomplete",
-    Refusal.UNREACHABLE: "the store of {uri} does not answer",
-    Refusal.MISCONFIGURED: "{uri} cannot be opened as it is declared",
-    Refusal.VERSION_GONE: "{uri} has no version {version}",
+# Message and hint; the hint of a dataset that is missing names its neighbours.
+_TEXTS: dict[LakeErrorCode, tuple[str, str | None]] = {
+    LakeErrorCode.MISSING: ("there is no Lance dataset at {uri}", None),
+    LakeErrorCode.DENIED: (
+        "no permission to read {uri}",
+        "check the target's storage-options, or the credentials in the environment",
+    ),
+    LakeErrorCode.UNSUPPORTED: (
+        "{uri} needs a newer Lance than the one installed here",
+        "a newer pylance may read it: pip install --upgrade pylance",
+    ),
+    LakeErrorCode.CORRUPT: (
+        "{uri} cannot be read: its files are damaged or incomplete",
+        "an earlier version of the dataset may still be whole: restore it with Lance",
+    ),
+    LakeErrorCode.UNREACHABLE: (
+        "the store of {uri} does not answer",
+        "check the endpoint in the target's storage-options, and the network",
+    ),
+    LakeErrorCode.MISCONFIGURED: (
+        "{uri} cannot be opened as it is declared",
+        "check the table's uri and the target's storage-options",
+    ),
+    LakeErrorCode.VERSION_GONE: (
+        "{uri} has no version {version}",
+        "versions that were cleaned up cannot come back",
+    ),
 }
 
 
-def refuse(
+def lake_error(
     error: BaseException, uri: str, *, version: int | None = None, secrets: Iterable[str] = ()
 ) -> LakeError:
-    """What a user is told when Lance could not open or read a dataset.
+    """Return the error for a dataset that Lance could not open or read.
 
     Args:
         error: What Lance raised.
@@ -92,32 +189,16 @@ def refuse(
         version: The version that was asked for, None for the latest.
         secrets: Values that must not be shown.
     """
-    refusal = _classify(error, uri, version)
-    said = _SAYINGS[refusal].format(uri=clean(uri, secrets), version=version)
-    if refusal not in (Refusal.MISSING, Refusal.VERSION_GONE):
-        said = f"{said} ({clean(str(error), secrets)})"
-    hint = _nearest(uri) if refusal is Refusal.MISSING else _HINTS[refusal]
-    return LakeError(refusal.value, said, hint=hint)
-
-
-def _classify(error: BaseException, uri: str, version: int | None) -> Refusal:
-    if isinstance(error, PermissionError):
-        return Refusal.DENIED
-    if isinstance(error, TypeError):
-        return Refusal.MISCONFIGURED
-    text = _without_places(str(error), uri)
-    found = next((refusal for refusal, pattern in _PATTERNS if pattern.search(text)), None)
-    if found is Refusal.MISSING and version is not None:
-        return Refusal.VERSION_GONE
-    return found or Refusal.CORRUPT
-
-
-def _without_places(text: str, uri: str) -> str:
-    # A table may be called `credentials` or `connection errors`; only Lance's own words decide.
-    path = uri.partition("://")[2] or uri
-    for spelling in (path.strip("/"), quote(path.strip("/"))):
-        text = re.sub(rf"(?<!\w){re.escape(spelling)}(?!\w)", " ", text) if spelling else text
-    return _PLACE.sub(" ", text)
+    code = _CODES.get(cause_of(error, uri), LakeErrorCode.CORRUPT)
+    if code is LakeErrorCode.MISSING and version is not None:
+        code = LakeErrorCode.VERSION_GONE
+    template, hint = _TEXTS[code]
+    message = template.format(uri=clean(uri, secrets), version=version)
+    if code not in (LakeErrorCode.MISSING, LakeErrorCode.VERSION_GONE):
+        message = f"{message} ({clean(str(error), secrets)})"
+    if code is LakeErrorCode.MISSING:
+        hint = _nearest(uri)
+    return LakeError(code.value, message, hint=hint)
 
 
 def _nearest(uri: str) -> str | None:
@@ -144,15 +225,3 @@ def _datasets(folder: Path) -> list[str]:
         return [entry.name for entry in folder.iterdir() if entry.is_dir()]
     except OSError:
         return []
-
-
-# As Python tells an errno, and as Rust does.
-_FULL = re.compile(r"no space left|disk quota exceeded|os error (28|122)\b", re.IGNORECASE)
-_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether there was no room left."""
-    if isinstance(error, OSError) and error.errno in _FULL_CODES:
-        return True
-    return _FULL.search(str(error)) is not None

@@ -1,4 +1,4 @@
-"""Where a dataset lies: on this machine or in an object store."""
+"""Places of datasets and files: paths on this machine, URIs of object stores, listings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
 
 
 def local_path(uri: str) -> Path | None:
-    """The path of a dataset on this machine, or None for one in an object store."""
+    """Return the path of a dataset on this machine, or None for one in an object store."""
     scheme = _SCHEME.match(uri)
     if scheme is None:
         return Path(uri)
@@ -26,7 +26,7 @@ def local_path(uri: str) -> Path | None:
 
 
 def store_of(uri: str) -> str | None:
-    """The scheme and bucket of an object-store URI, or None for a local path."""
+    """Return the scheme and bucket of an object-store URI, or None for a local path."""
     scheme = _SCHEME.match(uri)
     if scheme is None or local_path(uri) is not None:
         return None
@@ -46,10 +46,10 @@ class ListedFile:
 
 
 def list_files(uri: str) -> tuple[ListedFile, ...] | None:
-    """The files that Spark would read at a path or pattern, by name; None where nobody can tell.
+    """List the files that Spark would read at a path or pattern; None where nobody can tell.
 
     Args:
-        uri: A path on this machine (`store_files.list_store_files` lists object stores).
+        uri: A path on this machine (`list_store_files` lists object stores).
     """
     path = local_path(uri)
     if path is None:
@@ -75,7 +75,7 @@ def list_files(uri: str) -> tuple[ListedFile, ...] | None:
 
 
 def files_digest(files: Sequence[ListedFile]) -> str:
-    """A digest of a listing: equal ones mean that no file came, went or was written."""
+    """Return a digest of a listing; equal ones mean that no file came, went or was written."""
     digest = hashlib.blake2b(digest_size=16)
     for file in files:
         digest.update(f"{file.path}\0{file.size_bytes}\0{file.modified_ns}\0".encode())
@@ -96,12 +96,12 @@ def _below(root: Path) -> Iterator[ListedFile]:
 
 
 def _listed(path: Path) -> ListedFile:
-    found = path.stat()
-    return ListedFile(str(path), found.st_size, found.st_mtime_ns)
+    stat = path.stat()
+    return ListedFile(str(path), stat.st_size, stat.st_mtime_ns)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark's file formats pass over what is called so."""
+    """Return whether Spark's file formats pass over a file or folder of that name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
@@ -126,7 +126,7 @@ _OPTIONS = {
 
 
 def list_store_files(uri: str, storage_options: Mapping[str, str]) -> tuple[ListedFile, ...] | None:
-    """The files below a URI of S3, by name; None where nobody can tell, or some are too new.
+    """List the files below a URI of S3; None where nobody can tell, or some are too new.
 
     Args:
         uri: A prefix, or a single object; no pattern.
@@ -141,30 +141,30 @@ def list_store_files(uri: str, storage_options: Mapping[str, str]) -> tuple[List
     path = uri.partition("://")[2].rstrip("/")
     try:
         files = S3FileSystem(connect_timeout=3, request_timeout=10, **_arguments(storage_options))
-        [found] = files.get_file_info([path])
+        [root] = files.get_file_info([path])
         listed = (
             files.get_file_info(FileSelector(path, recursive=True))
-            if found.type is FileType.Directory
-            else [found]
+            if root.type is FileType.Directory
+            else [root]
         )
     except (OSError, pa.ArrowException):
         return None
-    kept = tuple(
-        ListedFile(each.path, each.size, each.mtime_ns)
-        for each in sorted(listed, key=lambda each: each.path)
-        if each.type is FileType.File and not _is_below_hidden(each.path.removeprefix(path))
+    visible = tuple(
+        ListedFile(file.path, file.size, file.mtime_ns)
+        for file in sorted(listed, key=lambda file: file.path)
+        if file.type is FileType.File and not _is_below_hidden(file.path.removeprefix(path))
     )
-    newest = max((file.modified_ns for file in kept), default=0)
-    return None if newest > time.time_ns() - _SETTLED_NS else kept
+    newest = max((file.modified_ns for file in visible), default=0)
+    return None if newest > time.time_ns() - _SETTLED_NS else visible
 
 
 def _arguments(storage_options: Mapping[str, str]) -> dict[str, str]:
-    found = {}
+    arguments = {}
     for key, value in storage_options.items():
         argument = _OPTIONS.get(key.lower().removeprefix("aws_"))
         if argument is not None:
-            found[argument] = str(value)
-    return found
+            arguments[argument] = str(value)
+    return arguments
 
 
 def _is_below_hidden(path: str) -> bool:

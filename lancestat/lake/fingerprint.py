@@ -85,7 +85,7 @@ _Holders = tuple[int, ...]
 
 
 class _Layout:
-    """How columns spread over files; remembered, since most fragments of a table look alike."""
+    """The spread of columns over files; cached, since most fragments of a table look alike."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._keys = {field.id: field_key(field) for field in fields}
@@ -164,7 +164,7 @@ class FragmentContent:
 
 
 def leaves(dataset: lance.LanceDataset, columns: Iterable[str]) -> tuple[Field, ...]:
-    """What data files hold of some columns, as fields of their own.
+    """Return the parts of some columns that data files hold, as fields of their own.
 
     The files of a struct or a list name their innermost fields only. The type of a leaf is that of
     its column, with the leaf's path: a column that gets the name of another is another column.

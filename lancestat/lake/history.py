@@ -1,4 +1,4 @@
-"""Reads what the commits between two versions did to the rows."""
+"""The effects of the commits between two versions on the rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Effect(str, Enum):
-    """What one commit did, as far as its transaction proves it."""
+    """The effect of one commit, as far as its transaction proves it."""
 
     ROWS_UNCHANGED = "rows_unchanged"
     SCHEMA_ONLY = "schema_only"
@@ -75,19 +75,19 @@ class History:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every version in between is here and known."""
+        """Return whether every version in between is here and known."""
         expected = range(self.since + 1, self.until + 1)
         whole = [commit.version for commit in self.commits] == list(expected)
         return whole and self.since <= self.until and Effect.UNKNOWN not in self.effects
 
     @property
     def effects(self) -> frozenset[Effect]:
-        """What occurred, in no order."""
+        """The effects that occurred, in no order."""
         return frozenset(commit.effect for commit in self.commits)
 
     @property
     def rows_unchanged(self) -> bool:
-        """Whether both ends are proven to hold the same rows, in whatever fragments."""
+        """Return whether both ends are proven to hold the same rows, in whatever fragments."""
         return self.is_complete and self.effects <= ROW_PRESERVING
 
     @property
@@ -142,7 +142,7 @@ _EFFECTS = {
 
 
 def read_commit(dataset: lance.LanceDataset, version: int) -> Commit:
-    """How one version of a dataset came about; UNKNOWN when that cannot be told."""
+    """Read the commit that made one version of a dataset; UNKNOWN when that cannot be told."""
     # Reading a transaction borrows the dataset for itself; a copy lets others be read meanwhile.
     own = copy.copy(dataset)
     try:

@@ -65,7 +65,7 @@ def snapshot(
     uri: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
-    """What an open dataset is at its version, from its manifest alone: no data file is touched.
+    """Take a snapshot of an open dataset from its manifest alone: no data file is touched.
 
     Args:
         dataset: An open dataset.
@@ -94,7 +94,7 @@ def snapshot_at(
     uri: str,
     storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot | None:
-    """As `snapshot`, of another version of an open dataset; None where that cannot be read."""
+    """Take a snapshot of another version of an open dataset; None where it cannot be read."""
     try:
         with readable(uri, version=version, storage_options=storage_options):
             other = dataset.checkout_version(version)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
-from lancestat.lake.error_mapping import Refusal, refuse
+from lancestat.lake.error_mapping import LakeErrorCode, lake_error
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import clean, secret_values
@@ -23,8 +23,8 @@ _PATIENCE = {
 }
 # For a single question. Lance repeats a listing five times, whatever the options say.
 _IMPATIENCE = {"client_max_retries": "1", "connect_timeout": "3s", "timeout": "10s"}
-# What an opening says when the version that was looked at before is not there any more.
-REPLACED_CODES = frozenset({Refusal.REPLACED.value, Refusal.VERSION_GONE.value})
+# Codes of errors by which an opening says that the version that was observed is gone.
+REPLACED_CODES = frozenset({LakeErrorCode.REPLACED.value, LakeErrorCode.VERSION_GONE.value})
 _LOOK_AGAIN = "attach or read the table again, to see it as it is now"
 _CLOUDS = ("aws_", "azure_", "google_")
 
@@ -72,13 +72,13 @@ def open_pinned(
         with readable(pin.uri, version=pin.version, storage_options=storage_options):
             opened = pin_of(dataset, pin.uri)
     except LakeError as error:
-        if error.code != Refusal.VERSION_GONE.value:
+        if error.code != LakeErrorCode.VERSION_GONE.value:
             raise
         raise LakeError(error.code, error.message, hint=_LOOK_AGAIN) from None
     if opened != pin:
         shown = clean(pin.uri, secret_values(storage_options))
         raise LakeError(
-            Refusal.REPLACED.value,
+            LakeErrorCode.REPLACED.value,
             f"{shown} has been replaced: its version {pin.version} is not the one that was looked "
             "at before",
             hint=_LOOK_AGAIN,
@@ -88,7 +88,7 @@ def open_pinned(
 
 @contextmanager
 def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Turn whatever Lance raises while a pinned dataset is read into the LakeError that says why.
+    """Raise whatever Lance raises while a pinned dataset is read as the LakeError that says why.
 
     Raises:
         LakeError: As `read_failure` says.
@@ -106,7 +106,7 @@ def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> 
 def read_failure(
     error: BaseException, pin: Pin, storage_options: Mapping[str, str] | None = None
 ) -> LakeError:
-    """Why a pinned dataset that was open could not be read.
+    """Return the error for a pinned dataset that was open and could not be read.
 
     A dataset that is dropped takes its files with it, so what looks like damage may be that: the
     pin is checked once more.
@@ -120,11 +120,11 @@ def read_failure(
     if replaced is not None:
         return replaced
     secrets = secret_values(storage_options)
-    refusal = refuse(error, pin.uri, secrets=secrets)
-    if refusal.code != Refusal.MISSING.value:
-        return refusal
+    failure = lake_error(error, pin.uri, secrets=secrets)
+    if failure.code != LakeErrorCode.MISSING.value:
+        return failure
     uri, cause = clean(pin.uri, secrets), clean(str(error), secrets)
-    return LakeError(refusal.code, f"a data file of {uri} is missing ({cause})", hint=refusal.hint)
+    return LakeError(failure.code, f"a data file of {uri} is missing ({cause})", hint=failure.hint)
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def pinned_history(
 
 
 def replacement(pin: Pin, storage_options: Mapping[str, str] | None = None) -> LakeError | None:
-    """The error that says that a pinned dataset is no longer there; None where it may be."""
+    """Return the error for a pinned dataset that is no longer there; None where it may be."""
     try:
         open_pinned(pin, storage_options=storage_options)
     except LakeError as error:
@@ -169,7 +169,7 @@ def _open(
 
 
 def store_options(uri: str, storage_options: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The options to hand to Lance: none for local paths, with bounded patience for stores."""
+    """Return the options for Lance: none for local paths, with bounded patience for stores."""
     if local_path(uri) is not None:
         return None
     return _with_defaults(_PATIENCE, storage_options)
@@ -194,7 +194,7 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
             options = _with_defaults({**_PATIENCE, **_IMPATIENCE}, storage_options)
             LanceFileSession(store, storage_options=options).contains("_versions")
     except LakeError as error:
-        if error.code == Refusal.UNREACHABLE.value:
+        if error.code == LakeErrorCode.UNREACHABLE.value:
             raise
 
 
@@ -205,7 +205,7 @@ def readable(
     version: int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """Turn whatever Lance raises inside the block into the LakeError that says why."""
+    """Raise whatever Lance raises inside the block as the LakeError that says why."""
     try:
         yield
     except LakeError:
@@ -214,11 +214,11 @@ def readable(
         if not is_failure(error):
             raise
         secrets = secret_values(storage_options)
-        raise refuse(error, uri, version=version, secrets=secrets) from None
+        raise lake_error(error, uri, version=version, secrets=secrets) from None
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether Lance failed: an Exception, or a panic of its Rust code, which is none in Python."""
+    """Return whether Lance failed: with an Exception, or with a panic of its Rust code."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 

@@ -1,4 +1,4 @@
-"""A Lance dataset at one version as plain values, and the pin that identifies it."""
+"""A Lance dataset at one version, as plain values."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Snapshot:
 
     @cached_property
     def pin(self) -> Pin:
-        """What every later opening of the dataset is checked against."""
+        """The pin against which every later opening of the dataset is checked."""
         newest = max(self.fragments, key=lambda fragment: fragment.id, default=None)
         return Pin(self.uri, self.version, manifest_identity(self.committed_at, newest))
 

@@ -27,7 +27,7 @@ class Storage(Protocol):
     """A root, and what is below it. Paths are relative to the root, with slashes."""
 
     def uri(self, path: str) -> str:
-        """What Lance opens."""
+        """Return the URI that Lance opens."""
         ...
 
     def make(self, path: str) -> None:
@@ -35,15 +35,15 @@ class Storage(Protocol):
         ...
 
     def children(self, path: str) -> list[str]:
-        """Names of the folders in a folder; links are none."""
+        """Return the names of the folders in a folder; links are no folders."""
         ...
 
     def files(self, path: str) -> list[str]:
-        """Names of the files in a folder."""
+        """Return the names of the files in a folder."""
         ...
 
     def read(self, path: str) -> str | None:
-        """A small file's text, None where there is no such file."""
+        """Return a small file's text, None where there is no such file."""
         ...
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
@@ -55,7 +55,7 @@ class Storage(Protocol):
         ...
 
     def size_bytes(self, path: str) -> int:
-        """Bytes of all files below a folder; 0 on object stores, whose listing tells no sizes."""
+        """Return the bytes below a folder; 0 on object stores, whose listing has no sizes."""
         ...
 
     def remove_file(self, path: str) -> None:
@@ -75,7 +75,7 @@ class Storage(Protocol):
 
 
 def storage_at(root: str, options: Mapping[str, str]) -> Storage:
-    """What is below a path or URI."""
+    """Return the storage at a path or URI."""
     path = local_path(root)
     if path is None:
         return ObjectStorage(root.rstrip("/"), options)
@@ -195,12 +195,12 @@ def _while_folders_go(make: Callable[[], None]) -> None:
 
 def _remove_folder(folder: Path, last: str) -> None:
     with os.scandir(folder) as entries:
-        found = [each for each in entries if each.name != last]
-    for each in found:
-        if each.is_dir(follow_symlinks=False):
-            shutil.rmtree(each.path)
+        others = [entry for entry in entries if entry.name != last]
+    for entry in others:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
         else:
-            Path(each.path).unlink()
+            Path(entry.path).unlink()
     (folder / last).unlink(missing_ok=True)
     folder.rmdir()
 
@@ -268,9 +268,9 @@ class ObjectStorage:
 
     def remove(self, path: str, last: str) -> None:
         """See `Storage`."""
-        found = [each for each in self._session.list(path) if not _is_named(each, last)]
-        for each in found:
-            self._session.delete_file(each)
+        others = [each for each in self._session.list(path) if not _is_named(each, last)]
+        for other in others:
+            self._session.delete_file(other)
         self.remove_file(f"{path}/{last}")
 
     def remove_empty(self, path: str) -> None:

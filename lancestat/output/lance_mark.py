@@ -13,12 +13,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from lancestat.lake.commit import MESSAGE_PROPERTY, VERSION_PROPERTY
 from lancestat.lake.history import Effect, read_commit
 from lancestat.lake.observe import snapshot_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Field, Fragment, fragment_values, pin_of
-from lancestat.manifest.publication import MESSAGE_PROPERTY, VERSION_PROPERTY
-from lancestat.output.result import place_digest
+from lancestat.output.writer import place_digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,14 +37,14 @@ _COMMITS = 200
 
 
 def marked(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) -> pa.Schema:
-    """The schema of a result at a place, with the mark for these fragments as its metadata."""
+    """Return the schema of a result at a place, with the mark for these fragments."""
     return schema.with_metadata({_KEY: _mark(uri, schema, fragments)})
 
 
 def marked_again(
     uri: str, schema: LanceSchema, fragments: Iterable[FragmentMetadata]
 ) -> LanceSchema:
-    """The schema of a result that is there, its fields unchanged, with the mark for fragments."""
+    """Return the schema of an existing result, its fields unchanged, with a mark for fragments."""
     # As pickle does it: Lance has no other way to change metadata and keep the ids of fields.
     make, arguments = cast(tuple[Any, tuple[Any, ...]], schema.__reduce__())
     mark = _mark(uri, schema.to_pyarrow(), fragments)
@@ -55,7 +55,7 @@ def marked_again(
 def objection(
     dataset: LanceDataset, uri: str, options: Mapping[str, str], is_remembered: bool
 ) -> str | None:
-    """Why a dataset is not the result that a join wrote at this place, None when it is.
+    """Return why a dataset is not the result that a join wrote at this place, None when it is.
 
     Args:
         dataset: Open at the version that readers see.
@@ -86,41 +86,41 @@ def _mark(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) ->
 
 
 def _read_mark(dataset: LanceDataset) -> tuple[str, str] | str | None:
-    """Place and content of a mark; the earlier mark as it is; None where there is no mark."""
+    """Return place and content of a mark; an earlier mark as it is; None where there is none."""
     text = (dataset.schema.metadata or {}).get(_KEY.encode(), b"").decode(errors="replace")
     if text == _EARLIER:
         return _EARLIER
     try:
-        found = json.loads(text)
-        return str(found["place"]), str(found["content"])
+        mark = json.loads(text)
+        return str(mark["place"]), str(mark["content"])
     except (ValueError, TypeError, KeyError):
         return None
 
 
 def _content(columns: Iterable[Field | pa.Field], fragments: Iterable[Fragment]) -> str:
-    """A digest over the columns, and the files of the fragments in their order.
+    """Return a digest over the columns, and the files of the fragments in their order.
 
     Lance never writes two files of one name. Ids of fields and fragments are not known before the
     commit, and are left out.
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([[field.name, str(field.type)] for field in columns]).encode())
-    for each in fragments:
-        files = [[file.path, file.base_id] for file in each.files]
-        overlays = [[overlay.file.path, overlay.coverage] for overlay in each.overlays]
-        line = [files, each.physical_rows, each.deletion_file, overlays]
+    for fragment in fragments:
+        files = [[file.path, file.base_id] for file in fragment.files]
+        overlays = [[overlay.file.path, overlay.coverage] for overlay in fragment.overlays]
+        line = [files, fragment.physical_rows, fragment.deletion_file, overlays]
         digest.update(json.dumps(line).encode())
     return digest.hexdigest()
 
 
 def _has_content(dataset: LanceDataset, uri: str, options: Mapping[str, str], content: str) -> bool:
-    """Whether rows and columns are those of a content, as Lance's transactions prove."""
+    """Return whether rows and columns are those of a content, as Lance's transactions prove."""
     with pinned_history(pin_of(dataset, uri), options) as latest:
         for version in range(latest.version, max(0, latest.version - _COMMITS), -1):
-            seen = snapshot_at(latest, version, uri, options)
-            if seen is None:
+            read = snapshot_at(latest, version, uri, options)
+            if read is None:
                 return False
-            if _content(seen.fields, seen.fragments) == content:
+            if _content(read.fields, read.fragments) == content:
                 return True
             if read_commit(latest, version).effect not in _PRESERVING:
                 return False
@@ -128,7 +128,7 @@ def _has_content(dataset: LanceDataset, uri: str, options: Mapping[str, str], co
 
 
 def _was_committed_by_join(dataset: LanceDataset) -> bool:
-    """Whether the last commit that changed rows or columns says that a join made it."""
+    """Return whether the last commit that changed rows or columns says that a join made it."""
     for version in range(dataset.version, max(0, dataset.version - _COMMITS), -1):
         commit = read_commit(dataset, version)
         if commit.effect not in _PRESERVING:

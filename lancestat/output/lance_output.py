@@ -9,34 +9,32 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, RunError
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.batch_source import BatchSource
-from lancestat.lake.error_mapping import Refusal
+from lancestat.lake.commit import Change, Conflict, SameDataset, commit, commit_properties
+from lancestat.lake.error_mapping import Cause, LakeErrorCode, cause_of
 from lancestat.lake.files import local_path
+from lancestat.lake.lease import abandoned, this_process
 from lancestat.lake.observe import snapshot
-from lancestat.lake.open import observe_dataset, readable, replacement, store_options
+from lancestat.lake.open import observe_dataset, readable, store_options
 from lancestat.lake.snapshot import pin_of
 from lancestat.lake.storage import storage_at
-from lancestat.lake.temporary_files import this_process
-from lancestat.manifest.publication import MESSAGE_PROPERTY, RUN_PROPERTY, VERSION_PROPERTY
-from lancestat.output.errors import refused, stale, writing
 from lancestat.output.lance_mark import MESSAGE, marked, marked_again, objection
-from lancestat.output.result import OutputWriter, Written
 from lancestat.output.write_intents import (
     FOLDER,
-    Receipts,
-    all_receipts,
-    leave,
+    WriteIntents,
+    all_intents,
+    intents_of,
     new_attempt,
     new_run,
-    receipts_of,
-    throw_away,
-    withdraw,
+    record_intent,
+    remove_intents,
+    withdraw_intent,
 )
+from lancestat.output.writer import OutputWriter, Written, refused, stale, writing
 from lancestat.redact import clean, secret_values
 
 if TYPE_CHECKING:
@@ -59,41 +57,41 @@ _CLOCK_SKEW = timedelta(hours=1)
 def begin(
     uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
 ) -> OutputWriter:
-    """See `output.begin`; nothing is made yet."""
+    """See `result.begin`; nothing is made yet."""
     sweep(uri, options, remembered)
     owner = this_process()
     return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options, remembered)
 
 
 def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
-    """See `output.sweep`: receipts name what there is."""
+    """See `result.sweep`: write intents name what there is."""
     if _opened(uri, options, remembered) is None:
         _require_nothing(uri, options)
     with _logged(uri, options):
-        for left in all_receipts(uri, options):
-            if left.is_abandoned(datetime.now(timezone.utc)):
-                _clean_up(uri, left, options)
+        leased = ((intents, intents.lease) for intents in all_intents(uri, options))
+        for intents in abandoned(leased):
+            _clean_up(uri, intents, options)
 
 
 def write(
     writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Written:
-    """See `OutputWriter.write`: fragments with data files in the dataset's own folder."""
+    """See `result.write`: fragments with data files in the dataset's own folder."""
     uri, options = writer.uri, writer.storage_options
     source = BatchSource(schema.remove_metadata(), batches)
     with source.own_errors(), writing(uri, options):
         path = local_path(uri)
         if path is not None:
-            made = _write_aside(writer, path, number, source)
+            fragments = _write_aside(writer, path, number, source)
         else:
-            made = _write_fragments(writer, source)
-            _leave(writer, new_attempt(number), made)
-    content = json.dumps([fragment.to_json() for fragment in made])
+            fragments = _write_fragments(writer, source)
+            _record_intent(writer, new_attempt(number), fragments)
+    content = json.dumps([fragment.to_json() for fragment in fragments])
     return Written(content, source.rows)
 
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
-    """See `output.replace`: an Overwrite."""
+    """See `result.replace`: an Overwrite."""
     from lance import LanceOperation
 
     fragments = _fragments(written)
@@ -109,7 +107,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
         time.sleep(_PAUSE_SECONDS * attempt)
     raise RunError(
         "LS571",
-        f"the result cannot be written to {_told(writer)}: others kept committing first",
+        f"the result cannot be written to {_shown(writer)}: others kept committing first",
         hint="run again when that dataset is quieter; readers still see the old result",
     )
 
@@ -117,7 +115,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
 def append(
     writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
 ) -> OutputState:
-    """See `output.append`: a Merge, which lists all fragments.
+    """See `result.append`: a Merge, which lists all fragments.
 
     An Append would land behind that of another run, and rows would be there twice; a Merge
     conflicts with whatever changes rows.
@@ -128,15 +126,15 @@ def append(
     dataset = _opened(uri, options, writer.remembered)
     if dataset is None:
         raise stale(uri, "has gone", options)
-    found = _state(dataset, uri, options)
-    if found.digest != previous.digest:
+    state = _state(dataset, uri, options)
+    if state.digest != previous.digest:
         raise stale(uri, "has changed", options)
     if not dataset.schema.remove_metadata().equals(schema.remove_metadata()):
         raise stale(uri, "has got other columns", options)
-    fragments = [each.metadata for each in dataset.get_fragments()]
+    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
     new = _fragments(written)
     if not new:
-        return found
+        return state
     first = max((fragment.id for fragment in fragments), default=-1) + 1
     for id, fragment in enumerate(new, first):
         fragment.id = id
@@ -151,12 +149,12 @@ def append(
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
-    """See `output.discard`: receipts name more than what was reported."""
+    """See `result.discard`: write intents name more than what was reported."""
     _settle(writer)
 
 
 def current(uri: str, options: Mapping[str, str], remembered: str | None) -> OutputState | None:
-    """See `output.current`."""
+    """See `result.current`."""
     dataset = _opened(uri, options, remembered)
     return None if dataset is None else _state(dataset, uri, options)
 
@@ -164,11 +162,11 @@ def current(uri: str, options: Mapping[str, str], remembered: str | None) -> Out
 def read_rows(
     state: OutputState, start: int, stop: int, options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """See `output.read_rows`."""
+    """See `result.read_rows`."""
     try:
         dataset = observe_dataset(state.uri, version=state.version, storage_options=options)
     except LakeError as error:
-        if error.code in (Refusal.MISSING.value, Refusal.VERSION_GONE.value):
+        if error.code in (LakeErrorCode.MISSING.value, LakeErrorCode.VERSION_GONE.value):
             raise stale(state.uri, "has gone", options) from None
         raise
     if _state(dataset, state.uri, options).digest != state.digest:
@@ -188,8 +186,8 @@ def read_rows(
 
 
 def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> LanceDataset | None:
-    """The dataset at its latest version, None when there is none; LS570 when it is no result."""
-    dataset = _found(uri, options)
+    """Open the result at its latest version; None when there is none, LS570 for anything else."""
+    dataset = _existing(uri, options)
     if dataset is None:
         return None
     is_remembered = remembered is not None and _state(dataset, uri, options).digest == remembered
@@ -199,11 +197,11 @@ def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> Lan
     return dataset
 
 
-def _found(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
+def _existing(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
     try:
         return observe_dataset(uri, storage_options=options)
     except LakeError as error:
-        if error.code == Refusal.MISSING.value:
+        if error.code == LakeErrorCode.MISSING.value:
             return None
         raise
 
@@ -230,29 +228,31 @@ def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
 def _write_aside(
     writer: OutputWriter, path: Path, number: int, source: BatchSource
 ) -> list[FragmentMetadata]:
-    """Write beside the receipts, and move the files in once there is a receipt that names them.
+    """Write beside the intents, and move the files in once there is an intent that names them.
 
-    Lance writes under passing names, which a killed worker leaves; there they go with the receipts.
+    Lance writes under passing names, which a killed worker leaves; there they go with the intents.
     An object store shows nothing that is not whole.
     """
     run, attempt, options = writer.folder, new_attempt(number), writer.storage_options
-    _leave(writer, attempt, [])
+    _record_intent(writer, attempt, [])
     aside = path / FOLDER / run / attempt
     try:
-        made = _fragments_of(source, str(aside), "create", options)
+        fragments = _fragments_of(source, str(aside), "create", options)
     except BaseException:
-        withdraw(writer.uri, run, attempt, options)
+        withdraw_intent(writer.uri, run, attempt, options)
         raise
-    for name in _leave(writer, attempt, made):
+    for name in _record_intent(writer, attempt, fragments):
         (path / "data").mkdir(exist_ok=True)
         (aside / "data" / name).rename(path / "data" / name)
-    return made
+    return fragments
 
 
-def _leave(writer: OutputWriter, attempt: str, made: Sequence[FragmentMetadata]) -> Sequence[str]:
-    """Leave a receipt for the data files of fragments, whose names are returned."""
-    files = [file.path for fragment in made for file in fragment.files]
-    leave(writer.uri, writer.folder, attempt, files, writer.owner, writer.storage_options)
+def _record_intent(
+    writer: OutputWriter, attempt: str, fragments: Sequence[FragmentMetadata]
+) -> Sequence[str]:
+    """Record the data files of fragments, and return their names."""
+    files = [file.path for fragment in fragments for file in fragment.files]
+    record_intent(writer.uri, writer.folder, attempt, files, writer.owner, writer.storage_options)
     return files
 
 
@@ -265,7 +265,7 @@ def _write_fragments(writer: OutputWriter, source: BatchSource) -> list[Fragment
         return _fragments_of(source, uri, "create", options)
     except OSError as error:
         # Another run was first. Lance looks at one batch before it looks for the dataset.
-        if not _is_there_already(error) or not source.rewind():
+        if cause_of(error, uri) is not Cause.EXISTS or not source.rewind():
             raise
         return _fragments_of(source, uri, "overwrite", options)
 
@@ -275,18 +275,14 @@ def _fragments_of(
 ) -> list[FragmentMetadata]:
     from lance.fragment import write_fragments
 
-    made = write_fragments(
+    fragments = write_fragments(
         source.reader(),
         uri,
         schema=source.schema,
         mode=mode,
         storage_options=store_options(uri, options),
     )
-    return list(made)
-
-
-def _is_there_already(error: OSError) -> bool:
-    return "already exists" in str(error)
+    return list(fragments)
 
 
 def _fragments(written: Sequence[Written]) -> list[FragmentMetadata]:
@@ -302,7 +298,7 @@ def _fragments(written: Sequence[Written]) -> list[FragmentMetadata]:
 def _commit(
     writer: OutputWriter, operation: LanceOperation.BaseOperation, before: LanceDataset | None
 ) -> LanceDataset | None:
-    """The dataset after the commit, None when another commit came first.
+    """Return the dataset after the commit, None when another commit came first.
 
     Args:
         writer: Where.
@@ -310,103 +306,66 @@ def _commit(
         before: The result that was looked at, None where there is no dataset yet.
 
     Raises:
-        RunError: LS570 another dataset had taken the place of that result, and has been put back.
-    """
-    if before is None:
-        return _try_commit(writer, operation, 0)
-    pin = pin_of(before, writer.uri)
-    landed = _try_commit(writer, operation, pin.version)
-    found = None if landed is None else replacement(pin, writer.storage_options)
-    # A version that is gone was cleaned up: a dataset without it would not have taken the commit.
-    if landed is not None and found is not None and found.code == Refusal.REPLACED.value:
-        _put_back(writer, landed.version - 1)
-        raise refused(writer.uri, "another table than a moment before", writer.storage_options)
-    return landed
-
-
-def _put_back(writer: OutputWriter, version: int) -> None:
-    """Restore a version of a dataset that a commit was never meant for.
-
-    Lance commits to whatever is at a URI, and that can change after the last look.
+        RunError: LS570 another dataset had taken the place of that result, and has been put back;
+            LS571 the commit failed.
     """
     uri, options = writer.uri, writer.storage_options
+
+    def put_back(landed: LanceDataset) -> None:
+        observe_dataset(uri, version=landed.version - 1, storage_options=options).restore()
+        raise refused(uri, "another table than a moment before", options)
+
+    read_version = 0 if before is None else before.version
+    properties = commit_properties(MESSAGE, writer.run_id)
     with writing(uri, options):
-        observe_dataset(uri, version=version, storage_options=options).restore()
-
-
-def _try_commit(
-    writer: OutputWriter, operation: LanceOperation.BaseOperation, read_version: int
-) -> LanceDataset | None:
-    import lance
-    from lance.commit import CommitConflictError
-
-    lancestat = version("lancestat")
-    transaction = lance.Transaction(
-        read_version=read_version,
-        operation=operation,
-        transaction_properties={
-            MESSAGE_PROPERTY: f"lancestat {lancestat}: {MESSAGE}",
-            VERSION_PROPERTY: lancestat,
-            RUN_PROPERTY: writer.run_id,
-        },
-    )
-    options = store_options(writer.uri, writer.storage_options)
-    with writing(writer.uri, writer.storage_options):
-        try:
-            # Lance retries by itself, and an Overwrite then replaces commits that nobody has seen.
-            is_overwrite = isinstance(operation, lance.LanceOperation.Overwrite)
-            retries = 0 if is_overwrite else _ATTEMPTS
-            return lance.LanceDataset.commit(
-                writer.uri, transaction, storage_options=options, max_retries=retries
-            )
-        except CommitConflictError:
-            return None
-        except OSError:
-            # Another run made the dataset first.
-            if read_version == 0 and _found(writer.uri, writer.storage_options) is not None:
-                return None
-            raise
+        outcome = commit(
+            Change(uri, operation, read_version, properties),
+            [] if before is None else [SameDataset(pin_of(before, uri))],
+            storage_options=options,
+            undo=put_back,
+        )
+    return None if isinstance(outcome, Conflict) else outcome.dataset
 
 
 def _state(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> OutputState:
-    """A digest over columns and fragments in their order: what decides the rows and their places.
+    """Return the state of an open result.
 
-    Neither versions nor ids of fragments do, nor the config, so that statistics can be published
+    Its digest is over columns and fragments in their order, which decide the rows and their
+    places. Versions, ids of fragments and the config do not, so that statistics can be published
     to a result.
     """
-    found = snapshot(dataset, uri, options)
+    read = snapshot(dataset, uri, options)
     digest = hashlib.blake2b(digest_size=16)
-    columns = [[field.id, field.name, str(field.type)] for field in found.fields]
+    columns = [[field.id, field.name, str(field.type)] for field in read.fields]
     digest.update(json.dumps(columns).encode())
-    for each in found.fragments:
-        files = [[file.path, file.base_id, file.field_ids] for file in each.files]
-        overlays = [[overlay.file.path, overlay.coverage] for overlay in each.overlays]
-        line = [files, each.physical_rows, each.deletion_file, overlays]
+    for fragment in read.fragments:
+        files = [[file.path, file.base_id, file.field_ids] for file in fragment.files]
+        overlays = [[overlay.file.path, overlay.coverage] for overlay in fragment.overlays]
+        line = [files, fragment.physical_rows, fragment.deletion_file, overlays]
         digest.update(json.dumps(line).encode())
-    return OutputState(
-        OutputFormat.LANCE, uri, found.rows, digest.hexdigest(), version=found.version
-    )
+    return OutputState(OutputFormat.LANCE, uri, read.rows, digest.hexdigest(), version=read.version)
 
 
 def _settle(writer: OutputWriter) -> None:
-    """Remove what the run has written and nobody has committed, and its receipts."""
+    """Remove what the run has written and nobody has committed, and its intents."""
     with _logged(writer.uri, writer.storage_options):
-        left = receipts_of(writer.uri, writer.folder, writer.storage_options)
-        if left is not None:
-            _clean_up(writer.uri, left, writer.storage_options)
+        intents = intents_of(writer.uri, writer.folder, writer.storage_options)
+        if intents is not None:
+            _clean_up(writer.uri, intents, writer.storage_options)
 
 
-def _clean_up(uri: str, left: Receipts, options: Mapping[str, str]) -> None:
-    """Remove the files of a run that no version has, and its receipts."""
-    dataset = _found(uri, options)
+def _clean_up(uri: str, intents: WriteIntents, options: Mapping[str, str]) -> None:
+    """Remove the files of a run that no version has, and its intents."""
+    dataset = _existing(uri, options)
     # A commit whose answer got lost, or after which the run was killed, has been made all the same.
-    kept = _files_since(dataset, left.since - _CLOCK_SKEW, options) if dataset is not None else ()
+    since = intents.since - _CLOCK_SKEW
+    committed = () if dataset is None else _files_since(dataset, since, options)
     storage = storage_at(uri, options)
-    for path in sorted(left.files.difference(kept)):
+    for path in sorted(intents.files.difference(committed)):
         storage.remove_file(f"data/{path}")
-    throw_away(uri, left.run, options)
+    remove_intents(uri, intents.run, options)
     if dataset is None:
-        # What is left of a dataset that never was.
+        # The folders of a dataset that was never committed.
         storage.remove_empty("data")
         storage.remove_empty("")
 
@@ -414,18 +373,18 @@ def _clean_up(uri: str, left: Receipts, options: Mapping[str, str]) -> None:
 def _files_since(
     dataset: LanceDataset, since: datetime, options: Mapping[str, str]
 ) -> Iterator[str]:
-    """Data files of the latest version and of all that were committed since some time."""
-    for each in dataset.versions():
-        number, at = each["version"], each["timestamp"].astimezone(timezone.utc)
+    """Yield data files of the latest version and of all that were committed since some time."""
+    for version in dataset.versions():
+        number, at = version["version"], version["timestamp"].astimezone(timezone.utc)
         if number == dataset.version or at >= since:
-            seen = observe_dataset(dataset.uri, version=number, storage_options=options)
-            for fragment in seen.get_fragments():
+            other = observe_dataset(dataset.uri, version=number, storage_options=options)
+            for fragment in other.get_fragments():
                 yield from (file.path for file in fragment.metadata.files)
 
 
 @contextmanager
 def _logged(uri: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Around what a later run may do as well."""
+    """Log failures of a clean-up, which a later run repeats."""
     try:
         yield
     except Exception as error:
@@ -434,5 +393,5 @@ def _logged(uri: str, options: Mapping[str, str]) -> Iterator[None]:
         _log.warning("what a run left in %s was not removed: %s", clean(uri, secrets), reason)
 
 
-def _told(writer: OutputWriter) -> str:
+def _shown(writer: OutputWriter) -> str:
     return clean(writer.uri, secret_values(writer.storage_options))

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
 from lancestat.lake.batch_source import BatchSource
-from lancestat.lake.temporary_files import this_process
-from lancestat.output.errors import reading, stale, writing
+from lancestat.lake.lease import this_process
 from lancestat.output.parquet_place import ParquetPlace, place_of
-from lancestat.output.result import OutputWriter, Written
+from lancestat.output.writer import OutputWriter, Written, reading, stale, writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +33,7 @@ _BATCH_ROWS = 8192
 def begin(
     uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
 ) -> OutputWriter:
-    """See `output.begin`."""
+    """See `result.begin`."""
     place = place_of(uri)
     with writing(uri, options):
         place.prepare(_remembers(place, remembered))
@@ -46,7 +45,7 @@ def begin(
 
 
 def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
-    """See `output.sweep`."""
+    """See `result.sweep`."""
     place = place_of(uri)
     place.check(_remembers(place, remembered))
     if place.root.is_dir():
@@ -57,7 +56,7 @@ def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
 def write(
     writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Written:
-    """See `OutputWriter.write`: one file, under a name that no other attempt has."""
+    """See `result.write`: one file, under a name that no other attempt has."""
     source = BatchSource(schema.remove_metadata(), batches)
     path = Path(writer.folder) / f"{number:06d}-{secrets.token_hex(4)}.parquet"
     with source.own_errors(), writing(writer.uri, writer.storage_options):
@@ -70,7 +69,7 @@ def write(
 
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
-    """See `output.replace`: a new generation, then the link moves."""
+    """See `result.replace`: a new generation, then the link moves."""
     place = place_of(writer.uri)
     with writing(writer.uri, writer.storage_options), place.locked():
         return _publish(place, writer, schema, written, [])
@@ -79,24 +78,24 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
 def append(
     writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
 ) -> OutputState:
-    """See `output.append`: a new generation that has the files of the previous one, too."""
+    """See `result.append`: a new generation that has the files of the previous one, too."""
     uri, options = writer.uri, writer.storage_options
     place = place_of(uri)
     with writing(uri, options), place.locked():
-        found = current(uri, options, writer.remembered)
-        if found is None:
+        state = current(uri, options, writer.remembered)
+        if state is None:
             raise stale(uri, "has gone", options)
-        if (found.generation, found.digest) != (previous.generation, previous.digest):
+        if (state.generation, state.digest) != (previous.generation, previous.digest):
             raise stale(uri, "has changed", options)
-        assert found.generation is not None
-        files = _files(place.root / found.generation)
+        assert state.generation is not None
+        files = _files(place.root / state.generation)
         if not files or not _holds(files[0], schema):
             raise stale(uri, "has got other columns", options)
         return _publish(place, writer, schema, written, files)
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
-    """See `output.discard`."""
+    """See `result.discard`."""
     place = place_of(writer.uri)
     try:
         with place.locked():
@@ -106,7 +105,7 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
 
 
 def current(uri: str, options: Mapping[str, str], remembered: str | None) -> OutputState | None:
-    """See `output.current`; files that cannot be read are no result."""
+    """See `result.current`; files that cannot be read are no result."""
     place = place_of(uri)
     place.check(_remembers(place, remembered))
     generation = place.generation()
@@ -118,7 +117,7 @@ def current(uri: str, options: Mapping[str, str], remembered: str | None) -> Out
 def read_rows(
     state: OutputState, start: int, stop: int, options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """See `output.read_rows`."""
+    """See `result.read_rows`."""
     assert state.generation is not None
     folder = place_of(state.uri).root / state.generation
     first = 0
@@ -131,7 +130,7 @@ def read_rows(
 
 
 def _remembers(place: ParquetPlace, remembered: str | None) -> Callable[[str], bool]:
-    """Whether a generation, as it is now, is the result that the state remembers."""
+    """Return a test whether a generation, as it is now, is the result that the state remembers."""
 
     def is_remembered(generation: str) -> bool:
         return remembered is not None and _digest(place.root / generation) == remembered
@@ -151,7 +150,7 @@ def _write_file(path: Path, source: BatchSource) -> None:
 
 
 def _grouped(source: BatchSource) -> Iterator[pa.Table]:
-    """What makes a row group: readers pay for each one, however small."""
+    """Yield the rows of each row group: readers pay for each one, however small."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -222,8 +221,8 @@ def _state(place: ParquetPlace, generation: str, options: Mapping[str, str]) -> 
 
 
 def _digest(folder: Path) -> str:
-    found = [(path.name, path.stat().st_size) for path in _files(folder)]
-    return hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
+    sizes = [(path.name, path.stat().st_size) for path in _files(folder)]
+    return hashlib.blake2b(json.dumps(sizes).encode(), digest_size=16).hexdigest()
 
 
 @lru_cache(maxsize=64)
@@ -231,14 +230,14 @@ def _row_groups(folder: Path) -> tuple[tuple[Path, tuple[int, ...]], ...]:
     """Files of a generation, which never change, with the rows of their groups."""
     import pyarrow.parquet as pq
 
-    found = []
+    files = []
     for path in _files(folder):
         metadata = pq.read_metadata(path)
         groups = range(metadata.num_row_groups)
-        found.append((path, tuple(metadata.row_group(group).num_rows for group in groups)))
-    if not found:
+        files.append((path, tuple(metadata.row_group(group).num_rows for group in groups)))
+    if not files:
         raise FileNotFoundError(folder)
-    return tuple(found)
+    return tuple(files)
 
 
 def _read_file(
@@ -266,12 +265,11 @@ def _read_file(
 
 
 def _holds(path: Path, schema: pa.Schema) -> bool:
-    """Whether a file has the columns that one of that schema would have."""
+    """Return whether a file has the columns that one of that schema would have."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
     pq.write_table(schema.remove_metadata().empty_table(), sink)
     expected = pq.read_schema(pa.BufferReader(sink.getvalue()))
-    found: bool = pq.read_schema(path).equals(expected)
-    return found
+    return bool(pq.read_schema(path).equals(expected))

@@ -1,8 +1,8 @@
-"""Where a Parquet result lies: a link, and beside it a folder with generations of the result.
+"""The place of a Parquet result: a link, and beside it a folder with generations of the result.
 
 similar.parquet -> .similar.parquet.lancestat/5d0f3a7c91b2e846
 .similar.parquet.lancestat/
-    lancestat.json              says whose folder this is, and which files generations have
+    lancestat.json              the mark: whose folder this is, and which files generations have
     lock                        held while the link moves
     superseded                  generations that somebody may still read, and since when
     5d0f3a7c91b2e846/           part-000000-5d0f3a7c91b2e846.parquet and so on
@@ -12,6 +12,9 @@ similar.parquet -> .similar.parquet.lancestat/5d0f3a7c91b2e846
 Readers list the files first and open them by name later. No name occurs in two generations, unless
 it is the same file, so that a reader who lists one and opens another fails and never mixes rows.
 Who resolves the link first reads one result, whatever is committed meanwhile.
+
+A copy of the folder has its mark too. The mark therefore counts only at the place that it names,
+and a generation is a join's result only while it holds the files that the mark lists.
 """
 
 from __future__ import annotations
@@ -22,36 +25,37 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 from lancestat.errors import RunError
 from lancestat.lake.files import local_path
-from lancestat.lake.temporary_files import Process, this_process
-from lancestat.output.errors import refused
-from lancestat.output.parquet_mark import NAME as MARKER
-from lancestat.output.parquet_mark import ParquetMark, is_unchanged, read_mark
-from lancestat.output.result import place_digest
+from lancestat.lake.lease import Lease, Process, abandoned, parse_instant, this_process
+from lancestat.output.writer import place_digest, refused
 from lancestat.redact import clean
 
 _log = logging.getLogger("lancestat.knn")
 
+MARKER = "lancestat.json"
+_HOLDS = "generations of a KNN join's result"
+_FORMAT_VERSION = 2
+# File systems round times of files differently when they write them down.
+_CLOCK_SECONDS = 2.0
 _SUPERSEDED = "superseded"
 _GENERATION = re.compile(r"[0-9a-f]{16}")
 _SUFFIXES = (".part", ".link", ".json", ".json.draft")
 _OURS = re.compile(r"([0-9a-f]{16})(\.part|\.link|\.json|\.json\.draft)?")
 # A generation outlives its successor's commit by that: longer than listing and opening files takes.
 GRACE = timedelta(minutes=15)
-# After that time nobody on another host still writes.
-_ABANDONED_AFTER = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetPlace:
-    """The place of one result. `path` is what readers open, absolute."""
+    """The place of one result; `path` is what readers open, absolute."""
 
     uri: str
     path: Path
@@ -62,7 +66,7 @@ class ParquetPlace:
         return self.path.with_name(f".{self.path.name}.lancestat")
 
     def generation(self) -> str | None:
-        """The generation that readers see, None when there is none; whose it is is for `check`.
+        """Return the generation that readers see, None when there is none; see `check`.
 
         Raises:
             RunError: LS570 something else is there than a link to a generation.
@@ -123,15 +127,16 @@ class ParquetPlace:
             mark = self._mark()
             if mark is not None and mark.place is not None:
                 return
-            made, generation = ParquetMark(place_digest(str(self.root))), self.generation()
+            mark, generation = ParquetMark(place_digest(str(self.root))), self.generation()
             if generation is not None:
-                made = made.with_generation(self.root / generation)
-            write_durably(self.root / MARKER, made.to_json())
+                mark = mark.with_generation(self.root / generation)
+            write_durably(self.root / MARKER, mark.to_json())
 
     def start(self) -> Path:
-        """A new folder for files of a generation that nobody sees yet."""
+        """Make a folder for files of a generation that nobody sees yet, with a lease."""
         generation = secrets.token_hex(8)
-        owner = {**asdict(this_process()), "created": datetime.now(timezone.utc).isoformat()}
+        created = datetime.now(timezone.utc).isoformat()
+        owner = {**this_process().to_json(), "created": created}
         write_durably(self.root / f"{generation}.json", json.dumps(owner))
         folder = self.root / f"{generation}.part"
         folder.mkdir()
@@ -162,7 +167,7 @@ class ParquetPlace:
 
         Nor is one removed into which somebody else has written.
         """
-        if generation not in self._kept() | self._changed():
+        if generation not in self._readable() | self._changed():
             _remove(self.root / generation)
         for suffix in _SUFFIXES:
             _remove(self.root / f"{generation}{suffix}")
@@ -172,10 +177,10 @@ class ParquetPlace:
 
         A run that was killed after it published has left what it needed for that.
         """
-        found = {match[1] for entry in self.root.iterdir() if (match := _matched(entry))}
-        for generation in found:
-            if not self._is_owned(generation):
-                self.forget(generation)
+        names = {entry.name for entry in self.root.iterdir()}
+        generations = {match[1] for name in names if (match := _OURS.fullmatch(name))}
+        for generation in abandoned((each, self._lease(each)) for each in generations):
+            self.forget(generation)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -191,46 +196,55 @@ class ParquetPlace:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _kept(self) -> set[str]:
-        """What readers see or may still read: the newest that was superseded always does."""
+    def _readable(self) -> set[str]:
+        """Return the generations that readers see or may still read.
+
+        The newest that was superseded always is one of them.
+        """
         superseded = self._superseded()
         now = datetime.now(timezone.utc)
-        kept = {each for each, since in superseded.items() if now - since < GRACE}
+        readable = {each for each, since in superseded.items() if now - since < GRACE}
         if superseded:
-            kept.add(max(superseded, key=lambda each: superseded[each]))
+            readable.add(max(superseded, key=lambda each: superseded[each]))
         with suppress(RunError):
-            kept.add(self.generation() or "")
-        return kept
+            readable.add(self.generation() or "")
+        return readable
 
     def _changed(self) -> set[str]:
-        """Generations that hold what no join has written."""
+        """Return the generations that hold what no join has written."""
         mark = self._mark()
-        found = {} if mark is None else mark.generations
-        there = {name: files for name, files in found.items() if (self.root / name).is_dir()}
-        return {name for name, files in there.items() if not is_unchanged(self.root / name, files)}
+        listed = {} if mark is None else mark.generations
+        return {
+            name
+            for name, files in listed.items()
+            if (self.root / name).is_dir() and not is_unchanged(self.root / name, files)
+        }
 
     def _supersede(self, generation: str) -> None:
         since = {**self._superseded(), generation: datetime.now(timezone.utc)}
-        told = {each: at.isoformat() for each, at in since.items() if (self.root / each).is_dir()}
-        write_durably(self.root / _SUPERSEDED, json.dumps(told))
+        present = {each: at for each, at in since.items() if (self.root / each).is_dir()}
+        stored = {each: at.isoformat() for each, at in present.items()}
+        write_durably(self.root / _SUPERSEDED, json.dumps(stored))
 
     def _superseded(self) -> dict[str, datetime]:
         try:
-            found = json.loads((self.root / _SUPERSEDED).read_text(encoding="utf-8"))
-            return {each: datetime.fromisoformat(since) for each, since in found.items()}
+            stored = json.loads((self.root / _SUPERSEDED).read_text(encoding="utf-8"))
+            return {each: datetime.fromisoformat(since) for each, since in stored.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
-    def _is_owned(self, generation: str) -> bool:
+    def _lease(self, generation: str) -> Lease:
+        """Return the lease of a generation: one that has ended where there is none.
+
+        A lease that cannot be understood does not end.
+        """
         try:
-            owner = json.loads((self.root / f"{generation}.json").read_text(encoding="utf-8"))
-            created = datetime.fromisoformat(owner.pop("created"))
-            alive = Process(**owner).is_alive()
+            stored = json.loads((self.root / f"{generation}.json").read_text(encoding="utf-8"))
+            return Lease(Process.from_json(stored), parse_instant(stored["created"]))
         except FileNotFoundError:
-            return False
+            return Lease(None, datetime.min.replace(tzinfo=timezone.utc))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return True
-        return datetime.now(timezone.utc) - created < _ABANDONED_AFTER if alive is None else alive
+            return Lease(None)
 
     def _is_marked(self) -> bool:
         # Listed first: the marker comes before all else, which other runs may add at any moment.
@@ -252,7 +266,7 @@ class ParquetPlace:
 
 
 def place_of(uri: str) -> ParquetPlace:
-    """The place that a URI names.
+    """Return the place that a URI names.
 
     Raises:
         RunError: LS572 it is in an object store.
@@ -283,18 +297,13 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
-    # Not every system can, and what cannot needs not.
+    """Make the names in a folder last. Best effort: some file systems cannot sync a folder."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _matched(entry: Path) -> re.Match[str] | None:
-    return _OURS.fullmatch(entry.name)
 
 
 def _remove(path: Path) -> None:
@@ -305,3 +314,106 @@ def _remove(path: Path) -> None:
             path.unlink(missing_ok=True)
     except OSError as error:
         _log.warning("%s was not removed: %s", path, error.strerror)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of a generation, as it was when the generation was complete."""
+
+    name: str
+    size_bytes: int
+    modified_at: float
+
+    def is_same(self, path: Path) -> bool:
+        """Return whether a file is as it was."""
+        stat = path.stat()
+        drift = abs(stat.st_mtime - self.modified_at)
+        return stat.st_size == self.size_bytes and drift < _CLOCK_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetMark:
+    """`place` is a `place_digest`, None in the marks of earlier releases, which list no files."""
+
+    place: str | None
+    generations: Mapping[str, tuple[ListedFile, ...]] = field(default_factory=dict)
+
+    def with_generation(self, folder: Path) -> ParquetMark:
+        """Return the mark once a generation is complete, less the generations that are gone."""
+        present = {
+            name: files
+            for name, files in self.generations.items()
+            if folder.with_name(name).is_dir()
+        }
+        return replace(self, generations={**present, folder.name: _listed(folder)})
+
+    def to_json(self) -> str:
+        """Return the stored form."""
+        generations = {
+            name: [[file.name, file.size_bytes, file.modified_at] for file in files]
+            for name, files in self.generations.items()
+        }
+        return json.dumps(
+            {
+                "format_version": _FORMAT_VERSION,
+                "holds": _HOLDS,
+                "place": self.place,
+                "generations": generations,
+            }
+        )
+
+
+def read_mark(folder: Path) -> ParquetMark | None:
+    """Read the mark of a folder of generations; None where it is not one.
+
+    Raises:
+        FileNotFoundError: there is no mark.
+    """
+    try:
+        stored = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        if stored["holds"] != _HOLDS:
+            return None
+        if stored["format_version"] == 1:
+            return ParquetMark(None)
+        generations = {name: _files(files) for name, files in stored["generations"].items()}
+        return ParquetMark(str(stored["place"]), generations)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def is_unchanged(folder: Path, files: tuple[ListedFile, ...]) -> bool:
+    """Return whether a generation holds nothing but files that were listed, as they were.
+
+    Files that are gone hide nothing, and files that can no longer be read hold no rows of anybody.
+    """
+    known = {file.name: file for file in files}
+    for path in folder.iterdir():
+        # File systems and their users leave hidden files everywhere.
+        if path.name.startswith("."):
+            continue
+        listed = known.get(path.name)
+        if listed is None or not (listed.is_same(path) or _is_damaged(path)):
+            return False
+    return True
+
+
+def _is_damaged(path: Path) -> bool:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        parquet.read_metadata(path)
+    except (OSError, ValueError, pa.ArrowException):
+        return path.is_file()
+    return False
+
+
+def _listed(folder: Path) -> tuple[ListedFile, ...]:
+    stats = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
+    return tuple(ListedFile(name, stat.st_size, stat.st_mtime) for name, stat in stats)
+
+
+def _files(stored: Any) -> tuple[ListedFile, ...]:
+    return tuple(ListedFile(str(name), int(size), float(at)) for name, size, at in stored)

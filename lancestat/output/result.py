@@ -1,55 +1,19 @@
-"""Writing a join's result so that readers see the old one or the new one, never a part."""
+"""Results of joins, replaced so that readers see the old one or the new one, never a part."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.files import local_path
-from lancestat.lake.temporary_files import Process
-from lancestat.output.errors import refused
-from lancestat.state.identity import canonical_uri
+from lancestat.output import lance_output, parquet_output
+from lancestat.output.writer import OutputWriter, Written, refused
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What one task wrote, not yet visible: `content` is understood by the output alone."""
-
-    content: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class OutputWriter:
-    """Where tasks write to; travels to Spark's workers.
-
-    `folder` is what the format calls the place of uncommitted files. `owner` is the process that
-    will commit or discard them. `remembered` is as for `begin`.
-    """
-
-    format: OutputFormat
-    uri: str
-    folder: str
-    run_id: str
-    owner: Process
-    storage_options: Mapping[str, str] = field(repr=False)
-    remembered: str | None = None
-
-    def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Written:
-        """Write the rows of piece `number` of the result; a repeated attempt does no harm.
-
-        Raises:
-            RunError: LS571 the files cannot be written.
-        """
-        return _of(self.format).write(self, number, schema, batches)
 
 
 def begin(
@@ -76,7 +40,18 @@ def begin(
         LakeError: The place cannot be looked at.
     """
     require_outside_datasets(uri, storage_options)
-    return _of(format).begin(uri, run_id, storage_options, remembered)
+    return _FORMATS[format].begin(uri, run_id, storage_options, remembered)
+
+
+def write(
+    writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Written:
+    """Write the rows of piece `number` of the result; a repeated attempt does no harm.
+
+    Raises:
+        RunError: LS571 the files cannot be written.
+    """
+    return _FORMATS[writer.format].write(writer, number, schema, batches)
 
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
@@ -88,7 +63,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
         RunError: LS570 what is at that place by now is not what a join wrote there; LS571 it cannot
             be written. Readers still see what they saw.
     """
-    return _of(writer.format).replace(writer, schema, written)
+    return _FORMATS[writer.format].replace(writer, schema, written)
 
 
 def append(
@@ -100,7 +75,7 @@ def append(
         StaleBase: The result that readers see is no longer `previous`, or not of that schema.
         RunError: As for `replace`.
     """
-    return _of(writer.format).append(writer, schema, previous, written)
+    return _FORMATS[writer.format].append(writer, schema, previous, written)
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
@@ -108,7 +83,7 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
 
     Nothing that readers see is removed, and what cannot be removed is logged.
     """
-    _of(writer.format).discard(writer, written)
+    _FORMATS[writer.format].discard(writer, written)
 
 
 def sweep(
@@ -129,7 +104,7 @@ def sweep(
         RunError: LS570 something else is at that place; LS572 as for `begin`.
         LakeError: The place cannot be looked at.
     """
-    _of(format).sweep(uri, storage_options, remembered)
+    _FORMATS[format].sweep(uri, storage_options, remembered)
 
 
 def current(
@@ -138,20 +113,22 @@ def current(
     storage_options: Mapping[str, str],
     remembered: str | None = None,
 ) -> OutputState | None:
-    """The result that readers see now, None when there is none; arguments are as for `begin`.
+    """Return the result that readers see now, None when there is none.
+
+    Arguments are as for `begin`.
 
     Raises:
         RunError: LS570 what is at that place is not what a join wrote there; LS572 Parquet is asked
             for in an object store.
         LakeError: The place cannot be looked at.
     """
-    return _of(format).current(uri, storage_options, remembered)
+    return _FORMATS[format].current(uri, storage_options, remembered)
 
 
 def read_rows(
     state: OutputState, start: int, stop: int, storage_options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a result by their places, in order, a few thousand at a time.
+    """Yield rows of a result by their places, in order, a few thousand at a time.
 
     Args:
         state: From `replace`, `append` or, best, `current`.
@@ -162,11 +139,11 @@ def read_rows(
     Raises:
         StaleBase: That result is gone.
     """
-    return _of(state.format).read_rows(state, start, stop, storage_options)
+    return _FORMATS[state.format].read_rows(state, start, stop, storage_options)
 
 
 class _Format(Protocol):
-    """What a module that holds a format defines: the functions above, for that format."""
+    """The functions above for one format: the interface of the module that holds it."""
 
     def begin(
         self, uri: str, run_id: str, options: Mapping[str, str], remembered: str | None, /
@@ -207,20 +184,10 @@ class _Format(Protocol):
     ) -> Iterator[pa.RecordBatch]: ...
 
 
-def _of(format: OutputFormat) -> _Format:
-    if format is OutputFormat.LANCE:
-        import lancestat.output.lance_output as lance_output
-
-        return lance_output
-    import lancestat.output.parquet_output as parquet_output
-
-    return parquet_output
-
-
-def place_digest(uri: str) -> str:
-    """32 hex digits that stand for a place, however its URI is written, and show nothing of it."""
-    text = canonical_uri(uri).encode(errors="surrogatepass")
-    return blake2b(text, digest_size=16).hexdigest()
+_FORMATS: Mapping[OutputFormat, _Format] = {
+    OutputFormat.LANCE: lance_output,
+    OutputFormat.PARQUET: parquet_output,
+}
 
 
 def require_outside_datasets(uri: str, options: Mapping[str, str]) -> None:

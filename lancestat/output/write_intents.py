@@ -1,8 +1,8 @@
-"""Which files a run has put into a dataset's folder without a commit, for those who clean up.
+"""Write intents: which files a run has put into a dataset's folder before any commit names them.
 
 Names of data files tell nothing about who wrote them, and a task's report is lost when its job
-fails. So each task leaves a receipt beside the data: `_lancestat/<run>/<attempt>.json`. What it
-has not finished is in the folder `_lancestat/<run>/<attempt>`.
+fails. So each task leaves an intent beside the data, `_lancestat/<run>/<attempt>.json`, before the
+data is moved into place. What it has not finished is in the folder `_lancestat/<run>/<attempt>`.
 """
 
 from __future__ import annotations
@@ -10,44 +10,42 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta, timezone
+from dataclasses import dataclass
+from datetime import datetime, timezone
 
+from lancestat.lake.lease import Lease, Process, parse_instant, process_of, this_process
 from lancestat.lake.storage import Storage, storage_at
-from lancestat.lake.temporary_files import Process, process_mark, process_of
 
 FOLDER = "_lancestat"
 _LAST = "last.json"
-# After that time nobody on another host still writes.
-ABANDONED_AFTER = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class Receipts:
-    """Receipts of one run: the names of its data files, since when, and whose driver began it."""
+class WriteIntents:
+    """The intents of one run: the names of its data files, since when, and its driver's process."""
 
     run: str
     files: frozenset[str]
     since: datetime
     owner: Process
 
-    def is_abandoned(self, now: datetime) -> bool:
-        """Whether nobody will commit or discard these files any more."""
-        alive = self.owner.is_alive()
-        return now - self.since > ABANDONED_AFTER if alive is None else not alive
+    @property
+    def lease(self) -> Lease:
+        """While it is held, somebody may still commit or discard these files."""
+        return Lease(self.owner, self.since)
 
 
 def new_run() -> str:
-    """A name for a run's receipts that no other run has, and that tells of its process."""
-    return f"{process_mark()}-{secrets.token_hex(8)}"
+    """Return a name for a run's intents that no other run has, and that tells of its process."""
+    return f"{this_process().tag}-{secrets.token_hex(8)}"
 
 
 def new_attempt(number: int) -> str:
-    """A name for an attempt at a piece, which no other attempt has."""
+    """Return a name for an attempt at a piece, which no other attempt has."""
     return f"{number:06d}-{secrets.token_hex(4)}"
 
 
-def leave(
+def record_intent(
     uri: str,
     run: str,
     attempt: str,
@@ -55,19 +53,19 @@ def leave(
     owner: Process,
     options: Mapping[str, str],
 ) -> None:
-    """Leave the receipt of one attempt at a piece, in place of the one that it has left before."""
-    storage = storage_at(uri, options)
-    receipt = {
+    """Write the intent of one attempt at a piece, in place of the one that it has left before."""
+    intent = {
         "format_version": 1,
         "files": list(files),
         "written_at": datetime.now(timezone.utc).isoformat(),
-        "owner": asdict(owner),
+        "owner": owner.to_json(),
     }
-    storage.write(f"{FOLDER}/{run}/{attempt}.json", json.dumps(receipt), make_folder=True)
+    path = f"{FOLDER}/{run}/{attempt}.json"
+    storage_at(uri, options).write(path, json.dumps(intent), make_folder=True)
 
 
-def withdraw(uri: str, run: str, attempt: str, options: Mapping[str, str]) -> None:
-    """Remove what an attempt has left that came to nothing."""
+def withdraw_intent(uri: str, run: str, attempt: str, options: Mapping[str, str]) -> None:
+    """Remove the intent of a failed attempt, with what it has not finished."""
     storage = storage_at(uri, options)
     storage.remove(f"{FOLDER}/{run}/{attempt}", _LAST)
     storage.remove_file(f"{FOLDER}/{run}/{attempt}.json")
@@ -75,52 +73,52 @@ def withdraw(uri: str, run: str, attempt: str, options: Mapping[str, str]) -> No
     storage.remove_empty(FOLDER)
 
 
-def receipts_of(uri: str, run: str, options: Mapping[str, str]) -> Receipts | None:
-    """What a run has left, None when there is nothing, or nothing that can be understood."""
+def intents_of(uri: str, run: str, options: Mapping[str, str]) -> WriteIntents | None:
+    """Return the intents of a run, None where there are none that can be read."""
     return _read(storage_at(uri, options), run)
 
 
-def all_receipts(uri: str, options: Mapping[str, str]) -> Iterator[Receipts]:
-    """What runs have left there and not cleaned up, those included that go on."""
+def all_intents(uri: str, options: Mapping[str, str]) -> Iterator[WriteIntents]:
+    """Yield the intents of all runs, those that go on included."""
     storage = storage_at(uri, options)
     for run in storage.children(FOLDER):
-        found = _read(storage, run)
-        if found is not None:
-            yield found
+        intents = _read(storage, run)
+        if intents is not None:
+            yield intents
 
 
-def throw_away(uri: str, run: str, options: Mapping[str, str]) -> None:
-    """Remove a run's receipts, when there is nothing left to clean up."""
+def remove_intents(uri: str, run: str, options: Mapping[str, str]) -> None:
+    """Remove a run's intents, when there is nothing left to clean up."""
     storage = storage_at(uri, options)
     storage.remove(f"{FOLDER}/{run}", _LAST)
     storage.remove_empty(FOLDER)
 
 
-def _read(storage: Storage, run: str) -> Receipts | None:
-    found = []
+def _read(storage: Storage, run: str) -> WriteIntents | None:
+    stored = []
     try:
         for name in storage.files(f"{FOLDER}/{run}"):
             if name.endswith(".json"):
                 text = storage.read(f"{FOLDER}/{run}/{name}")
-                found.append(json.loads(text or "null"))
-        if not found:
-            return _nothing_left(run)
-        return Receipts(
+                stored.append(json.loads(text or "null"))
+        if not stored:
+            return _without_files(run)
+        return WriteIntents(
             run,
-            frozenset(file for receipt in found for file in receipt["files"]),
-            min(datetime.fromisoformat(receipt["written_at"]) for receipt in found),
-            Process(**found[0]["owner"]),
+            frozenset(file for intent in stored for file in intent["files"]),
+            min(parse_instant(intent["written_at"]) for intent in stored),
+            Process.from_json(stored[0]["owner"]),
         )
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _nothing_left(run: str) -> Receipts | None:
-    """Receipts of a run that was killed before it left the first one, or while it removed the last.
+def _without_files(run: str) -> WriteIntents | None:
+    """Return the intents of a run that was killed before its first one, or removing its last one.
 
     None where the run's name does not tell which process of this host it was.
     """
     owner = process_of(run.rpartition("-")[0])
     if owner is None:
         return None
-    return Receipts(run, frozenset(), datetime.now(timezone.utc), owner)
+    return WriteIntents(run, frozenset(), datetime.now(timezone.utc), owner)

@@ -1,25 +1,39 @@
-"""The scratch folder of a join run: made, kept alive, removed."""
+"""The scratch folder of a join run: made, kept alive by a heartbeat, removed.
+
+`<root>/<application>/<run>/` holds what the run writes, and two small files that make its lease:
+`.lancestat-scratch`, the marker, says which process made the folder, and `.heartbeat` when that
+process last said that it goes on. What has no marker is nobody's scratch.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from types import TracebackType
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.error_mapping import is_full
+from lancestat.lake.lease import Lease, Process, parse_instant, this_process
 from lancestat.lake.open import is_failure
 from lancestat.lake.storage import Storage, storage_at
-from lancestat.lake.temporary_files import process_mark, this_process
 from lancestat.redact import clean, secret_values
-from lancestat.scratch.marker import BEAT_EVERY, MARKER, Heartbeat, encode
 
 _log = logging.getLogger("lancestat.knn")
+
+MARKER = ".lancestat-scratch"
+HEARTBEAT = ".heartbeat"
+FORMAT_VERSION = 1
+BEAT_EVERY = timedelta(seconds=30)
+# A heart that has not beaten for so long has stopped, where nothing is known of its process.
+DEAD_AFTER = timedelta(minutes=10)
 
 # Spark kills a cancelled task's Python after two seconds, and until then it may write.
 _SETTLE_SECONDS = 2.5
@@ -44,13 +58,13 @@ def scratch(
     beat_every: timedelta = BEAT_EVERY,
     settle_seconds: float = _SETTLE_SECONDS,
 ) -> Iterator[Scratch]:
-    """A scratch folder with a heartbeat, which is gone when the block ends, however it does.
+    """Make a scratch folder with a heartbeat, and remove it when the block ends, however it does.
 
     Args:
         root: A path or an object-store URI, which all workers share.
         application: Spark's id of the application.
         storage_options: For an object store.
-        clock: Tells the time of heartbeats.
+        clock: Returns the time of heartbeats.
         beat_every: Between two heartbeats.
         settle_seconds: How long to watch, after a failure, for what cancelled tasks still write.
 
@@ -59,14 +73,15 @@ def scratch(
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)
+    owner = this_process()
     # The name tells of the process until the marker does.
-    folder = f"{_name(application)}/{process_mark()}-{secrets.token_hex(8)}"
+    folder = f"{_name(application)}/{owner.tag}-{secrets.token_hex(8)}"
     failed = True
     try:
-        with _told(root, options, is_making=True):
+        with _scratch_errors(root, options, is_making=True):
             store.make(folder)
-            store.write(f"{folder}/{MARKER}", encode(application, this_process(), clock()))
-        with _told(root, options), Heartbeat(store, folder, clock, beat_every):
+            store.write(f"{folder}/{MARKER}", encode(application, owner, clock()))
+        with _scratch_errors(root, options), Heartbeat(store, folder, clock, beat_every):
             yield Scratch(store.uri(folder), options)
         failed = False
     finally:
@@ -94,8 +109,10 @@ def _remove(store: Storage, folder: str, options: Mapping[str, str], settle_seco
 
 
 @contextmanager
-def _told(root: str, options: Mapping[str, str], *, is_making: bool = False) -> Iterator[None]:
-    """Say where, when there is no room for scratch, or when it cannot be made."""
+def _scratch_errors(
+    root: str, options: Mapping[str, str], *, is_making: bool = False
+) -> Iterator[None]:
+    """Raise the RunError for scratch that has no room, or that cannot be made."""
     try:
         yield
     except BaseException as error:
@@ -119,7 +136,101 @@ def _told(root: str, options: Mapping[str, str], *, is_making: bool = False) -> 
 
 
 def _is_full(error: BaseException) -> bool:
-    # A result that does not fit is told by its own code.
+    # A result that does not fit has a code of its own.
     if isinstance(error, LancestatError) and error.code.startswith("LS57"):
         return False
     return is_full(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The owner of a scratch folder, and when the folder was last known to be in use."""
+
+    application: str
+    process: Process
+    created_at: datetime
+    beat_at: datetime
+
+    def lease(self, dead_after: timedelta = DEAD_AFTER) -> Lease:
+        """While it is held, the join may still run."""
+        return Lease(self.process, self.beat_at, dead_after)
+
+
+def encode(application: str, process: Process, created_at: datetime) -> str:
+    """Return the marker's text."""
+    return json.dumps(
+        {
+            "format_version": FORMAT_VERSION,
+            "application": application,
+            "process": process.to_json(),
+            "created_at": created_at.isoformat(),
+        }
+    )
+
+
+def read_marker(store: Storage, folder: str) -> Marker | None:
+    """Read the marker of a folder; None where there is none.
+
+    Raises:
+        ValueError: It cannot be understood.
+    """
+    text = store.read(f"{folder}/{MARKER}")
+    if text is None:
+        return None
+    try:
+        stored = json.loads(text)
+        if stored["format_version"] != FORMAT_VERSION:
+            raise ValueError(f"it has format {stored['format_version']!r}")
+        created_at = parse_instant(stored["created_at"])
+        process = Process.from_json(stored["process"])
+        beat_at = _beat_at(store, folder, created_at)
+        return Marker(str(stored["application"]), process, created_at, beat_at)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it lacks {error}") from None
+
+
+def _beat_at(store: Storage, folder: str, created_at: datetime) -> datetime:
+    text = store.read(f"{folder}/{HEARTBEAT}")
+    try:
+        return max(created_at, parse_instant(text)) if text else created_at
+    except ValueError:
+        return created_at
+
+
+class Heartbeat:
+    """Renews the lease of a scratch folder in a thread of its own while the block runs."""
+
+    def __init__(
+        self,
+        store: Storage,
+        folder: str,
+        clock: Callable[[], datetime],
+        every: timedelta = BEAT_EVERY,
+    ) -> None:
+        self._store = store
+        self._path = f"{folder}/{HEARTBEAT}"
+        self._clock = clock
+        self._every = every
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lancestat-heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every.total_seconds()):
+            try:
+                self._store.write(self._path, self._clock().isoformat())
+            except Exception as error:
+                # The join itself may still succeed.
+                _log.warning("the heartbeat of scratch failed: %s", clean(str(error)))

@@ -1,8 +1,7 @@
-"""Removes scratch that killed processes left."""
+"""Garbage collection of scratch that killed processes left."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,16 +9,14 @@ from datetime import datetime, timedelta
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.files import store_of
+from lancestat.lake.lease import TAG, Lease
 from lancestat.lake.open import is_failure, probe
 from lancestat.lake.storage import Storage, storage_at
-from lancestat.lake.temporary_files import is_mark_alive
 from lancestat.redact import clean, secret_values
-from lancestat.scratch.marker import DEAD_AFTER, MARKER, Marker, read_marker
+from lancestat.scratch.folder import DEAD_AFTER, MARKER, read_marker
 
 # As `scratch` names them.
-_NAME = re.compile(r"([0-9a-f]{12}-\d+-\d+)-[0-9a-f]{16}")
-
-_log = logging.getLogger("lancestat.knn")
+_NAME = re.compile(rf"({TAG})-[0-9a-f]{{16}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class ScratchSweep:
-    """What a sweep removed, or would remove, and what it could not.
+    """The folders that a sweep removed, or would remove, and those that it left.
 
     `left` are URIs with the reason: somebody else's, a marker that cannot be understood, a removal
     that failed.
@@ -76,15 +73,12 @@ def sweep_scratch(
         if place is not None:
             probe(place, options)
         for folder in _folders(store, left):
-            marker = _marker(store, folder, left)
-            if marker is None and not _was_never_used(store, folder):
+            lease = _lease(store, folder, dead_after, left)
+            if lease is None or lease.is_held(now):
                 continue
-            if marker is not None and marker.is_live(now, dead_after):
-                continue
-            beat_at = now if marker is None else marker.beat_at
-            found = Swept(store.uri(folder), store.size_bytes(folder), beat_at)
+            size_bytes = store.size_bytes(folder)
             if dry_run or _removed(store, folder, options, left):
-                swept.append(found)
+                swept.append(Swept(store.uri(folder), size_bytes, lease.renewed_at or now))
     except BaseException as error:
         if not is_failure(error):
             raise
@@ -108,27 +102,34 @@ def _folders(storage: Storage, left: list[tuple[str, str]]) -> Iterator[str]:
         yield from (f"{application}/{run}" for run in runs)
 
 
-def _marker(storage: Storage, folder: str, left: list[tuple[str, str]]) -> Marker | None:
+def _lease(
+    store: Storage, folder: str, dead_after: timedelta, left: list[tuple[str, str]]
+) -> Lease | None:
+    """Return the lease of a folder, None where it has none or one that cannot be understood."""
     try:
-        return read_marker(storage, folder)
+        marker = read_marker(store, folder)
     except ValueError as error:
-        left.append((storage.uri(folder), f"its marker cannot be understood: {error}"))
+        left.append((store.uri(folder), f"its marker cannot be understood: {error}"))
     except PermissionError as error:
-        left.append((storage.uri(folder), str(error.strerror)))
-    return None
+        left.append((store.uri(folder), str(error.strerror)))
+    else:
+        if marker is not None:
+            return marker.lease(dead_after)
+    return _unmarked_lease(store, folder)
 
 
-def _was_never_used(store: Storage, folder: str) -> bool:
-    """Whether a process that has ended was killed before it marked a folder, or while removing it.
+def _unmarked_lease(store: Storage, folder: str) -> Lease | None:
+    """Return the lease of a folder that its process did not mark yet, or has nearly removed.
 
-    The folder's name says so, and there is nothing in it but what the marker was to be.
+    The folder's name says which one that is, and there is nothing in it but what the marker was
+    to be. It ends with that process alone.
     """
     named = _NAME.fullmatch(folder.rpartition("/")[2])
-    if named is None or is_mark_alive(named[1]) is not False:
-        return False
-    if store.children(folder):
-        return False
-    return all(name.startswith(f"{MARKER}.draft-") for name in store.files(folder))
+    lease = None if named is None else Lease.of_tag(named[1])
+    if lease is None or lease.is_held() or store.children(folder):
+        return None
+    is_empty = all(name.startswith(f"{MARKER}.draft-") for name in store.files(folder))
+    return lease if is_empty else None
 
 
 def _removed(

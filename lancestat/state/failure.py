@@ -1,18 +1,18 @@
-"""What an exception of Lance means for the state, and how it is told without secrets."""
+"""Failures of Lance as the state takes them, and their messages without secrets."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import Enum
 
 from lancestat.errors import LancestatError, StateError
+from lancestat.lake.error_mapping import Cause, cause_of, is_of_store
 from lancestat.redact import clean, secret_values
 from lancestat.state.identity import canonical_uri
 
 
 class Failure(Enum):
-    """Why Lance could not do what it was asked."""
+    """The meaning of a failure of Lance for the dataset that was read or written."""
 
     ABSENT = "absent"
     EXISTS = "exists"
@@ -21,66 +21,50 @@ class Failure(Enum):
     CORRUPT = "corrupt"
 
 
-_CONFLICT = re.compile(
-    r"commit conflict|conflicting transaction|incompatible.*transaction|write contention|retryable"
-    r"|too many concurrent writers"
-)
 _LIBRARIES = {"lance", "pyarrow"}
-_ABSENT = re.compile(r"dataset at path .* was not found")
-_DAMAGED = re.compile(r"\b416\b|range not satisfiable|os error 2\)")
-_UNREACHABLE = re.compile(
-    r"os error \d+|permission denied|not permitted|access ?denied|forbidden|unauthori[sz]ed"
-    r"|credential|signaturedoesnotmatch|invalidaccesskeyid|expiredtoken|nosuchbucket"
-    r"|generic (s3|gcs|microsoftazure|http|hf|oss|tos|cos) error|error sending request"
-    r"|timed? ?out|connection|error trying to connect|dns error|after \d+ retries"
-    r"|no object store provider|too many open files|no space left|out of memory"
-    r"|unsupported url|invalid url|relative url"
-)
-# Words in the names of folders and buckets say nothing about the failure.
-_PATH = re.compile(r"[^\s<>]*/[^\s<>]*")
+_FAILURES = {
+    Cause.CONFLICT: Failure.CONFLICT,
+    Cause.EXISTS: Failure.EXISTS,
+    Cause.ABSENT: Failure.ABSENT,
+    Cause.TRUNCATED: Failure.CORRUPT,
+}
+# Damage, unless the store says so: a dataset that may well be sound must not be set aside.
+_DAMAGE = {Cause.UNSUPPORTED, Cause.NOT_FOUND, Cause.UNKNOWN}
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Classify an exception of Lance; what nothing else explains is damage to the dataset."""
-    text = _PATH.sub(" ", str(error).lower())
-    if isinstance(error, (PermissionError, ConnectionError, TimeoutError, MemoryError)):
-        return Failure.UNREACHABLE
-    if type(error).__name__ == "CommitConflictError" or _CONFLICT.search(text):
-        return Failure.CONFLICT
-    if _ABSENT.search(text):
-        return Failure.ABSENT
-    if "already exists" in text:
-        return Failure.EXISTS
-    if _DAMAGED.search(text):
+    """Return what an exception of Lance means for the dataset that was read or written."""
+    cause = cause_of(error)
+    if cause in _DAMAGE and not is_of_store(error):
         return Failure.CORRUPT
-    return Failure.UNREACHABLE if _UNREACHABLE.search(text) else Failure.CORRUPT
+    return _FAILURES.get(cause, Failure.UNREACHABLE)
 
 
 def is_lance_failure(error: BaseException) -> bool:
-    """Whether `error` may have come out of Lance; a panic in Rust is no `Exception` in Python."""
+    """Return whether Lance may have raised `error`; a panic in Rust is no `Exception` in Python."""
     if isinstance(error, (ValueError, OSError, RuntimeError)):
         return True
     kind = type(error)
     return kind.__name__ == "PanicException" or kind.__module__.split(".")[0] in _LIBRARIES
 
 
-def told(error: BaseException, options: Mapping[str, str]) -> str:
-    """The message of `error` without source places and secrets."""
+def message_of(error: BaseException, options: Mapping[str, str]) -> str:
+    """Return the message of an error without places in Lance's source, and without secrets."""
     message = error.message if isinstance(error, LancestatError) else str(error)
     return clean(message, secret_values(options))
 
 
 def unreachable(uri: str, error: BaseException, options: Mapping[str, str]) -> StateError:
-    """The error for a state that may well be sound but cannot be read or written now."""
+    """Return the error for a state that may well be sound but cannot be read or written now."""
     return StateError(
         "LS301",
-        f"the state at {canonical_uri(uri)} cannot be reached: {told(error, options)}",
+        f"the state at {canonical_uri(uri)} cannot be reached: {message_of(error, options)}",
         hint="check the target's state, its storage-options and the permissions there",
     )
 
 
 def contended(uri: str) -> StateError:
-    """The error for a commit that lost to others again and again."""
+    """Return the error for a commit that lost to others again and again."""
     return StateError(
         "LS302",
         f"the state at {canonical_uri(uri)} could not be written: other runs kept committing first",

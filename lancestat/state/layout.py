@@ -1,4 +1,4 @@
-"""Where the datasets of the state lie: `<uri>/v1/<kind>-<generation>.lance`."""
+"""The places of the state's datasets: `<uri>/v1/<kind>-<generation>.lance`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Ids of rows, which tell in which order the rows were committed.
+"""Stored tables: the newest sound generation of a dataset of the state, and its appends.
 
-Places do not tell it: a compaction that races with an append moves older rows behind newer ones.
-Times do not either, because clocks differ. So an id begins with the version of the dataset that its
-writer saw: whoever saw a row has seen a later version than the row's writer. Rows whose writers
-saw the same version were written at the same time, and of them the later in place counts as newer.
+Ids of rows tell in which order the rows were committed. Places do not tell it: a compaction
+that races with an append moves older rows behind newer ones. Times do not either, because clocks
+differ. So an id begins with the version of the dataset that its writer saw: whoever saw a row has
+seen a later version than the row's writer. Rows whose writers saw the same version were written at
+the same time, and of them the later in place counts as newer.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from datetime import timedelta
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
+from lancestat.lake.batch_source import BatchSource
+from lancestat.lake.commit import Change, CommitOutcome, Conflict, commit
 from lancestat.state.failure import (
     Failure,
     contended,
     failure_of,
     is_lance_failure,
-    told,
+    message_of,
     unreachable,
 )
 from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
@@ -31,7 +34,7 @@ from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
-    from lance import FragmentMetadata, LanceDataset
+    from lance import FragmentMetadata, LanceDataset, LanceOperation
     from numpy.typing import NDArray
 
 # Earlier releases gave ids at random from 0 on; ids that tell an order lie below 0.
@@ -42,14 +45,14 @@ _LAST_VERSION = (1 << (63 - _NAME_BITS)) - 1
 
 
 def row_ids(version: int) -> Iterator[int]:
-    """Ids for the rows of one append, whose writer saw this version of the dataset."""
+    """Yield ids for the rows of one append, whose writer saw this version of the dataset."""
     start = _FIRST + (min(version, _LAST_VERSION) << _NAME_BITS)
     name = secrets.randbits(_NAME_BITS)
     return (start + (name + number) % _NAMES for number in count())
 
 
 def commit_order(ids: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Positions of rows in the order of their commits, given their ids in the order of places."""
+    """Return positions of rows in the order of their commits; `ids` are in the order of places."""
     import numpy as np
 
     given = ids.to_numpy()
@@ -87,7 +90,7 @@ class StoredTable:
         self._turn = threading.Lock()
 
     def dataset(self, *, latest: bool = False) -> LanceDataset | None:
-        """The dataset as this instance last saw it, or at its latest version, or None.
+        """Return the dataset as this instance last saw it, or at its latest version, or None.
 
         Every caller gets a handle of its own: one that compacts or deletes cannot be used by
         another thread meanwhile.
@@ -96,18 +99,18 @@ class StoredTable:
         return copy.copy(opened[1]) if opened else None
 
     def place(self) -> Place | None:
-        """Where the sound dataset is that reads and writes now use."""
+        """Return the place of the sound dataset that reads and writes now use."""
         opened = self._open(latest=False)
         return opened[0] if opened else None
 
     def is_aside(self, place: Place) -> bool:
-        """Whether this instance found the dataset there damaged."""
+        """Return whether this instance found the dataset there damaged."""
         return place in self._aside
 
     def read(self, question: Callable[[LanceDataset], _T], empty: _T) -> _T:
-        """The answer of the dataset; `empty` when there is none or it turns out to be damaged.
+        """Return the dataset's answer; `empty` when there is none or it turns out to be damaged.
 
-        It is asked twice, because a clean-up may take away the files of an old version.
+        The question is asked twice: a clean-up may take away the files of an old version.
         """
         for again in (False, True):
             dataset = self.dataset(latest=again)
@@ -128,7 +131,7 @@ class StoredTable:
             self._raise(error)
         with self._lock:
             if self._opened:
-                self._set_aside(self._opened[0], told(error, self._folder.options))
+                self._set_aside(self._opened[0], message_of(error, self._folder.options))
 
     def append(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Append rows in one commit; other appends may commit meanwhile.
@@ -143,28 +146,53 @@ class StoredTable:
                 self._commit(dataset, fragments)
 
     def _commit(self, dataset: LanceDataset, fragments: list[FragmentMetadata]) -> None:
-        from lance import LanceDataset, LanceOperation
+        from lance import LanceOperation
 
         for attempt in range(_ATTEMPTS):
-            try:
-                version = dataset.latest_version
-                committed = LanceDataset.commit(
-                    dataset.uri,
-                    LanceOperation.Append(fragments),
-                    read_version=version,
-                    storage_options=self._folder.lance_options,
-                )
-            except BaseException as error:
-                self._after_failed_commit(error, attempt)
-                if self.dataset() is None:
-                    return
-            else:
-                self._advance(committed)
+            operation = LanceOperation.Append(fragments)
+            outcome = self._try_commit(dataset.uri, operation, attempt, dataset)
+            if outcome is not None and not isinstance(outcome, Conflict):
+                self._advance(outcome.dataset)
+                return
+            if self.dataset() is None:
                 return
         raise contended(self._folder.uri)
 
+    def _try_commit(
+        self,
+        uri: str,
+        operation: LanceOperation.BaseOperation,
+        attempt: int,
+        dataset: LanceDataset | None = None,
+    ) -> CommitOutcome | None:
+        """Commit on the latest version of `dataset`, or create one; None where it is damaged.
+
+        After a conflict this waits, the longer the later the attempt.
+
+        Raises:
+            StateError: LS301 the state cannot be reached.
+        """
+        try:
+            version = 0 if dataset is None else dataset.latest_version
+            change = Change(uri, operation, version)
+            outcome = commit(change, storage_options=self._folder.options)
+        except BaseException as error:
+            if not is_lance_failure(error):
+                raise
+            match failure_of(error):
+                case Failure.UNREACHABLE:
+                    self._raise(error)
+                case Failure.CORRUPT:
+                    self.fail(error)
+                    return None
+                case Failure.CONFLICT | Failure.EXISTS | Failure.ABSENT:
+                    outcome = Conflict(message_of(error, self._folder.options))
+        if isinstance(outcome, Conflict):
+            time.sleep(_PAUSE_SECONDS * (attempt + 1))
+        return outcome
+
     def attempt(self, change: Callable[[LanceDataset], object]) -> bool:
-        """Do what a later run may do as well: a conflict or damage gives False, no error."""
+        """Make a change that a later run may make as well: False after a conflict or damage."""
         dataset = self.dataset(latest=True)
         if dataset is None:
             return False
@@ -208,7 +236,7 @@ class StoredTable:
             dataset = lance.dataset(
                 self._folder.dataset_uri(place), storage_options=self._folder.lance_options
             )
-            found = dataset.schema
+            schema = dataset.schema
         except BaseException as error:
             if not is_lance_failure(error):
                 raise
@@ -218,15 +246,15 @@ class StoredTable:
                 case Failure.UNREACHABLE | Failure.CONFLICT:
                     self._raise(error)
                 case _:
-                    self._set_aside(place, told(error, self._folder.options))
+                    self._set_aside(place, message_of(error, self._folder.options))
                     return None
-        if (found.metadata or {}).get(FORMAT_KEY) != FORMAT or not found.equals(self.schema):
+        if (schema.metadata or {}).get(FORMAT_KEY) != FORMAT or not schema.equals(self.schema):
             self._set_aside(place, "it is not of this format")
             return None
         return place, dataset
 
     def _open_or_create(self) -> LanceDataset:
-        from lance import LanceDataset, LanceOperation
+        from lance import LanceOperation
 
         for attempt in range(_ATTEMPTS):
             with self._lock:
@@ -234,19 +262,9 @@ class StoredTable:
                 if dataset is not None:
                     return dataset
                 uri = self._folder.dataset_uri(self._next_place())
-            try:
-                # One commit without another try: Lance's mode `create` looks first and then
-                # overwrites what another run creates and fills meanwhile.
-                LanceDataset.commit(
-                    uri,
-                    LanceOperation.Overwrite(self.schema, []),
-                    read_version=0,
-                    storage_options=self._folder.lance_options,
-                    max_retries=0,
-                )
-            except BaseException as error:
-                # Another run may have created it first; then it opens.
-                self._after_failed_commit(error, attempt)
+            # Not Lance's mode `create`, which looks first and then overwrites what another run
+            # creates and fills meanwhile. Where another run was first, its dataset opens.
+            self._try_commit(uri, LanceOperation.Overwrite(self.schema, []), attempt)
         raise contended(self._folder.uri)
 
     def _next_place(self) -> Place:
@@ -261,41 +279,28 @@ class StoredTable:
     def _write(
         self, dataset: LanceDataset, batches: Iterable[pa.RecordBatch]
     ) -> list[FragmentMetadata]:
-        import pyarrow as pa
         from lance.fragment import write_fragments
 
         first = next(iterator := iter(batches), None)
         if first is None:
             return []
-        source = _Source(first, iterator, dataset.version)
-        try:
-            written = write_fragments(
-                pa.RecordBatchReader.from_batches(self.schema, source.batches(self.schema)),
-                dataset,
-                schema=self.schema,
-                mode="append",
-                max_rows_per_file=self.rows_per_file,
-                storage_options=self._folder.lance_options,
-            )
-        except BaseException as error:
-            if source.error:
-                raise source.error from None
-            self._raise(error)
+        source = BatchSource(self.schema, _with_ids(chain([first], iterator), dataset.version))
+        with source.own_errors():
+            try:
+                written = write_fragments(
+                    source.reader(),
+                    dataset,
+                    schema=self.schema,
+                    mode="append",
+                    max_rows_per_file=self.rows_per_file,
+                    storage_options=self._folder.lance_options,
+                )
+            except BaseException as error:
+                self._raise(error)
         return list(written)
 
-    def _after_failed_commit(self, error: BaseException, attempt: int) -> None:
-        if not is_lance_failure(error):
-            raise error
-        match failure_of(error):
-            case Failure.UNREACHABLE:
-                self._raise(error)
-            case Failure.CONFLICT | Failure.EXISTS | Failure.ABSENT:
-                time.sleep(_PAUSE_SECONDS * (attempt + 1))
-            case Failure.CORRUPT:
-                self.fail(error)
-
     def _advance(self, committed: LanceDataset) -> None:
-        """See the own commit, unless another thread has come further."""
+        """Go on from the own commit, unless another thread has come further."""
         with self._lock:
             if self._opened:
                 place, dataset = self._opened
@@ -315,28 +320,13 @@ class StoredTable:
         raise unreachable(self._folder.uri, error, self._folder.options) from None
 
 
-class _Source:
-    """Batches on their way through Rust, which would turn their own exceptions into others.
+def _with_ids(batches: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
 
-    Each row is given its id.
-    """
-
-    def __init__(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch], version: int) -> None:
-        self.error: BaseException | None = None
-        self._batches = chain([first], rest)
-        self._ids = row_ids(version)
-
-    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        place = schema.get_field_index("id")
-        try:
-            for batch in self._batches:
-                ids = pa.array(islice(self._ids, batch.num_rows), pa.int64())
-                yield batch.set_column(place, "id", ids).cast(schema)
-        except BaseException as error:
-            self.error = error
-            raise
+    ids = row_ids(version)
+    for batch in batches:
+        column = pa.array(islice(ids, batch.num_rows), pa.int64())
+        yield batch.set_column(batch.schema.get_field_index("id"), "id", column)
 
 
 Found = TypeVar("Found")
@@ -344,14 +334,14 @@ Found_co = TypeVar("Found_co", covariant=True)
 
 
 class Search(Protocol[Found_co]):
-    """What is looked for; it takes note of what it finds."""
+    """A search through batches, which remembers what it has found."""
 
     @property
     def missing(self) -> Collection[object]:
-        """What was not found yet."""
+        """The items that were not found yet."""
 
     def found_in(self, batch: pa.RecordBatch) -> Iterator[Found_co]:
-        """What a batch holds of it."""
+        """Yield the items that a batch holds."""
 
 
 def find(
@@ -359,7 +349,7 @@ def find(
     search: Search[Found],
     batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
 ) -> Iterator[Found]:
-    """Yield what is found in batches of the latest version.
+    """Yield the items that a search finds in batches of the latest version.
 
     When a clean-up takes files away under the scan, what is still missing is read from the latest
     version then.

@@ -100,7 +100,7 @@ def test_an_init_that_was_killed_is_gone_on_with(lancestat: Lancestat, tmp_path:
     assert lancestat("init").exit_code == 2
 
 
-_MARK = "from lancestat.lake.temporary_files import process_mark; print(process_mark())"
+_MARK = "from lancestat.lake.lease import this_process; print(this_process().tag)"
 
 
 def test_an_init_that_is_refused_removes_what_a_killed_one_has_left(

@@ -180,12 +180,12 @@ def joined(work: JoinWork) -> JoinOutcome:
             table, counts = joining.full(), joining.counts()
         case Scope.NEW_RIGHT:
             table, counts = joining.merged(), joining.counts()
-    written = [writer.write(0, table.schema, table.to_batches())] if table.num_rows else []
+    written = [output.write(writer, 0, table.schema, table.to_batches())] if table.num_rows else []
     if work.scope is Scope.NEW_LEFT:
         assert work.previous is not None
         state = output.append(writer, table.schema, work.previous, written)
     else:
-        written = written or [writer.write(0, table.schema, table.to_batches())]
+        written = written or [output.write(writer, 0, table.schema, table.to_batches())]
         state = output.replace(writer, table.schema, written)
     return JoinOutcome("exact", counts, state, joining.pairs)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.lake.temporary_files import Process
+from lancestat.lake.lease import Process
 from lancestat.project import Project
-from lancestat.scratch.marker import MARKER, encode
+from lancestat.scratch.folder import MARKER, encode
 from lancestat.spark.knn.scratch_root import default_root
 
 PROJECT = """

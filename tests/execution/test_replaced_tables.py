@@ -10,6 +10,7 @@ from pathlib import Path
 import lance
 import pytest
 
+from lancestat.lake.commit import Conflict
 from lancestat.lake.observe import snapshot
 from lancestat.manifest import publication as publish
 from lancestat.manifest.guard import GuardReason
@@ -108,7 +109,7 @@ def test_statistics_that_landed_in_a_replaced_table_are_taken_back_with_its_own_
 
     monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(late))
     landing = publish.commit(publish.Publication(observed.pin, entries, observed.config))
-    assert isinstance(landing, publish.Conflict)
+    assert isinstance(landing, Conflict)
     assert "replaced" in landing.detail
     assert world.dataset.config() == {}
 

@@ -32,9 +32,9 @@ def arm(folder: Path) -> None:
     """Wrap the work of each stage; in this process alone."""
     from lancestat.knn import partitions
     from lancestat.output import lance_output
-    from lancestat.output.result import OutputWriter
     from lancestat.spark.knn import tasks as search_job
     from lancestat.spark.knn import written_side
+    from lancestat.spark.knn.materialize import Materialize
     from lancestat.spark.knn.strategies import PartitionProbe
     from lancestat.spark.knn.tasks import ExactProbe
 
@@ -45,7 +45,7 @@ def arm(folder: Path) -> None:
         ("probe", PartitionProbe, "__call__"),
         ("merge", search_job, "_merged"),
         ("write", lance_output, "_fragments_of"),
-        ("materialize", OutputWriter, "write"),
+        ("materialize", Materialize, "write"),
     ]
     for point, owner, name in points:
         setattr(owner, name, striking(folder, point, getattr(owner, name)))

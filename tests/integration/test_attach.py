@@ -240,7 +240,7 @@ def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
         raise LakeError("LS204", "the manifest is damaged", hint="restore it")
 
     project.attach(session)
-    monkeypatch.setattr("lancestat.spark.read.planning_service.split_parts", fail)
+    monkeypatch.setattr("lancestat.spark.read.planning_service.split_fragments", fail)
     with pytest.raises(Exception, match=r"LS204  the manifest is damaged\n.*hint: restore it"):
         session.table("orders").collect()
 

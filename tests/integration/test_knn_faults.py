@@ -23,7 +23,7 @@ import yaml
 import lancestat
 from lancestat import Project
 from lancestat.plan.actions import Skip
-from lancestat.scratch.marker import MARKER
+from lancestat.scratch.folder import MARKER
 from lancestat.spark.knn import engine
 from tests.integration.faulty_daemon import REPOSITORY, Faults, configuration
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table

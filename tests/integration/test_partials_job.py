@@ -21,6 +21,7 @@ import pytest
 
 from lancestat.errors import LakeError, LancestatError, RunError
 from lancestat.lake.fingerprint import field_key
+from lancestat.lake.row_ranges import ANALYSIS
 from lancestat.plan.stages import Scan
 from lancestat.spark.analyze import jobs as partials_job
 from lancestat.spark.analyze.scanner import SparkScanner
@@ -36,6 +37,7 @@ ODD = "a=b: c\\d #e!\tü"
 
 pytestmark = pytest.mark.spark
 
+FINEST = replace(ANALYSIS, lightest=1)
 Results = Sequence[tuple[Scan, dict[str, ColumnPartial]]]
 
 
@@ -113,11 +115,12 @@ def test_however_the_work_is_cut_the_partials_are_the_same(
     lightest: int,
     per_job: int,
 ) -> None:
-    monkeypatch.setattr(partials_job, "split", partial(split, lightest=lightest, heaviest=50_000))
-    monkeypatch.setattr("lancestat.spark.analyze.work._FRAGMENT_WEIGHT", 0)
+    sizes = replace(ANALYSIS, per_core=40, lightest=lightest, heaviest=50_000, per_fragment=0)
+    monkeypatch.setattr(partials_job, "split", partial(split, sizes=sizes))
     monkeypatch.setattr(partials_job, "jobs", partial(jobs, limit=per_job))
     work = whole_table(table)
-    parts = [slice.parts for item in split(work.scans, 2, lightest=1) for slice in item.slices]
+    finest = split(work.scans, 2, replace(sizes, lightest=1))
+    parts = [part.parts for item in finest for part in item.ranges]
     assert max(parts) > 1, "fragments are read in several ranges"
 
     assert by_fragment(work, scanned(work)) == of_kernel(table, work.table.version)
@@ -212,7 +215,7 @@ def _deadly() -> Any:
 def test_progress_grows_to_all_fragments_and_bytes(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partials_job, "split", partial(split, lightest=1))
+    monkeypatch.setattr(partials_job, "split", partial(split, sizes=FINEST))
     told: list[tuple[str, int, int]] = []
     scanner = SparkScanner(TARGET, lambda *progress: told.append(progress))
     work = whole_table(table)
@@ -236,11 +239,11 @@ def test_a_display_that_fails_does_not_stop_the_scan(spark: SparkSession, table:
 def test_cancelling_stops_what_goes_on_and_refuses_what_comes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partials_job, "split", partial(split, lightest=1))
+    monkeypatch.setattr(partials_job, "split", partial(split, sizes=FINEST))
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(rows(0, 4_000), uri, max_rows_per_file=10)
     work = whole_table(uri)
-    tasks = len(split(work.scans, 2, lightest=1))
+    tasks = len(split(work.scans, 2, FINEST))
     has_begun = threading.Event()
     told: list[int] = []
 

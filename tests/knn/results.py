@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.output import result as output
-from lancestat.output.result import OutputWriter, Written
+from lancestat.output.writer import OutputWriter, Written
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("_distance", pa.float32())])
 
@@ -27,7 +27,7 @@ def rows(start: int, stop: int, tag: str = "a") -> pa.RecordBatch:
 def write(
     writer: OutputWriter, *pieces: Sequence[pa.RecordBatch], schema: pa.Schema = SCHEMA
 ) -> list[Written]:
-    return [writer.write(number, schema, piece) for number, piece in enumerate(pieces)]
+    return [output.write(writer, number, schema, piece) for number, piece in enumerate(pieces)]
 
 
 def put(

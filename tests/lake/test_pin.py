@@ -136,11 +136,9 @@ OPENERS = {"lake/open.py", "state/stored_table.py"}
 # These go through versions of a dataset that `pinned_history` holds, or of one that is ours.
 TRAVELLERS = {
     "lake/observe.py",
-    "lake/time_travel.py",
-    "lake/changed_at.py",
-    "lake/transaction.py",
-    "knn/lance_output.py",
-    "state/sweep.py",
+    "lake/history.py",
+    "output/lance_output.py",
+    "state/garbage_collection.py",
 }
 
 

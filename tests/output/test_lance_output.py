@@ -24,8 +24,9 @@ import pytest
 
 from lancestat.errors import LakeError, RunError
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
-from lancestat.lake.temporary_files import Process, this_process
+from lancestat.lake.lease import Process, this_process
 from lancestat.output import result as output
+from lancestat.output.writer import OutputWriter, Written
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
@@ -402,8 +403,8 @@ def test_appends_at_once_never_repeat_rows(uri: str) -> None:
 
         def commit(
             number: int,
-            writers: list[output.OutputWriter] = writers,
-            written: list[list[output.Written]] = written,
+            writers: list[OutputWriter] = writers,
+            written: list[list[Written]] = written,
             previous: OutputState = previous,
             start: threading.Barrier = start,
         ) -> OutputState | None:
@@ -516,8 +517,8 @@ def test_what_a_failed_job_wrote_is_removed_though_nobody_reported_it(uri: str) 
 
 def test_files_of_attempts_that_were_not_taken_are_removed(uri: str) -> None:
     writer = output.begin(LANCE, uri, "run", {})
-    writer.write(0, SCHEMA, [rows(0, 3)])
-    taken = writer.write(0, SCHEMA, [rows(0, 3)])
+    output.write(writer, 0, SCHEMA, [rows(0, 3)])
+    taken = output.write(writer, 0, SCHEMA, [rows(0, 3)])
     output.replace(writer, SCHEMA, [taken])
     assert len(data_files(uri)) == 1
     assert not Path(uri, "_lancestat").exists()
@@ -554,22 +555,22 @@ def test_what_a_killed_run_wrote_is_removed_by_the_next(uri: str) -> None:
     assert not Path(uri, "_lancestat").exists()
 
 
-KILLED_BEFORE_A_RECEIPT = """
+KILLED_BEFORE_AN_INTENT = """
 import os, pathlib, signal, sys
-from lancestat.knn import output
 from lancestat.knn.work import OutputFormat
+from lancestat.output import result as output
 from tests.knn.results import SCHEMA, rows
 
 writer = output.begin(OutputFormat.LANCE, sys.argv[1], "run", {})
 pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-writer.write(0, SCHEMA, [rows(3, 5)])
+output.write(writer, 0, SCHEMA, [rows(3, 5)])
 """
 
 
 @pytest.mark.fault
-def test_what_a_run_left_that_was_killed_before_its_first_receipt_is_removed(uri: str) -> None:
+def test_what_a_run_left_that_was_killed_before_its_first_intent_is_removed(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
-    command = [sys.executable, "-c", KILLED_BEFORE_A_RECEIPT, uri]
+    command = [sys.executable, "-c", KILLED_BEFORE_AN_INTENT, uri]
     killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert len(list(Path(uri, "_lancestat").rglob("*.json.draft-*"))) == 1
@@ -588,7 +589,7 @@ def test_what_a_run_committed_before_it_was_killed_stays(
         patch.setattr("lancestat.output.lance_output._settle", lambda writer: None)
         output.replace(dead, SCHEMA, written)
     with monkeypatch.context() as patch:
-        patch.setattr("lancestat.output.lance_output.all_receipts", lambda *place: ())
+        patch.setattr("lancestat.output.lance_output.all_intents", lambda *place: ())
         put(LANCE, uri, [rows(3, 5)])
     assert Path(uri, "_lancestat").exists()
     output.begin(LANCE, uri, "run", {})
@@ -597,7 +598,7 @@ def test_what_a_run_committed_before_it_was_killed_stays(
     assert seen(LANCE, uri) == table(rows(3, 5))
 
 
-def test_a_receipt_that_cannot_be_understood_is_left(uri: str) -> None:
+def test_an_intent_that_cannot_be_understood_is_left(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
     broken = Path(uri, "_lancestat", "0123", "000000-0.json")
     broken.parent.mkdir(parents=True)
@@ -617,7 +618,7 @@ def test_a_full_disk_is_told(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = output.begin(LANCE, uri, "run", {})
     monkeypatch.setattr(lance.fragment, "write_fragments", full)
     with pytest.raises(RunError) as caught:
-        writer.write(0, SCHEMA, [rows(0, 3)])
+        output.write(writer, 0, SCHEMA, [rows(0, 3)])
     assert caught.value.code == "LS571"
     assert f"no space is left at {uri}" in caught.value.message
     assert now(uri) == state

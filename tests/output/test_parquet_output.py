@@ -333,7 +333,7 @@ def owned_by(path: Path, generation: str, **owner: object) -> Path:
 
 
 def test_what_killed_runs_left_is_removed(path: Path) -> None:
-    from lancestat.lake.temporary_files import this_process
+    from lancestat.lake.lease import this_process
 
     put(PARQUET, str(path), [rows(0, 3)])
     here = this_process()
@@ -511,7 +511,7 @@ def test_types_come_back(form: OutputFormat, type: str, path: Path) -> None:
 
 def test_what_a_run_left_that_was_killed_after_it_published_is_removed(path: Path) -> None:
     """The files that are seen stay."""
-    from lancestat.lake.temporary_files import this_process
+    from lancestat.lake.lease import this_process
 
     put(PARQUET, str(path), [rows(0, 3)])
     here = this_process()

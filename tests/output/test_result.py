@@ -43,7 +43,7 @@ def test_there_is_no_result_before_the_first(form: OutputFormat, uri: str) -> No
 def test_pieces_become_a_result_in_their_order(form: OutputFormat, uri: str) -> None:
     writer = output.begin(form, uri, "run", {})
     pieces = [[rows(0, 3), rows(3, 5)], [], [rows(5, 9)]]
-    written = [writer.write(number, SCHEMA, pieces[number]) for number in (2, 0, 1)]
+    written = [output.write(writer, number, SCHEMA, pieces[number]) for number in (2, 0, 1)]
     assert [each.rows for each in written] == [4, 5, 0]
     state = output.replace(writer, SCHEMA, [written[1], written[2], written[0]])
     assert seen(form, uri) == table(rows(0, 9))
@@ -207,8 +207,8 @@ def test_what_was_committed_is_not_discarded(form: OutputFormat, uri: str) -> No
 
 def test_attempts_that_are_repeated_do_no_harm(form: OutputFormat, uri: str) -> None:
     writer = output.begin(form, uri, "run", {})
-    first = writer.write(0, SCHEMA, [rows(0, 3)])
-    late = writer.write(0, SCHEMA, [rows(0, 3)])
+    first = output.write(writer, 0, SCHEMA, [rows(0, 3)])
+    late = output.write(writer, 0, SCHEMA, [rows(0, 3)])
     output.replace(writer, SCHEMA, [late])
     writer = output.begin(form, uri, "run", {})
     assert first != late
@@ -225,7 +225,7 @@ def test_what_goes_wrong_with_the_rows_is_told_as_it_is(
     writer = output.begin(form, uri, "run", {})
     before = files_below(tmp_path)
     with pytest.raises(RunError) as caught:
-        writer.write(0, SCHEMA, failing())
+        output.write(writer, 0, SCHEMA, failing())
     assert caught.value.code == "LS550"
     assert files_below(tmp_path) == before
 

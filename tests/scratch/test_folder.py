@@ -19,8 +19,7 @@ import pytest
 
 from lancestat.errors import RunError
 from lancestat.lake import storage
-from lancestat.scratch.folder import Scratch, scratch
-from lancestat.scratch.marker import HEARTBEAT, MARKER
+from lancestat.scratch.folder import HEARTBEAT, MARKER, Scratch, scratch
 
 
 @pytest.fixture

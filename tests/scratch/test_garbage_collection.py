@@ -16,10 +16,9 @@ import pytest
 
 from lancestat.errors import RunError
 from lancestat.lake import storage
-from lancestat.lake.temporary_files import Process, process_mark, this_process
-from lancestat.scratch.folder import scratch
+from lancestat.lake.lease import Process, this_process
+from lancestat.scratch.folder import HEARTBEAT, MARKER, encode, scratch
 from lancestat.scratch.garbage_collection import sweep_scratch
-from lancestat.scratch.marker import HEARTBEAT, MARKER, encode
 from tests.integration.object_store import ObjectStore, object_store
 from tests.knn.results import files_below
 
@@ -382,7 +381,7 @@ def test_what_a_process_left_that_was_killed_before_it_marked_its_folder_is_remo
 
 
 def test_a_folder_without_a_marker_stays_while_its_process_lives(root: Path) -> None:
-    folder = root / "app" / f"{process_mark()}-0123456789abcdef"
+    folder = root / "app" / f"{this_process().tag}-0123456789abcdef"
     folder.mkdir(parents=True)
     assert sweep_scratch(str(root), now=NOW).swept == ()
     assert folder.is_dir()

@@ -8,9 +8,9 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.optimizer.row_ranges import Piece
+from lancestat.lake.row_ranges import RowRange
 from lancestat.spark.read import read_task as filtered_rows
-from lancestat.spark.read.fragment_reader import pinned_dataset, read_piece
+from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
 from lancestat.spark.session import arrow_types as batch_size
 from lancestat.spark.session.arrow_types import BATCH_BYTES, BATCH_ROWS
 from tests.pins import pinned
@@ -60,9 +60,11 @@ FILTERS = {
 }
 
 
-def read(uri: str, piece: Piece, filter: str, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def read(
+    uri: str, rows: RowRange, filter: str, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
     dataset = pinned_dataset(pinned(uri), {})
-    return read_piece(dataset, piece, columns, {}, filter=filter)
+    return read_range(dataset, rows, columns, {}, filter=filter)
 
 
 def physical(uri: str) -> list[list[int]]:
@@ -88,7 +90,7 @@ def test_ranges_of_filtered_rows_are_exact(
     stop = None if count is None else start + count
     for fragment, ids in enumerate(physical(uri)):
         expected = [row(id) for id in ids[start:stop] if id >= 0 and FILTERS[filter](id)]
-        piece = Piece(fragment, start, count)
+        piece = RowRange(fragment, start, count)
         batches = list(read(uri, piece, filter, ("s", "id", "cluster", "seventh")))
         found = [each for batch in batches for each in batch.to_pylist()]
         counted = [each for batch in read(uri, piece, filter, ()) for each in batch.to_pylist()]
@@ -101,7 +103,7 @@ def test_ranges_of_filtered_rows_are_exact(
 
 
 def test_matches_of_many_windows_come_in_few_batches(uri: str) -> None:
-    batches = list(read(uri, Piece(0), "seventh = 2", ("id",)))
+    batches = list(read(uri, RowRange(0), "seventh = 2", ("id",)))
     assert len(batches) == 1
 
 
@@ -110,7 +112,7 @@ def test_wide_values_are_looked_up_and_batches_stay_small(tmp_path: Path) -> Non
     wide = 100_000
     rows = pa.table({"id": range(2_000), "b": [bytes([id % 251]) * wide for id in range(2_000)]})
     lance.write_dataset(rows, tmp_path, max_rows_per_file=2_000)
-    batches = list(read(str(tmp_path), Piece(0), "id % 2 = 0", ("id", "b")))
+    batches = list(read(str(tmp_path), RowRange(0), "id % 2 = 0", ("id", "b")))
 
     assert sum(batch.num_rows for batch in batches) == 1_000
     assert max(batch.nbytes for batch in batches) < 2 * BATCH_BYTES
@@ -125,7 +127,7 @@ def test_values_that_grow_on_the_way_make_batches_shorter(
     widths = [10] * 40_000 + [4_000] * 2_000
     rows = pa.table({"id": range(42_000), "s": ["y" * width for width in widths]})
     lance.write_dataset(rows, tmp_path)
-    batches = list(read(str(tmp_path), Piece(0), "id >= 0", ("id", "s")))
+    batches = list(read(str(tmp_path), RowRange(0), "id >= 0", ("id", "s")))
 
     assert [id for batch in batches for id in batch["id"].to_pylist()] == list(range(42_000))
     too_large = [batch for batch in batches if batch.nbytes > 4 * 100_000]

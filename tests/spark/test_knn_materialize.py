@@ -15,7 +15,7 @@ from lancestat.knn.request import JoinKind, output_names
 from lancestat.knn.search import Neighbours
 from lancestat.knn.work import PinnedTable, Rows, VectorSide
 from lancestat.lake.observe import snapshot
-from lancestat.output.result import OutputWriter
+from lancestat.output.writer import OutputWriter
 from lancestat.spark.knn.materialize import Chunk, Materialize, output_schema
 
 WIDTH = 200_000

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError
+from lancestat.lake.row_ranges import Part, RowRange
 from lancestat.lake.snapshot import Pin
-from lancestat.optimizer.row_ranges import Part, Piece
 from lancestat.optimizer.table import Scan
 from lancestat.spark.read import read_task
 from lancestat.spark.read.read_task import (
@@ -26,7 +26,7 @@ from lancestat.spark.read.read_task import (
 from lancestat.spark.session.failure import WorkerError, carried_error
 from tests.pins import pinned
 
-ALL = Part((Piece(0), Piece(1)))
+ALL = Part((RowRange(0), RowRange(1)))
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=timezone.utc)
 
 
@@ -56,7 +56,7 @@ def test_scans_are_one_line_of_text(scan: Scan) -> None:
 
 
 def test_parts_are_one_line_of_text() -> None:
-    part = Part((Piece(0), Piece(3, 5), Piece(4, 0, 7)))
+    part = Part((RowRange(0), RowRange(3, 5), RowRange(4, 0, 7)))
     assert "\n" not in encode_part(part)
     assert decode_part(encode_part(part)) == part
 
@@ -78,13 +78,13 @@ def test_columns_come_in_the_order_of_the_scan_and_under_their_positions(uri: st
 def test_without_columns_rows_are_counted(uri: str) -> None:
     assert ids(Scan(pinned(uri), ()), ALL) == [50, 50]
     assert ids(Scan(pinned(uri), (), "id >= 90"), ALL) == [10]
-    assert ids(Scan(pinned(uri), ()), Part((Piece(1, 10, 5),))) == [5]
+    assert ids(Scan(pinned(uri), ()), Part((RowRange(1, 10, 5),))) == [5]
 
 
 def test_a_value_that_spark_cannot_hold_names_its_column_and_fragment(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"u": pa.array([2**64 - 1], pa.uint64())}), tmp_path)
     with pytest.raises(RunError, match=r"fragment 0 of .* at version 1: column 'u': 1844") as bad:
-        ids(Scan(pinned(tmp_path), ("u",)), Part((Piece(0),)))
+        ids(Scan(pinned(tmp_path), ("u",)), Part((RowRange(0),)))
     assert bad.value.code == "LS514"
 
 
@@ -101,7 +101,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("process")
 def test_a_task_answers_what_it_is_asked(uri: str) -> None:
-    text = encode_scan(Scan(pinned(uri), ("id",))) + "\n" + encode_part(Part((Piece(1, 48),)))
+    text = encode_scan(Scan(pinned(uri), ("id",))) + "\n" + encode_part(Part((RowRange(1, 48),)))
     task = pickle.loads(pickle.dumps(ReadTask({"k": "v"})))
     found = [row for batch in task(requests(text, text)) for row in batch.to_pylist()]
     assert found == [{"0": 98}, {"0": 99}] * 2
@@ -111,7 +111,7 @@ def test_a_task_answers_what_it_is_asked(uri: str) -> None:
 def test_a_failure_crosses_as_text_without_secrets(tmp_path: Path) -> None:
     made = lance.write_dataset(pa.table({"id": [1]}), tmp_path)
     (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).write_bytes(b"\0" * 100)
-    text = encode_scan(Scan(pinned(tmp_path), ("id",))) + "\n" + encode_part(Part((Piece(0),)))
+    text = encode_scan(Scan(pinned(tmp_path), ("id",))) + "\n" + encode_part(Part((RowRange(0),)))
     task = ReadTask({"secret_access_key": "hunter2-hunter2"})
     assert "hunter2" not in repr(task)
     with pytest.raises(WorkerError) as bad:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancestat.lake.row_ranges import ANALYSIS
 from lancestat.plan.actions import Scan
-from lancestat.spark.analyze.work import ITEMS_PER_CORE, Slice, WorkItem, jobs, split, weigh
+from lancestat.spark.analyze.work import ScanRange, WorkItem, jobs, split, weigh
 from lancestat.state.identity import quantile_key
 
 FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]
@@ -33,37 +34,38 @@ def scan(rows: int, size: int) -> Scan:
     return Scan(0, b"", FIELDS[0], rows, size)
 
 
-def slices(items: Sequence[WorkItem]) -> list[Slice]:
-    return [slice for item in items for slice in item.slices]
+def ranges(items: Sequence[WorkItem]) -> list[ScanRange]:
+    return [part for item in items for part in item.ranges]
 
 
 @given(scan_lists(), st.integers(0, 64))
 @settings(deadline=None)
 def test_every_row_of_every_scan_is_read_exactly_once(scans: list[Scan], cores: int) -> None:
-    by_scan: dict[int, list[Slice]] = defaultdict(list)
-    for slice in slices(split(scans, cores)):
-        by_scan[slice.scan].append(slice)
+    by_scan: dict[int, list[ScanRange]] = defaultdict(list)
+    for part in ranges(split(scans, cores)):
+        by_scan[part.scan].append(part)
 
     assert by_scan.keys() == set(range(len(scans)))
     for index, found in by_scan.items():
         position = 0
-        for slice in sorted(found, key=lambda slice: slice.offset):
-            assert slice.fragment_id == scans[index].fragment_id
-            assert slice.parts == len(found)
-            assert slice.offset == position
-            assert slice.count is None or slice.count > 0
-            position = scans[index].rows if slice.count is None else position + slice.count
+        for part in sorted(found, key=lambda part: part.rows.offset):
+            rows = part.rows
+            assert rows.fragment_id == scans[index].fragment_id
+            assert part.parts == len(found)
+            assert rows.offset == position
+            assert rows.count is None or rows.count > 0
+            position = scans[index].rows if rows.count is None else position + rows.count
         assert position == scans[index].rows
-        assert sum(slice.count is None for slice in found) == 1, "the last reads to the end"
+        assert sum(part.rows.count is None for part in found) == 1, "the last reads to the end"
 
 
 @given(scan_lists(), st.integers(1, 64))
 @settings(deadline=None)
 def test_no_item_is_heavier_than_its_share(scans: list[Scan], cores: int) -> None:
-    lightest, heaviest = MIB, 64 * MIB
-    items = split(scans, cores, lightest=lightest, heaviest=heaviest)
+    sizes = replace(ANALYSIS, lightest=MIB, heaviest=64 * MIB)
+    items = split(scans, cores, sizes)
     total = sum(map(weigh, scans))
-    share = min(heaviest, max(lightest, -(-total // (cores * ITEMS_PER_CORE))))
+    share = min(sizes.heaviest, max(2 * sizes.lightest, -(-total // (cores * sizes.per_core))))
     row = max((-(-weigh(each) // max(1, each.rows)) for each in scans), default=0)
 
     assert all(item.weight <= share + row for item in items)
@@ -92,13 +94,13 @@ def test_light_scans_share_items(scans: list[Scan], cores: int) -> None:
     items = split(light, cores)
     total = sum(map(weigh, light))
     # Of two neighbours in the order of filling, the second did not fit into the first.
-    share = max(4 * MIB, total // (cores * ITEMS_PER_CORE))
+    share = max(4 * MIB, total // (cores * ANALYSIS.per_core))
     assert len(items) <= 2 * total / share + 1
 
 
 def test_one_huge_fragment_keeps_every_core_busy() -> None:
     items = split([scan(1_000_000, 1 << 30)], cores=4)
-    assert len(items) == 4 * ITEMS_PER_CORE
+    assert len(items) == 4 * ANALYSIS.per_core
     assert max(i.weight for i in items) <= 1.001 * min(i.weight for i in items)
 
 

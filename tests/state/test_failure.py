@@ -11,7 +11,7 @@ import pytest
 from lance.file import LanceFileSession
 
 from lancestat.errors import StateError
-from lancestat.state.failure import Failure, failure_of, is_lance_failure, told, unreachable
+from lancestat.state.failure import Failure, failure_of, is_lance_failure, message_of, unreachable
 from lancestat.state.store import open_state
 
 NOBODY = {
@@ -101,7 +101,7 @@ def test_defects_of_the_program_are_never_taken_for_damage() -> None:
 def test_errors_name_no_secret_and_no_source() -> None:
     error = raised(lambda: lance.dataset("s3://bucket/t.lance", storage_options=NOBODY))
     secret = NOBODY["aws_secret_access_key"]
-    said = told(ValueError(f"{error} {secret}"), NOBODY)
+    said = message_of(ValueError(f"{error} {secret}"), NOBODY)
     assert secret not in said
     assert ".rs:" not in said
 

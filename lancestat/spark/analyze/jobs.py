@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancestat.plan.stages import Scan
-from lancestat.spark.analyze.scan_task import ScanTask, SlicePartials
+from lancestat.spark.analyze.scan_task import RangePartials, ScanTask
 from lancestat.spark.analyze.work import TableScan, WorkItem, jobs, split
 from lancestat.spark.session.failure import explain
 from lancestat.spark.session.jobs import Done, OnProgress, Tally, job_group
@@ -81,32 +81,32 @@ def _run(
     items: Sequence[WorkItem],
     scans: Sequence[Scan],
     tally: Tally,
-) -> list[SlicePartials]:
+) -> list[RangePartials]:
     parts = [0] * len(scans)
     for item in items:
-        for slice in item.slices:
-            parts[slice.scan] = slice.parts
+        for part in item.ranges:
+            parts[part.scan] = part.parts
     param = Done(tally.listener(scans, parts))
     accumulator = context.accumulator([], param)
 
-    def read(partition: Iterator[WorkItem]) -> Iterator[SlicePartials]:
+    def read(partition: Iterator[WorkItem]) -> Iterator[RangePartials]:
         for partials in task(partition):
             yield partials
-            accumulator.add([partials.slice.scan])
+            accumulator.add([partials.range.scan])
 
     # Not a DataFrame: its rows, storage options included, would show in Spark's user interface.
     rdd = context.parallelize(items, len(items)).mapPartitions(read)
-    done: list[SlicePartials] = rdd.collect()
+    done: list[RangePartials] = rdd.collect()
     return done
 
 
-def _assemble(scans: Sequence[Scan], done: list[SlicePartials]) -> Iterator[ScanPartials]:
-    pieces: dict[int, list[SlicePartials]] = defaultdict(list)
+def _assemble(scans: Sequence[Scan], done: list[RangePartials]) -> Iterator[ScanPartials]:
+    by_scan: dict[int, list[RangePartials]] = defaultdict(list)
     while done:
-        slice = done.pop()
-        pieces[slice.slice.scan].append(slice)
+        partials = done.pop()
+        by_scan[partials.range.scan].append(partials)
     for index, scan in enumerate(scans):
-        parts = pieces.pop(index)
+        parts = by_scan.pop(index)
         yield ScanPartials(
             scan,
             {key: merge(decode(part.encoded[key]) for part in parts) for key in scan.fields},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.snapshot import Pin
 from lancestat.redact import clean, secret_values
-from lancestat.spark.analyze.work import Slice, WorkItem
+from lancestat.spark.analyze.work import ScanRange, WorkItem
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.session.worker import prepare_worker
 from lancestat.state.identity import has_quantiles
@@ -16,10 +16,10 @@ from lancestat.statistics.partial import encode
 
 
 @dataclass(frozen=True, slots=True)
-class SlicePartials:
-    """Encoded partials of one slice by field key."""
+class RangePartials:
+    """Encoded partials of one range of a scan by field key."""
 
-    slice: Slice
+    range: ScanRange
     encoded: Mapping[str, bytes]
 
 
@@ -35,8 +35,8 @@ class ScanTask:
     storage_options: Mapping[str, str] = field(repr=False)
     threads: int = 1
 
-    def __call__(self, items: Iterable[WorkItem]) -> Iterator[SlicePartials]:
-        """Partials of every slice of every item.
+    def __call__(self, items: Iterable[WorkItem]) -> Iterator[RangePartials]:
+        """Yield the partials of every range of every item.
 
         Raises:
             WorkerError: anything went wrong; its text carries the `LancestatError` to the driver.
@@ -44,28 +44,34 @@ class ScanTask:
         prepare_worker(self.threads, "lancestat.statistics.kernel")
         try:
             for item in items:
-                yield from map(self._read, item.slices)
+                yield from map(self._read, item.ranges)
         except LancestatError as error:
             raise WorkerError.carrying(error) from None
 
-    def _read(self, slice: Slice) -> SlicePartials:
-        from lancestat.spark.read.fragment_reader import pinned_dataset, read_slice
+    def _read(self, part: ScanRange) -> RangePartials:
+        import pyarrow as pa
+
+        from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
         from lancestat.statistics.kernel import analyze
 
-        columns = self.columns[slice.scan]
+        columns = self.columns[part.scan]
+        names = tuple(columns.values())
         dataset = pinned_dataset(self.pin, self.storage_options)
         try:
-            schema, batches = read_slice(
-                dataset, slice, tuple(columns.values()), self.storage_options
+            batches = read_range(
+                dataset, part.rows, names, self.storage_options, row_bytes=part.row_bytes
             )
+            schema = pa.schema([dataset.schema.field(name) for name in names])
             quantiles = {name for key, name in columns.items() if has_quantiles(key)}
             partials = analyze(batches, schema, quantiles=quantiles)
-            return SlicePartials(
-                slice, {key: encode(partials[name]) for key, name in columns.items()}
+            return RangePartials(
+                part, {key: encode(partials[name]) for key, name in columns.items()}
             )
         except LancestatError:
             raise
         except Exception as error:
             cause = clean(f"{type(error).__name__}: {error}", secret_values(self.storage_options))
-            place = f"fragment {slice.fragment_id} of {self.pin.uri} at version {self.pin.version}"
+            place = (
+                f"fragment {part.rows.fragment_id} of {self.pin.uri} at version {self.pin.version}"
+            )
             raise RunError("LS510", f"{place} cannot be analyzed: {cause}") from error

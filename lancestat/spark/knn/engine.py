@@ -36,7 +36,7 @@ from lancestat.knn.work import (
 )
 from lancestat.lake.snapshot import index_metric
 from lancestat.output import result as output
-from lancestat.output.result import OutputWriter
+from lancestat.output.writer import OutputWriter
 from lancestat.plan.join_planner import JoinFacts
 from lancestat.plan.stages import CommitResult, Probe
 from lancestat.redact import secret_values

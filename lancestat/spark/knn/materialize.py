@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from lancestat.knn.request import DISTANCE, JoinKind, OutputNames
 from lancestat.knn.search import Neighbours, merge
 from lancestat.knn.work import OutputState, Rows
-from lancestat.output.result import OutputWriter, Written, read_rows
+from lancestat.output import result as output
+from lancestat.output.result import read_rows
+from lancestat.output.writer import OutputWriter, Written
 from lancestat.spark.knn.reader import Side, read_columns, read_schema, take
 from lancestat.spark.session.arrow_types import PROBE_ROWS, fitting_rows
 
@@ -75,7 +77,7 @@ class Materialize:
 
     def write(self, chunk: Chunk) -> Written:
         """Write the rows of one chunk, in left row order, the nearest first."""
-        return self.writer.write(chunk.number, self.schema, self._batches(chunk))
+        return output.write(self.writer, chunk.number, self.schema, self._batches(chunk))
 
     def _known(self, previous: Previous, chunk: Chunk) -> Neighbours:
         lines = self.lines(chunk.is_valid, previous.width)

@@ -13,9 +13,8 @@ from lancestat.knn.request import Metric
 from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.lake.open import pinned_reads
-from lancestat.optimizer.row_ranges import Piece
 from lancestat.spark.knn.parquet_side import ParquetSide
-from lancestat.spark.read.fragment_reader import pinned_dataset, read_piece
+from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
 
 # What a search reads: a Lance dataset, or Parquet files that it goes through once.
 Side = VectorSide | ParquetSide
@@ -107,9 +106,8 @@ def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[p
         yield from side.read(rows, columns)
         return
     dataset = pinned_dataset(side.pin, side.storage_options)
-    for each in side.ranges(rows):
-        piece = Piece(each.fragment_id, each.offset, each.count)
-        yield from read_piece(dataset, piece, columns, side.storage_options)
+    for part in side.ranges(rows):
+        yield from read_range(dataset, part, columns, side.storage_options)
 
 
 def take(side: Side, places: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:

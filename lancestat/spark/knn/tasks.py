@@ -18,7 +18,7 @@ from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.search import Nearest, Neighbours, merge
 from lancestat.knn.work import Rows
 from lancestat.lake.open import is_failure
-from lancestat.output.result import Written
+from lancestat.output.writer import Written
 from lancestat.redact import clean, secret_values
 from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Chunk, Materialize

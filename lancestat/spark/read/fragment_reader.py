@@ -1,4 +1,4 @@
-"""Reads slices of fragments in batches of bounded size."""
+"""Reads row ranges of fragments in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import lance
 import pyarrow as pa
 
 from lancestat.errors import LakeError
-from lancestat.lake.error_mapping import Refusal
+from lancestat.lake.error_mapping import LakeErrorCode
 from lancestat.lake.open import REPLACED_CODES, open_pinned, read_failure
+from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.optimizer.row_ranges import Piece
-from lancestat.spark.analyze.work import Slice
 from lancestat.spark.read.filtered_rows import FilteredRows
 from lancestat.spark.session.arrow_types import BATCH_BYTES, PROBE_ROWS, SCAN_OPTIONS, fitting_rows
 
@@ -47,25 +46,9 @@ def pinned_dataset(pin: Pin, storage_options: Mapping[str, str]) -> lance.LanceD
     return _opened[key]
 
 
-def read_slice(
+def read_range(
     dataset: lance.LanceDataset,
-    slice: Slice,
-    columns: tuple[str, ...],
-    storage_options: Mapping[str, str],
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema of the columns, and the live rows of a slice.
-
-    Raises:
-        LakeError: a column's name, the fragment or its files cannot be read; says which.
-    """
-    piece = Piece(slice.fragment_id, slice.offset, slice.count)
-    batches = read_piece(dataset, piece, columns, storage_options, row_bytes=slice.row_bytes)
-    return pa.schema([dataset.schema.field(name) for name in columns]), batches
-
-
-def read_piece(
-    dataset: lance.LanceDataset,
-    piece: Piece,
+    rows: RowRange,
     columns: tuple[str, ...],
     storage_options: Mapping[str, str],
     *,
@@ -73,11 +56,11 @@ def read_piece(
     limit: int | None = None,
     row_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """The live rows of a piece of a fragment.
+    """Yield the live rows of a range.
 
     Args:
         dataset: The table at the version to read.
-        piece: Without a filter, its range is of live rows, else of physical ones.
+        rows: Of live rows without a filter, else of physical ones.
         columns: Names; for none of them, batches have one row, the number of rows as an int64.
         storage_options: Whose secrets no message may hold.
         filter: In Lance's SQL.
@@ -91,21 +74,21 @@ def read_piece(
     if unreadable:
         what = f"column {unreadable[0]!r} of {dataset.uri} has a name that Lance cannot read"
         hint = "exclude it under columns, or rename it"
-        raise LakeError(Refusal.UNSUPPORTED.value, what, hint=hint)
-    fragment = dataset.get_fragment(piece.fragment_id)
+        raise LakeError(LakeErrorCode.UNSUPPORTED.value, what, hint=hint)
+    fragment = dataset.get_fragment(rows.fragment_id)
     if fragment is None:
-        missing = f"{dataset.uri} has no fragment {piece.fragment_id} at version {dataset.version}"
-        raise LakeError(Refusal.CORRUPT.value, missing)
+        missing = f"{dataset.uri} has no fragment {rows.fragment_id} at version {dataset.version}"
+        raise LakeError(LakeErrorCode.CORRUPT.value, missing)
     if filter is not None:
         stop = fragment.physical_rows
-        stop = stop if piece.count is None else min(stop, piece.offset + piece.count)
-        rows = FilteredRows(dataset, fragment, columns, filter, piece.offset, stop)
-        found = rows.batches() if columns else _counted(rows.count)
+        stop = stop if rows.count is None else min(stop, rows.offset + rows.count)
+        filtered = FilteredRows(dataset, fragment, columns, filter, rows.offset, stop)
+        batches = filtered.batches() if columns else _counted(filtered.count)
     else:
-        counts = [count for count in (piece.count, limit) if count is not None]
-        asked = _Asked(columns, piece.offset, min(counts, default=None), row_bytes)
-        found = _sized(fragment, asked) if columns else _counted(lambda: _live(fragment, asked))
-    return _named(found, dataset, piece.fragment_id, storage_options)
+        counts = [count for count in (rows.count, limit) if count is not None]
+        asked = _Asked(columns, rows.offset, min(counts, default=None), row_bytes)
+        batches = _sized(fragment, asked) if columns else _counted(lambda: _live(fragment, asked))
+    return _named(batches, dataset, rows.fragment_id, storage_options)
 
 
 @dataclass(frozen=True, slots=True)

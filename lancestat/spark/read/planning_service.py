@@ -12,8 +12,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lancestat.errors import LancestatError, RunError
+from lancestat.lake.row_ranges import split_fragments
 from lancestat.optimizer.estimates import ColumnEstimate, Estimate, Explanation, estimate, surviving
-from lancestat.optimizer.row_ranges import split_parts
 from lancestat.optimizer.table import ReadTable, Scan, read_settings
 from lancestat.predicates.filter import Filter, filter_text, read_filters
 from lancestat.predicates.filter_sql import exact_conjuncts
@@ -118,7 +118,7 @@ class Desk:
             limit=message["limit"],
             narrow_decimals=message["narrow"],
         )
-        parts = split_parts(
+        parts = split_fragments(
             fragments,
             row_bytes=width,
             cores=message["cores"],

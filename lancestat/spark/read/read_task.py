@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lancestat.errors import LancestatError, RunError
+from lancestat.lake.row_ranges import Part, RowRange
 from lancestat.lake.snapshot import Pin
-from lancestat.optimizer.row_ranges import Part, Piece
 from lancestat.optimizer.table import Scan
 from lancestat.redact import clean, secret_values
 from lancestat.spark.session.failure import WorkerError
@@ -44,12 +44,12 @@ def decode_scan(text: str) -> Scan:
 
 def encode_part(part: Part) -> str:
     """The part as one line of text."""
-    return json.dumps([[each.fragment_id, each.offset, each.count] for each in part.pieces])
+    return json.dumps([[each.fragment_id, each.offset, each.count] for each in part.ranges])
 
 
 def decode_part(text: str) -> Part:
     """What `encode_part` was given."""
-    return Part(tuple(Piece(*piece) for piece in json.loads(text)))
+    return Part(tuple(RowRange(*rows) for rows in json.loads(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +104,15 @@ def read_part(
         RunError: LS514, a value that Spark's type cannot hold.
     """
     from lancestat.spark.read.arrow_columns import for_spark
-    from lancestat.spark.read.fragment_reader import pinned_dataset, read_piece
+    from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
 
     dataset = pinned_dataset(scan.pin, storage_options)
     left = scan.limit
-    for piece in part.pieces:
+    for rows in part.ranges:
         if left is not None and left <= 0:
             return
-        for batch in read_piece(
-            dataset, piece, scan.columns, storage_options, filter=scan.filter, limit=left
+        for batch in read_range(
+            dataset, rows, scan.columns, storage_options, filter=scan.filter, limit=left
         ):
             if left is not None and scan.columns:
                 batch = batch.slice(0, left)
@@ -121,7 +121,7 @@ def read_part(
                 converted = for_spark(batch, narrow_decimals=scan.narrow_decimals)
             except OverflowError as error:
                 where = (
-                    f"fragment {piece.fragment_id} of {scan.pin.uri} at version {scan.pin.version}"
+                    f"fragment {rows.fragment_id} of {scan.pin.uri} at version {scan.pin.version}"
                 )
                 said = clean(str(error), secret_values(storage_options))
                 raise RunError("LS514", f"{where}: {said}") from None

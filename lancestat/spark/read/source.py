@@ -13,8 +13,8 @@ from pyspark.sql.datasource import Filter as SparkFilter
 from lancestat.errors import UsageError, did_you_mean
 from lancestat.lake.observe import observe_at, parse_version, snapshot
 from lancestat.lake.open import open_pinned
+from lancestat.lake.row_ranges import Part, split_fragments
 from lancestat.lake.snapshot import Pin, Snapshot
-from lancestat.optimizer.row_ranges import Part, split_parts
 from lancestat.optimizer.table import Scan
 from lancestat.spark.read.read_task import read_part
 from lancestat.spark.read.source_filters import pushed_filters
@@ -160,7 +160,7 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         """Small fragments together, large ones in row ranges."""
         table = self._table()
         width = decoded_size(1, [each for each in table.fields if each.name in self._names()], {})
-        parts = split_parts(
+        parts = split_fragments(
             table.fragments,
             row_bytes=width,
             cores=os.cpu_count() or 1,

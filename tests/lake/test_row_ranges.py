@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancestat.lake.row_ranges import QUERY, Part, RowRange, split_fragments
 from lancestat.lake.snapshot import Fragment
-from lancestat.optimizer.row_ranges import (
-    HEAVIEST_PART,
-    LIGHTEST_PART,
-    PARTS_PER_CORE,
-    Part,
-    Piece,
-    split_parts,
-)
 
 MIB = 1 << 20
 
@@ -27,7 +20,7 @@ def rows_of(parts: list[Part], counts: dict[int, int]) -> list[tuple[int, int, i
     """All ranges as (fragment, first, last), in the order of the parts."""
     found = []
     for part in parts:
-        for piece in part.pieces:
+        for piece in part.ranges:
             end = counts[piece.fragment_id]
             stop = end if piece.count is None else piece.offset + piece.count
             found.append((piece.fragment_id, piece.offset, stop))
@@ -57,11 +50,11 @@ def test_every_row_is_in_one_part_and_in_order(
     counts = {
         each.id: each.physical_rows if is_filtered else each.rows for each in fragments if each.rows
     }
-    parts = split_parts(fragments, row_bytes=row_bytes, cores=cores, is_filtered=is_filtered)
+    parts = split_fragments(fragments, row_bytes=row_bytes, cores=cores, is_filtered=is_filtered)
 
     assert joined(rows_of(parts, counts)) == [(id, 0, rows) for id, rows in counts.items()]
-    assert all(part.pieces for part in parts)
-    last = {piece.fragment_id: piece for part in parts for piece in part.pieces}
+    assert all(part.ranges for part in parts)
+    last = {piece.fragment_id: piece for part in parts for piece in part.ranges}
     assert all(piece.count is None for piece in last.values()), "nothing after it can be missed"
 
 
@@ -69,7 +62,7 @@ def test_every_row_is_in_one_part_and_in_order(
 def test_a_limit_keeps_the_first_rows(sizes: list[tuple[int, int]], limit: int, cores: int) -> None:
     fragments = [fragment(id, rows, deleted) for id, (rows, deleted) in enumerate(sizes)]
     counts = {each.id: each.rows for each in fragments}
-    parts = split_parts(fragments, row_bytes=100, cores=cores, limit=limit)
+    parts = split_fragments(fragments, row_bytes=100, cores=cores, limit=limit)
 
     before = [0, *accumulate(counts.values())]
     expected = [
@@ -81,21 +74,21 @@ def test_a_limit_keeps_the_first_rows(sizes: list[tuple[int, int]], limit: int, 
 
 
 def test_a_limit_says_nothing_where_rows_are_filtered() -> None:
-    parts = split_parts(
+    parts = split_fragments(
         [fragment(0, 1000), fragment(1, 1000)], row_bytes=1, cores=2, is_filtered=True, limit=10
     )
-    assert parts == [Part((Piece(0), Piece(1)))]
+    assert parts == [Part((RowRange(0), RowRange(1)))]
 
 
 def test_a_table_of_many_small_fragments_takes_few_parts() -> None:
-    parts = split_parts([fragment(id, 100) for id in range(400)], row_bytes=100, cores=4)
-    assert len(parts) == 4 * PARTS_PER_CORE
-    assert {len(part.pieces) for part in parts} == {50}
-    assert all(piece == Piece(piece.fragment_id) for part in parts for piece in part.pieces)
+    parts = split_fragments([fragment(id, 100) for id in range(400)], row_bytes=100, cores=4)
+    assert len(parts) == 4 * QUERY.per_core
+    assert {len(part.ranges) for part in parts} == {50}
+    assert all(piece == RowRange(piece.fragment_id) for part in parts for piece in part.ranges)
 
 
 def test_a_small_table_is_one_part() -> None:
-    assert len(split_parts([fragment(0, 1000)], row_bytes=1000, cores=16)) == 1
+    assert len(split_fragments([fragment(0, 1000)], row_bytes=1000, cores=16)) == 1
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8, 64])
@@ -103,28 +96,28 @@ def test_a_small_table_is_one_part() -> None:
 def test_parts_are_balanced_and_bounded(cores: int, size: int) -> None:
     fragments = [fragment(id, 1_000_000) for id in range(3)]
     row_bytes = size * MIB / 3_000_000
-    parts = split_parts(fragments, row_bytes=row_bytes, cores=cores)
+    parts = split_fragments(fragments, row_bytes=row_bytes, cores=cores)
     counts = dict.fromkeys(range(3), 1_000_000)
     weights = [
         sum(stop - start for _, start, stop in rows_of([part], counts)) * row_bytes
         for part in parts
     ]
 
-    assert max(weights) <= HEAVIEST_PART * 1.02 or len(parts) == 1
+    assert max(weights) <= QUERY.heaviest * 1.02 or len(parts) == 1
     assert max(weights) <= 1.3 * sum(weights) / len(parts) + MIB, "no task is much longer"
-    assert len(parts) <= max(1, size * MIB // LIGHTEST_PART + 1)
-    if size * MIB > LIGHTEST_PART * cores * PARTS_PER_CORE:
+    assert len(parts) <= max(1, size * MIB // QUERY.lightest + 1)
+    if size * MIB > QUERY.lightest * cores * QUERY.per_core:
         assert len(parts) % cores == 0, "no core waits in the last round"
 
 
 def test_fragments_are_cut_only_where_that_balances() -> None:
     # Four parts of two fragments each but for a few rows.
     fragments = [fragment(id, 1_000_000 + id) for id in range(8)]
-    parts = split_parts(fragments, row_bytes=100, cores=2)
-    assert parts == [Part((Piece(2 * id), Piece(2 * id + 1))) for id in range(4)]
+    parts = split_fragments(fragments, row_bytes=100, cores=2)
+    assert parts == [Part((RowRange(2 * id), RowRange(2 * id + 1))) for id in range(4)]
 
 
 def test_nothing_is_read_of_an_empty_table() -> None:
-    assert split_parts([], row_bytes=8, cores=2) == []
-    assert split_parts([fragment(0, 0, deleted=10)], row_bytes=8, cores=2) == []
-    assert split_parts([fragment(0, 10)], row_bytes=8, cores=2, limit=0) == []
+    assert split_fragments([], row_bytes=8, cores=2) == []
+    assert split_fragments([fragment(0, 0, deleted=10)], row_bytes=8, cores=2) == []
+    assert split_fragments([fragment(0, 10)], row_bytes=8, cores=2, limit=0) == []

@@ -1,19 +1,54 @@
-"""Why a result cannot be written or read, as the errors that a user should see."""
+"""The writer of a result, and the errors about its place; all output formats share them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from lancestat.errors import LancestatError, RunError
-from lancestat.knn.work import StaleBase
+from lancestat.knn.work import OutputFormat, StaleBase
 from lancestat.lake.error_mapping import is_full
+from lancestat.lake.lease import Process
 from lancestat.lake.open import is_failure
 from lancestat.redact import clean, secret_values
+from lancestat.state.identity import canonical_uri
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The rows that one task wrote, not yet visible; only the format understands `content`."""
+
+    content: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWriter:
+    """A result that is being written; travels to Spark's workers.
+
+    `folder` is what the format calls the place of uncommitted files. `owner` is the process that
+    will commit or discard them. `remembered` is as for `begin`.
+    """
+
+    format: OutputFormat
+    uri: str
+    folder: str
+    run_id: str
+    owner: Process
+    storage_options: Mapping[str, str] = field(repr=False)
+    remembered: str | None = None
+
+
+def place_digest(uri: str) -> str:
+    """Return 32 hex digits that stand for a place, however its URI is written, and hide it."""
+    text = canonical_uri(uri).encode(errors="surrogatepass")
+    return blake2b(text, digest_size=16).hexdigest()
 
 
 def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:
-    """The error for a place that holds something other than a result of a join."""
+    """Return the error for a place that holds something other than a result of a join."""
     return RunError(
         "LS570",
         f"{clean(uri, secret_values(options))} is {what}, and was left as it is: only the result "
@@ -23,14 +58,14 @@ def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:
 
 
 def stale(uri: str, what: str, options: Mapping[str, str]) -> StaleBase:
-    """The error for a result that is not the one to go on from."""
+    """Return the error for a result that is not the one to go on from."""
     place = clean(uri, secret_values(options))
     return StaleBase("LS569", f"the result at {place} {what} since it was looked at")
 
 
 @contextmanager
 def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Turn what goes wrong when a result is written into the RunError (LS571) that says so."""
+    """Raise what goes wrong when a result is written as the RunError (LS571) that says so."""
     try:
         yield
     except LancestatError:
@@ -43,7 +78,7 @@ def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def reading(uri: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Turn what goes wrong when files of a result are read into a StaleBase: it is not whole."""
+    """Raise what goes wrong when files of a result are read as a StaleBase: it is not whole."""
     try:
         yield
     except LancestatError:

@@ -107,5 +107,5 @@ def test_temporary_folders_of_killed_processes_are_swept(
             living.name,
             "lancestat-mine",
         }
-    assert temporary._NAME.fullmatch(living.name)
+    assert temporary._FOLDER_NAME.fullmatch(living.name)
     assert not living.exists()

@@ -1,0 +1,239 @@
+"""Commits to Lance datasets: a change, what it requires of the dataset, and how it ended.
+
+Lance commits to whatever dataset is at a URI by then, and moves a change behind compatible commits
+that came in between. What else must hold is stated as requirements, apart from the change
+(as in pyiceberg's `table/update`), and is looked at right before the commit. What can still change
+between that look and the commit is looked at afterwards, and such a commit is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Protocol
+
+from lancestat.errors import LakeError
+from lancestat.lake.error_mapping import Cause, LakeErrorCode, cause_of
+from lancestat.lake.open import observe_dataset, open_pinned, replacement, store_options
+from lancestat.lake.snapshot import Pin, pin_of
+from lancestat.redact import clean, secret_values
+
+if TYPE_CHECKING:
+    from lance import LanceDataset, LanceOperation
+
+MESSAGE_PROPERTY = "__lance_commit_message"
+VERSION_PROPERTY = "lancestat.version"
+RUN_PROPERTY = "lancestat.run"
+
+# Lance's own default.
+_RETRIES = 20
+
+
+def commit_properties(message: str, run: str | None) -> dict[str, str]:
+    """Return properties by which a commit names its purpose, its run and this lancestat."""
+    # The package's own module lies above this layer, so its version comes from the distribution.
+    lancestat = version("lancestat")
+    properties = {
+        MESSAGE_PROPERTY: f"lancestat {lancestat}: {message}",
+        VERSION_PROPERTY: lancestat,
+    }
+    return properties if run is None else {**properties, RUN_PROPERTY: run}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An operation on the dataset at `uri`, made for its version `read_version`.
+
+    Version 0 stands for a dataset that does not exist yet. `properties` are the transaction's.
+    """
+
+    uri: str
+    operation: LanceOperation.BaseOperation
+    read_version: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    uri: str
+    dataset: LanceDataset = field(repr=False)
+
+    @property
+    def version(self) -> int:
+        """The version that the change made."""
+        version: int = self.dataset.version
+        return version
+
+    @property
+    def pin(self) -> Pin:
+        """The pin of that version."""
+        return pin_of(self.dataset, self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Landed(_Committed):
+    """The change made the version right after the one that it was made for."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandedLate(_Committed):
+    """Other commits came first, and Lance moved the change behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Nothing was committed, or it was undone: the dataset is not what the change requires."""
+
+    detail: str
+
+
+CommitOutcome = Landed | LandedLate | Conflict
+
+
+class Requirement(Protocol):
+    """A condition on the dataset that Lance itself does not check."""
+
+    def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
+        """Return why the dataset does not meet it before the commit, None where it does.
+
+        Raises:
+            LakeError: The dataset cannot be looked at.
+        """
+        ...
+
+    def violation_after(self, storage_options: Mapping[str, str] | None) -> str | None:
+        """Return why the dataset that got the commit does not meet it, None where it may."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class VersionIs:
+    """The latest version is the one that was read, or a later one if `or_later`.
+
+    A commit can still slip in; the change has then landed late.
+    """
+
+    pin: Pin
+    or_later: bool = False
+
+    def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
+        """See `Requirement`."""
+        latest = observe_dataset(self.pin.uri, storage_options=storage_options).version
+        read = self.pin.version
+        if latest == read or (self.or_later and latest > read):
+            return None
+        return f"version {read} was read, the table is at version {latest}"
+
+    def violation_after(self, storage_options: Mapping[str, str] | None) -> str | None:
+        """See `Requirement`."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SameDataset:
+    """The dataset is the one that was read, not another that has taken its place."""
+
+    pin: Pin
+
+    def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
+        """See `Requirement`."""
+        try:
+            open_pinned(self.pin, storage_options=storage_options)
+        except LakeError as error:
+            if error.code != LakeErrorCode.REPLACED.value:
+                raise
+            return _REPLACED
+        return None
+
+    def violation_after(self, storage_options: Mapping[str, str] | None) -> str | None:
+        """See `Requirement`."""
+        failure = replacement(self.pin, storage_options)
+        # A version that is gone was cleaned up: a dataset without it would not have taken the
+        # commit.
+        is_replaced = failure is not None and failure.code == LakeErrorCode.REPLACED.value
+        return _REPLACED if is_replaced else None
+
+
+_REPLACED = "the table was replaced: another dataset has taken its place"
+
+
+def commit(
+    change: Change,
+    requirements: Sequence[Requirement] = (),
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    undo: Callable[[LanceDataset], object] | None = None,
+) -> CommitOutcome:
+    """Commit a change if its requirements hold.
+
+    Lance moves the change behind compatible commits of others, some twenty times if need be. It is
+    not moved if it requires one version, nor if it is an Overwrite, which Lance takes for
+    compatible with commits that nobody has seen.
+
+    Args:
+        change: What to commit.
+        requirements: What must hold, in the order in which it is looked at.
+        storage_options: For an object store.
+        undo: Takes the change out of the dataset that got it, which is open at the version that
+            the change made. Needed with `SameDataset`.
+
+    Raises:
+        LakeError: A requirement could not be looked at.
+        BaseException: What Lance raised for any failure but a conflict.
+    """
+    for requirement in requirements:
+        detail = requirement.violation(storage_options)
+        if detail is not None:
+            return Conflict(detail)
+    outcome = _commit(change, _retries(change, requirements), storage_options)
+    if not isinstance(outcome, Conflict) and undo is not None:
+        for requirement in requirements:
+            detail = requirement.violation_after(storage_options)
+            if detail is not None:
+                undo(outcome.dataset)
+                return Conflict(detail)
+    return outcome
+
+
+def _retries(change: Change, requirements: Sequence[Requirement]) -> int:
+    from lance import LanceOperation
+
+    is_strict = any(isinstance(each, VersionIs) and not each.or_later for each in requirements)
+    is_overwrite = isinstance(change.operation, LanceOperation.Overwrite)
+    return 0 if is_strict or is_overwrite else _RETRIES
+
+
+def _commit(
+    change: Change, max_retries: int, storage_options: Mapping[str, str] | None
+) -> CommitOutcome:
+    import lance
+
+    transaction = lance.Transaction(
+        read_version=change.read_version,
+        operation=change.operation,
+        transaction_properties=dict(change.properties) or None,
+    )
+    try:
+        dataset = lance.LanceDataset.commit(
+            change.uri,
+            transaction,
+            storage_options=store_options(change.uri, storage_options),
+            max_retries=max_retries,
+        )
+    except Exception as error:
+        is_conflict = cause_of(error, change.uri) is Cause.CONFLICT
+        if is_conflict or (change.read_version == 0 and _exists(change.uri, storage_options)):
+            return Conflict(clean(str(error), secret_values(storage_options)))
+        raise
+    is_next = dataset.version == change.read_version + 1
+    return (Landed if is_next else LandedLate)(change.uri, dataset)
+
+
+def _exists(uri: str, storage_options: Mapping[str, str] | None) -> bool:
+    """Return whether a dataset is there, which another process may have created just before."""
+    try:
+        observe_dataset(uri, storage_options=storage_options)
+    except LakeError:
+        return False
+    return True

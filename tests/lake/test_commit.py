@@ -1,0 +1,167 @@
+"""Commits with requirements: what lands, what does not, and what is undone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.errors import LakeError
+from lancestat.lake.commit import (
+    Change,
+    Conflict,
+    Landed,
+    LandedLate,
+    SameDataset,
+    VersionIs,
+    commit,
+    commit_properties,
+)
+from lancestat.lake.snapshot import Pin, pin_of
+
+ROWS = pa.table({"id": [1, 2, 3]})
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    place = str(tmp_path / "t.lance")
+    lance.write_dataset(ROWS, place)
+    return place
+
+
+def pin(uri: str) -> Pin:
+    return pin_of(lance.dataset(uri), uri)
+
+
+def append(uri: str) -> None:
+    lance.write_dataset(ROWS, uri, mode="append")
+
+
+def recreate(uri: str) -> None:
+    shutil.rmtree(uri)
+    lance.write_dataset(pa.table({"other": ["a"]}), uri)
+
+
+def configure(uri: str, version: int, value: str = "v") -> Change:
+    operation = lance.LanceOperation
+    update = operation.UpdateConfig(config_updates=operation.UpdateMap({"key": value}, False))
+    return Change(uri, update, version, commit_properties("a test", "run-1"))
+
+
+def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Let something happen between the last look and the commit."""
+    real = lance.LanceDataset.commit
+
+    def late(*arguments: object, **options: object) -> object:
+        monkeypatch.undo()
+        act()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", late)
+
+
+def test_a_change_lands_on_the_next_version_with_its_properties(uri: str) -> None:
+    read = pin(uri)
+    outcome = commit(configure(uri, 1), [VersionIs(read), SameDataset(read)])
+    assert isinstance(outcome, Landed)
+    assert outcome.pin == pin(uri)
+    properties = lance.dataset(uri).read_transaction(2).transaction_properties
+    assert properties["__lance_commit_message"].endswith(": a test")
+    assert properties["lancestat.run"] == "run-1"
+
+
+def test_a_required_version_that_has_passed_is_a_conflict(uri: str) -> None:
+    read = pin(uri)
+    append(uri)
+    outcome = commit(configure(uri, 1), [VersionIs(read)])
+    assert outcome == Conflict("version 1 was read, the table is at version 2")
+    late = commit(configure(uri, 1), [VersionIs(read, or_later=True)])
+    assert isinstance(late, LandedLate)
+    assert late.version == 3
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_commit_in_between_is_reported(
+    uri: str, is_strict: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requirements = [VersionIs(pin(uri))] if is_strict else []
+    before_commit(monkeypatch, lambda: append(uri))
+    outcome = commit(configure(uri, 1), requirements)
+    assert isinstance(outcome, LandedLate)
+    assert outcome.version == 3
+
+
+def test_changes_that_exclude_each_other_conflict(uri: str) -> None:
+    assert isinstance(commit(configure(uri, 1)), Landed)
+    assert isinstance(commit(configure(uri, 1, "w")), Conflict)
+    assert lance.dataset(uri).config() == {"key": "v"}
+
+
+def test_an_overwrite_is_never_moved_behind_commits_that_nobody_has_seen(uri: str) -> None:
+    append(uri)
+    overwrite = lance.LanceOperation.Overwrite(ROWS.schema, [])
+    assert isinstance(commit(Change(uri, overwrite, 1)), Conflict)
+    assert lance.dataset(uri).count_rows() == 6
+
+
+def test_of_two_that_create_a_dataset_one_lands(tmp_path: Path) -> None:
+    change = Change(str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, []), 0)
+    first, second = commit(change), commit(change)
+    assert isinstance(first, Landed)
+    assert first.version == 1
+    assert isinstance(second, Conflict)
+
+
+def test_another_dataset_in_its_place_gets_no_commit(uri: str) -> None:
+    requirement = SameDataset(pin(uri))
+    recreate(uri)
+    undone: list[object] = []
+    outcome = commit(configure(uri, 1), [requirement], undo=undone.append)
+    assert isinstance(outcome, Conflict)
+    assert "replaced" in outcome.detail
+    assert not undone
+    assert lance.dataset(uri).version == 1
+
+
+def test_a_commit_that_another_dataset_got_is_undone(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requirement = SameDataset(pin(uri))
+    before_commit(monkeypatch, lambda: recreate(uri))
+    outcome = commit(
+        configure(uri, 1),
+        [requirement],
+        undo=lambda landed: lance.dataset(uri, version=landed.version - 1).restore(),
+    )
+    assert isinstance(outcome, Conflict)
+    assert "replaced" in outcome.detail
+    assert lance.dataset(uri).config() == {}
+
+
+def test_a_version_that_was_cleaned_up_after_the_commit_is_no_other_dataset(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requirement = SameDataset(pin(uri))
+    real = lance.LanceDataset.commit
+
+    def clean_up_after(*arguments: object, **options: object) -> object:
+        monkeypatch.undo()
+        landed = real(*arguments, **options)
+        landed.cleanup_old_versions(retain_versions=1)
+        return landed
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", clean_up_after)
+    outcome = commit(configure(uri, 1), [requirement], undo=lambda landed: pytest.fail("undone"))
+    assert isinstance(outcome, Landed)
+    assert [version["version"] for version in lance.dataset(uri).versions()] == [2]
+
+
+def test_a_dataset_that_cannot_be_looked_at_is_an_error(uri: str) -> None:
+    requirement = VersionIs(pin(uri))
+    shutil.rmtree(uri)
+    with pytest.raises(LakeError, match="there is no Lance dataset"):
+        commit(configure(uri, 1), [requirement])
