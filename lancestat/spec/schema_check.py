@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import SpecError, did_you_mean
 from lancestat.redact import Origin
-from lancestat.spec import codes, resources
+from lancestat.spec import codes
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.names import PUNCTUATION, composed, is_name
 from lancestat.spec.quoting import quoted
+from lancestat.spec.schema import schema
 from lancestat.spec.template import Rendering
 from lancestat.spec.wording import found, may_be_secret, subject
 
@@ -43,10 +44,8 @@ def check(
 def _validator(schema_name: str) -> Draft202012Validator:
     from jsonschema import Draft202012Validator
 
-    schema = resources.schema(schema_name)
-    return Draft202012Validator(
-        written_out(schema, schema["$defs"]), format_checker=format_checker()
-    )
+    whole = schema(schema_name)
+    return Draft202012Validator(written_out(whole, whole["$defs"]), format_checker=format_checker())
 
 
 @cache

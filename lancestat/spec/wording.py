@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Container
 
 from lancestat.redact import Origin
+from lancestat.spec.declaration import Settings, key_fields
 from lancestat.spec.document import KeyPath
+from lancestat.spec.model import RESOURCES, KnnSide, Target
 from lancestat.spec.quoting import quoted
 
 _OWNERS = {
-    "tables": "table",
-    "column_sets": "column set",
-    "policies": "policy",
-    "knn_joins": "knn join",
-    "targets": "target",
+    **{key: resource.declares.noun for key, resource in RESOURCES.items()},
+    "targets": Target.declares.noun,
 }
 # Below these keys lie settings that may be secret, so their values are never shown.
-_SECRET_KEYS = frozenset(("storage-options", "conf", "options"))
+_SECRET_KEYS = frozenset(
+    key.path[-1]
+    for resource in (Target, KnnSide)
+    for declared in key_fields(resource)
+    for key in declared.keys
+    if isinstance(key.shape, Settings)
+)
 
 
 def may_be_secret(path: KeyPath, origins: Container[KeyPath]) -> bool:
