@@ -192,13 +192,6 @@ class KnnJoin:
             "left_outer keeps left rows that have no neighbour.",
         ),
     )
-    min_right_rows: int = field(
-        default=10_000,
-        kw_only=True,
-        metadata=key(
-            AT_LEAST_0, "Below this many right rows Spark joins by itself.", role=Role.MEANING
-        ),
-    )
     rank: bool = field(
         default=False,
         kw_only=True,
@@ -206,6 +199,13 @@ class KnnJoin:
             Flag(),
             "Whether the result has a column _rank: 1 for the nearest right row, and so on.",
             role=Role.OPTION,
+        ),
+    )
+    min_right_rows: int = field(
+        default=10_000,
+        kw_only=True,
+        metadata=key(
+            AT_LEAST_0, "Below this many right rows Spark joins by itself.", role=Role.MEANING
         ),
     )
     output_format: str = field(

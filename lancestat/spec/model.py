@@ -58,6 +58,22 @@ class Target:
     """Where a project runs; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
 
     name: str
+    state: str = field(
+        default=".lancestat/state",
+        metadata=key(
+            _FOLDER,
+            "Where partial statistics and run records are kept. Deleting it costs time, never "
+            "correctness.",
+        ),
+    )
+    scratch: str | None = field(
+        default=None,
+        kw_only=True,
+        metadata=key(
+            _FOLDER,
+            "Where KNN joins keep intermediate results; all executors must reach it.",
+        ),
+    )
     spark_master: str | None = field(
         default=None,
         kw_only=True,
@@ -86,22 +102,6 @@ class Target:
             Words(title="'lancestat' or 'connector'", choices=Reader),
             "What reads the rows of queries: lancestat itself, or the Lance connector for Spark, "
             "which must be on Spark's class path. Statistics are the same.",
-        ),
-    )
-    state: str = field(
-        default=".lancestat/state",
-        metadata=key(
-            _FOLDER,
-            "Where partial statistics and run records are kept. Deleting it costs time, never "
-            "correctness.",
-        ),
-    )
-    scratch: str | None = field(
-        default=None,
-        kw_only=True,
-        metadata=key(
-            _FOLDER,
-            "Where KNN joins keep intermediate results; all executors must reach it.",
         ),
     )
     storage_options: Mapping[str, str] = field(
