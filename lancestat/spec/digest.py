@@ -24,6 +24,8 @@ DIGEST_VERSION = 1
 
 Meaning = dict[str, Any]
 
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
 
 def node_digest(node: Node) -> str:
     """Return SHA-256, in hex, of what a run does for the node and what readers accept of it.
@@ -52,6 +54,8 @@ def _meaning(resource: Declared) -> Meaning:
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON can hold it."""
+    if type(value) in _PLAIN:
+        return value
     match value:
         case Enum():
             return value.value

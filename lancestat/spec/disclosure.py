@@ -90,6 +90,8 @@ def query_variables(origins: Origins, audience: Audience) -> str | None:
 
 def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
     """What messages may tell of a node: its places as they are used."""
+    if not origins:
+        return
     public = _places(disclosed(node, origins, Audience.PUBLIC))
     personal = _places(disclosed(node, origins, Audience.PERSON))
     for place, shown, seen in zip(_places(node), public, personal, strict=True):
