@@ -39,17 +39,17 @@ def node_digest(node: Node) -> str:
 
 
 def _meaning(resource: Declared) -> Meaning:
-    found: Meaning = {}
+    meaning: Meaning = {}
     for declared in key_fields(type(resource)):
         key, value = declared.first, getattr(resource, declared.name)
         if key.role is Role.OPTION and value != declared.default:
-            found[key.label or key.name] = _plain(value)
+            meaning[key.label or key.name] = _plain(value)
         elif key.role is Role.MEANING and key.path[0] in resource.declares.groups:
             # The keys of a group are a list, in their order.
-            found.setdefault(key.path[0], []).append(_plain(value))
+            meaning.setdefault(key.path[0], []).append(_plain(value))
         elif key.role is Role.MEANING:
-            found[key.label or key.name] = _plain(value)
-    return found
+            meaning[key.label or key.name] = _plain(value)
+    return meaning
 
 
 def _plain(value: Any) -> Any:

@@ -62,23 +62,23 @@ def disclosed_nodes(spec: ProjectSpec, nodes: Iterable[Node], audience: Audience
 
 
 def named(origins: Origins, *keys: str) -> str | None:
-    """What is shown in place of values at dotted keys, or below them, if the environment gave any.
+    """Return what is shown in place of values at dotted keys or below, None if no origin is there.
 
-    It is the template where that is the whole of one value, else it names the variables.
+    It is the template of the one value, or else the variables that gave parts of several.
     """
-    found = {
+    parts = {
         key: origin
         for key, origin in origins.items()
         if any(key == wanted or key.startswith(f"{wanted}.") for wanted in keys)
     }
-    if len(found) == 1 and (key := next(iter(found))) in keys:
-        return found[key].shown
-    variables = dict.fromkeys(each for origin in found.values() for each in origin.variables)
+    if len(parts) == 1 and (key := next(iter(parts))) in keys:
+        return parts[key].shown
+    variables = dict.fromkeys(each for origin in parts.values() for each in origin.variables)
     return ", ".join(f"{{{{ {variable} }}}}" for variable in variables) or None
 
 
 def query_variables(origins: Origins, audience: Audience) -> str | None:
-    """The variables that gave a part of a node's queries which an audience must not see."""
+    """Return the variables in a node's queries whose values are hidden from an audience."""
     hidden = [
         origin
         for key, origin in origins.items()
@@ -89,7 +89,7 @@ def query_variables(origins: Origins, audience: Audience) -> str | None:
 
 
 def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
-    """What messages may tell of a node: its places as they are used."""
+    """Yield the paths and URIs of a node, as they are used, that messages must not show."""
     if not origins:
         return
     public = _places(disclosed(node, origins, Audience.PUBLIC))
