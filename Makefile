@@ -42,6 +42,10 @@ format: install ## Let ruff write the code's layout
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+.PHONY: generate
+generate: install ## Write schemas/ and docs/yaml.md anew from the declarations in lancestat/spec
+	@$(BIN)/python -m lancestat.spec.reference
+
 .PHONY: golden
 golden: install ## Rewrite tests/golden; read the difference before you commit it
 	@$(BIN)/python -m pytest -q -m "not spark and not fault and not s3" --update-golden

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from lancestat.formats import size
 from lancestat.plan.join_observe import lance_uris, read_uris
 from lancestat.review.evidence import Evidence, join_cost
+from lancestat.review.properties import declared_risks
 from lancestat.review.table_diff import Findings
 from lancestat.review.values import PropertyChange, Risk, RiskNote
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, ProjectSpec
 from lancestat.state.identity import canonical_uri
-
-# What decides which rows a join gives; `min_right_rows` decides only how they are found.
-_MEANING = ("left.", "right.", "k", "metric", "mode", "approx.", "join", "rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +43,23 @@ def judge_join(change: JoinChange, evidence: Evidence) -> Findings:
     cost: int | None = 0
     if change.new is not None and change.runs_anew:
         cost = join_cost(change.new, evidence)
-    risks = (*_meaning(change), *_output(change), *_cost_note(change, cost))
+    risks = (
+        *_meaning(change),
+        *_output(change),
+        *(declared_risks(change.old, change.new) if change.old and change.new else ()),
+        *_cost_note(change, cost),
+    )
     return Findings(cost_bytes=cost, risks=risks, notes=tuple(_notes(change, evidence)))
 
 
 def _meaning(change: JoinChange) -> Iterator[RiskNote]:
     if change.old is None or change.new is None:
         return
-    names = [each.name for each in change.changed if _is_meaning(each.name)]
+    names = [each.name for each in change.changed if each.risk is Risk.JOIN_MEANING_CHANGED]
     if names:
         verb = "differs" if len(names) == 1 else "differ"
         sentence = f"the join gives other rows, since {' and '.join(names)} {verb}"
         yield RiskNote(Risk.JOIN_MEANING_CHANGED, sentence)
-
-
-def _is_meaning(name: str) -> bool:
-    return any(name == each or (each[-1] == "." and name.startswith(each)) for each in _MEANING)
 
 
 def _output(change: JoinChange) -> Iterator[RiskNote]:

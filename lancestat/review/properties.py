@@ -1,38 +1,50 @@
-"""What a node says of itself, property by property, whatever it is written like."""
+"""The properties that a diff compares: the declared keys of a node, however they are written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import Enum
+from typing import Any
 
 from lancestat.formats import age, count
 from lancestat.redact import Origin
-from lancestat.review.values import Json, Property, PropertyChange
+from lancestat.review.values import Json, Property, PropertyChange, RiskNote
 from lancestat.review.wording import Mask
+from lancestat.spec.declaration import (
+    Chosen,
+    Declared,
+    Flag,
+    Key,
+    KeyField,
+    Role,
+    Settings,
+    key_fields,
+)
 from lancestat.spec.disclosure import named
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
     ColumnSelection,
-    KnnJoin,
+    Freshness,
     KnnSide,
     Node,
     Policy,
     StaleBounds,
-    Table,
     Target,
 )
 
 HIDDEN = "(hidden)"
-_FLAGS = frozenset(("histogram", "rank"))
 
 Properties = Mapping[str, Property]
 Origins = Mapping[str, Origin]
 
 
 def node_properties(node: Node, origins: Origins, mask: Mask) -> dict[str, Property]:
-    """All that a node declares and that is not left at nothing, by dotted key.
+    """Return all that a node declares and that is not left at nothing, by dotted key.
+
+    Remarks come last.
 
     Args:
         node: A table or a join.
@@ -40,47 +52,36 @@ def node_properties(node: Node, origins: Origins, mask: Mask) -> dict[str, Prope
             is shown as the template that names its variables.
         mask: Makes what is shown fit to be shown.
     """
-    own = dict(_table(node) if isinstance(node, Table) else _knn_join(node))
-    shared = {
-        "description": _text(node.description),
-        "owner": _text(node.owner),
-        "tags": _texts(sorted(set(node.tags))),
-    }
-    found = {**own, **shared}
+    stated = sorted(_stated(node), key=_remarks_last)
     return {
-        name: _masked(_hidden(name, each, origins), mask)
-        for name, each in found.items()
-        if each.value not in (None, [])
+        each.label: _masked(_hidden(each, origins), mask)
+        for each in stated
+        if each.property.value not in (None, [])
     }
 
 
 def target_properties(
     name: str, target: Target, origins: Origins, mask: Mask
 ) -> dict[str, Property]:
-    """What a project and its target say; settings that may be secret are named but not shown."""
-    plain = {
-        "name": _text(name),
-        "state": _text(target.state),
-        "scratch": _text(target.scratch),
-        "spark.master": _text(target.spark_master),
-        "reader": _text(target.reader.value),
+    """Return what a project and its target declare, with settings, which are hidden, at the end."""
+    project = _Stated("name", ("name",), Property(name, name, name))
+    stated = sorted((project, *_stated(target)), key=lambda each: each.property.is_hidden)
+    return {
+        each.label: _masked(
+            each.property if each.property.is_hidden else _hidden(each, origins), mask
+        )
+        for each in stated
+        if each.property.value is not None
     }
-    settings = {
-        **{f"spark.conf.{key}": value for key, value in target.spark_conf.items()},
-        **{f"storage-options.{key}": value for key, value in target.storage_options.items()},
-    }
-    secret = {key: Property(value, HIDDEN, None, True) for key, value in settings.items()}
-    found = {**{key: _hidden(key, each, origins) for key, each in plain.items()}, **secret}
-    return {key: _masked(each, mask) for key, each in found.items() if each.value is not None}
 
 
 def without_flags(properties: Properties) -> dict[str, Property]:
-    """Properties less the switches that are off, as most nodes have them."""
-    return {
-        name: each
-        for name, each in properties.items()
-        if name not in _FLAGS or each.value is not False
-    }
+    """Return properties less the switches that are off, as most nodes have them."""
+    return {name: each for name, each in properties.items() if not _is_off(each)}
+
+
+def _is_off(each: Property) -> bool:
+    return each.key is not None and isinstance(each.key.shape, Flag) and each.value is False
 
 
 def changes(old: Properties, new: Properties) -> tuple[PropertyChange, ...]:
@@ -91,6 +92,18 @@ def changes(old: Properties, new: Properties) -> tuple[PropertyChange, ...]:
         for name in names
         if name not in old or name not in new or old[name].value != new[name].value
     )
+
+
+def declared_risks(old: Declared, new: Declared) -> Iterator[RiskNote]:
+    """Yield the risks of a changed node that its declaration words by itself (`Key.warning`)."""
+    for declared in key_fields(type(new)):
+        key = declared.first
+        before, after = getattr(old, declared.name), getattr(new, declared.name)
+        if key.risk is None or key.warning is None or before == after:
+            continue
+        sentence = key.warning(before, after)
+        if sentence is not None:
+            yield RiskNote(key.risk, sentence)
 
 
 def selection_rules(selection: ColumnSelection) -> tuple[ColumnRule, ...]:
@@ -119,84 +132,101 @@ def _patterns(texts: frozenset[str] | set[str]) -> tuple[ColumnPattern, ...]:
     return tuple(ColumnPattern(text) for text in sorted(texts))
 
 
-def _table(table: Table) -> Iterator[tuple[str, Property]]:
-    yield "uri", _text(table.uri)
-    yield "columns", _columns(table.columns)
-    yield "allow.stale", _stale(table.policy)
-    yield "refresh", _text(table.policy.refresh.value)
-    yield "publish", _text(table.publish.value)
-    yield "histogram", _flag(table.histogram)
-    if table.freshness is not None:
-        yield "freshness.warn_after", _span(table.freshness.warn_after)
-        yield "freshness.error_after", _span(table.freshness.error_after)
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """A property, what diffs call it, and the dotted keys that may have given its value."""
+
+    label: str
+    names: tuple[str, ...]
+    property: Property
 
 
-def _knn_join(join: KnnJoin) -> Iterator[tuple[str, Property]]:
-    yield from _side("left", join.left)
-    yield from _side("right", join.right)
-    yield "k", _number(join.k)
-    yield "metric", _text(join.metric)
-    yield "mode", _text(join.mode)
-    yield "approx.nprobes", _number(join.nprobes)
-    yield "approx.recall", _number(join.recall)
-    yield "join", _text(join.join)
-    yield "rank", _flag(join.rank)
-    yield "min_right_rows", _number(join.min_right_rows)
-    yield f"output.{join.output_format}", _text(join.output_uri)
+def _remarks_last(each: _Stated) -> tuple[bool, str]:
+    is_remark = each.property.key is not None and each.property.key.role is Role.REMARK
+    return is_remark, each.label if is_remark else ""
 
 
-def _side(name: str, side: KnnSide) -> Iterator[tuple[str, Property]]:
-    yield f"{name}.table", _text(side.table)
-    yield f"{name}.format", _text(side.format)
-    yield f"{name}.uri", _text(side.uri)
-    for key in sorted(side.options):
-        yield f"{name}.options.{key}", Property(side.options[key], HIDDEN, None, True)
-    yield f"{name}.sql", _text(side.sql)
-    yield f"{name}.vector", _text(side.vector)
-    yield f"{name}.select", _text("*") if side.select is None else _texts(side.select)
+def _stated(resource: Declared, prefix: str = "", path: str = "") -> Iterator[_Stated]:
+    """Yield the properties of a resource.
+
+    Args:
+        resource: A node, a target, or a part of one.
+        prefix: What the labels start with.
+        path: What the dotted keys start with, which the labels need not repeat.
+    """
+    for declared in key_fields(type(resource)):
+        if declared.first.role is Role.LABEL or not declared.spelled:
+            continue
+        key, value = _spelling(resource, declared), getattr(resource, declared.name)
+        label = f"{prefix}{key.diff_label}"
+        names = tuple(f"{path}{spelled.name}" for spelled in declared.spelled)
+        if isinstance(key.shape, Settings):
+            for name in sorted(value):
+                hidden = Property(value[name], HIDDEN, None, True, key)
+                yield _Stated(f"{label}.{name}", (f"{names[0]}.{name}",), hidden)
+        elif isinstance(value, Policy | KnnSide | Freshness):
+            yield from _stated(value, f"{label}." if key.diff_label else prefix, f"{names[0]}.")
+        else:
+            yield _Stated(label, names, _property(key, value))
 
 
-def _text(text: str | None) -> Property:
-    return Property(text, text or "", text)
-
-
-def _texts(texts: Sequence[str]) -> Property:
-    return Property(list(texts), ", ".join(texts), list(texts))
-
-
-def _number(number: float | None) -> Property:
-    text = "" if number is None else count(number) if isinstance(number, int) else f"{number:g}"
-    return Property(number, text, number)
-
-
-def _flag(flag: bool) -> Property:
-    return Property(flag, str(flag).lower(), flag)
-
-
-def _span(span: timedelta | None) -> Property:
-    seconds = None if span is None else span.total_seconds()
-    return Property(seconds, "" if span is None else age(span), seconds)
-
-
-def _stale(policy: Policy) -> Property:
-    allowed = policy.allow_stale
-    value: Json = allowed if isinstance(allowed, bool) else _bounds(allowed)
-    return Property(value, policy.accepted_staleness, value)
-
-
-def _bounds(bounds: StaleBounds) -> dict[str, Json]:
-    found: dict[str, Json] = {
-        "max_versions": bounds.max_versions,
-        "max_age_seconds": None if bounds.max_age is None else bounds.max_age.total_seconds(),
-        "max_changed_rows": bounds.max_changed_rows,
+def _spelling(resource: Declared, declared: KeyField) -> Key:
+    """Return the key that sets a field; of several, the one that another field names."""
+    words = {
+        getattr(resource, other.name)
+        for other in key_fields(type(resource))
+        if any(isinstance(key.shape, Chosen) for key in other.keys)
     }
-    return {name: bound for name, bound in found.items() if bound is not None}
+    chosen = (key for key in declared.spelled if key.path[-1] in words)
+    return next(chosen, declared.spelled[-1])
 
 
-def _columns(selection: ColumnSelection) -> Property:
-    rules = selection_rules(selection)
-    value: list[Json] = [_rule(rule) for rule in rules]
-    return Property(value, "; ".join(map(_rule_text, rules)), value)
+def _property(key: Key, value: Any) -> Property:
+    json = key.unset if value is None else _json(value)
+    if isinstance(json, list) and key.role is Role.REMARK:
+        json = sorted({*json})
+    text = _text(value, json) if key.words is None else key.words(value)
+    return Property(json, text, json, key=key)
+
+
+def _json(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case timedelta():
+            return value.total_seconds()
+        case StaleBounds():
+            return dict(_bounds(value))
+        case ColumnSelection():
+            return [_rule(rule) for rule in selection_rules(value)]
+        case tuple():
+            return list(value)
+    return value
+
+
+def _bounds(bounds: StaleBounds) -> Iterator[tuple[str, Json]]:
+    for declared in key_fields(StaleBounds):
+        value = getattr(bounds, declared.name)
+        if value is not None:
+            unit = "_seconds" if isinstance(value, timedelta) else ""
+            yield f"{declared.name}{unit}", _json(value)
+
+
+def _text(value: Any, json: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return count(value)
+        case float():
+            return f"{value:g}"
+        case timedelta():
+            return age(value)
+        case ColumnSelection():
+            return "; ".join(map(_rule_text, selection_rules(value)))
+        case tuple():
+            return ", ".join(json)
+    return json or ""
 
 
 def _rule(rule: ColumnRule) -> Json:
@@ -217,10 +247,11 @@ def _rule_text(rule: ColumnRule) -> str:
     return " ".join(parts)
 
 
-def _hidden(name: str, found: Property, origins: Origins) -> Property:
-    own = {_spelled(key): origin for key, origin in origins.items()}
-    told = named(own, name)
-    return found if told is None else replace(found, text=told, shown=told, is_hidden=True)
+def _hidden(each: _Stated, origins: Origins) -> Property:
+    template = named(origins, *each.names)
+    if template is None:
+        return each.property
+    return replace(each.property, text=template, shown=template, is_hidden=True)
 
 
 def _masked(found: Property, mask: Mask) -> Property:
@@ -235,11 +266,3 @@ def _masked_json(shown: Json, mask: Mask) -> Json:
     if isinstance(shown, dict):
         return {name: _masked_json(each, mask) for name, each in shown.items()}
     return shown
-
-
-def _spelled(key: str) -> str:
-    """A dotted key of the YAML as the property that it is about, or is a part of, is called."""
-    head, _, last = key.rpartition(".")
-    if last in ("lance", "parquet", "path") and head in ("left", "right"):
-        return f"{head}.uri"
-    return key.removeprefix("policy.")

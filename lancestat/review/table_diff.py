@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from lancestat.formats import count, size
 from lancestat.lake.snapshot import Snapshot
 from lancestat.plan.assessment import analyzable, resolve
 from lancestat.review.evidence import Evidence, table_cost
-from lancestat.review.properties import selection_rules
+from lancestat.review.properties import declared_risks, selection_rules
 from lancestat.review.values import ColumnsChange, PropertyChange, Risk, RiskNote
 from lancestat.review.wording import Mask
 from lancestat.spec.model import (
@@ -149,9 +149,17 @@ def _bound(bound: float | timedelta | None) -> float:
     return bound.total_seconds() if isinstance(bound, timedelta) else float(bound)
 
 
-# Only changes of these ask which columns there are, and what reading them costs.
-_OF_COLUMNS = frozenset(("uri", "columns", "histogram"))
+# Only such changes ask which columns there are, and what reading them costs.
+_OF_COLUMNS = frozenset((Risk.DATASET_MOVED, Risk.COVERAGE_LOST))
 _NAMED = 8
+# The order in which the risks of a table are told.
+_RISKS = (
+    Risk.STALENESS_LOOSENED,
+    Risk.STALENESS_TIGHTENED,
+    Risk.PUBLISH_CHANGED,
+    Risk.DATASET_MOVED,
+    Risk.COVERAGE_LOST,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +169,6 @@ class TableChange:
     old: Table | None
     new: Table | None
     changed: tuple[PropertyChange, ...]
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Of the properties that differ."""
-        return frozenset(change.name for change in self.changed)
 
     @property
     def is_moved(self) -> bool:
@@ -189,7 +192,8 @@ class TableChange:
     @property
     def asks_dataset(self) -> bool:
         """Whether the dataset has anything to tell about the change."""
-        return not (self.old and self.new) or bool(self.names & _OF_COLUMNS)
+        is_one_sided = self.old is None or self.new is None
+        return is_one_sided or any(each.risk in _OF_COLUMNS for each in self.changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +208,9 @@ class Findings:
 
 def judge_table(change: TableChange, evidence: Evidence) -> Findings:
     """Columns, cost, risks and what follows."""
-    risks, notes = (*_staleness(change), *_places(change)), tuple(_consequences(change))
+    risks, notes = (*_staleness(change), *_declared(change)), tuple(_consequences(change))
     if not change.asks_dataset:
-        return Findings(risks=risks, notes=notes)
+        return Findings(risks=_ordered(risks), notes=notes)
     snapshot = next(filter(None, map(evidence.snapshot, change.uris)), None)
     compared = compare_columns(change.old, change.new, snapshot, evidence.mask)
     if change.hides_columns and not compared.change.are_names:
@@ -216,7 +220,10 @@ def judge_table(change: TableChange, evidence: Evidence) -> Findings:
     return Findings(
         columns=found if found.gained or found.lost else None,
         cost_bytes=cost,
-        risks=(*risks, *_coverage(change, compared), *_cost_note(change, cost, compared)),
+        risks=(
+            *_ordered((*_coverage(change, compared), *risks)),
+            *_cost_note(change, cost, compared),
+        ),
         notes=(*compared.notes, *_unopened(change, evidence), *notes),
     )
 
@@ -231,7 +238,8 @@ def _cost(change: TableChange, compared: Compared, evidence: Evidence) -> int | 
 
 
 def _gains_histograms(change: TableChange) -> bool:
-    return "histogram" in change.names and change.new is not None and change.new.histogram
+    names = {each.name for each in change.changed}
+    return "histogram" in names and change.new is not None and change.new.histogram
 
 
 def _staleness(change: TableChange) -> Iterator[RiskNote]:
@@ -260,27 +268,24 @@ def _coverage(change: TableChange, compared: Compared) -> Iterator[RiskNote]:
         what = f"{count(len(lost))} {lose}" if compared.change.are_names else "columns may lose"
         named = f": {_listed(lost)}" if lost else ""
         yield RiskNote(Risk.COVERAGE_LOST, f"{what} statistics{named}")
-    if change.old and change.new and change.old.histogram and not change.new.histogram:
-        yield RiskNote(Risk.COVERAGE_LOST, "histograms are made no more")
 
 
-def _places(change: TableChange) -> Iterator[RiskNote]:
+def _declared(change: TableChange) -> Iterator[RiskNote]:
+    """Yield the risks that declarations of keys word by themselves, and that of another place."""
     if change.old is None or change.new is None:
         return
-    if "publish" in change.names:
-        yield RiskNote(
-            Risk.PUBLISH_CHANGED,
-            "runs will commit statistics to the table, which others see in its history"
-            if change.new.publish is Publish.MANIFEST
-            else "runs no longer commit statistics to the table: readers find only those that "
-            "are there, which grow stale",
-        )
+    yield from declared_risks(change.old, change.new)
     if change.is_moved:
         yield RiskNote(
             Risk.DATASET_MOVED,
             "the name stands for another dataset, whose statistics are made anew; the old one "
             "keeps what it has, and nothing refreshes it",
         )
+
+
+def _ordered(risks: Iterable[RiskNote]) -> tuple[RiskNote, ...]:
+    rank = {risk: place for place, risk in enumerate(_RISKS)}
+    return tuple(sorted(risks, key=lambda note: rank.get(note.risk, len(rank))))
 
 
 def _cost_note(change: TableChange, cost: int | None, compared: Compared) -> Iterator[RiskNote]:

@@ -7,22 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from lancestat.errors import Location
+from lancestat.spec.declaration import Key
+from lancestat.spec.declaration import Risk as Risk
 from lancestat.spec.model import NodeKind
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
-
-
-class Risk(str, Enum):
-    """What a reviewer should know of a change; the spelling is a contract."""
-
-    STALENESS_LOOSENED = "staleness_loosened"
-    STALENESS_TIGHTENED = "staleness_tightened"
-    COVERAGE_LOST = "coverage_lost"
-    PUBLISH_CHANGED = "publish_changed"
-    DATASET_MOVED = "dataset_moved"
-    OUTPUT_MOVED = "output_moved"
-    JOIN_MEANING_CHANGED = "join_meaning_changed"
-    COST_INCREASED = "cost_increased"
 
 
 class Change(str, Enum):
@@ -35,16 +24,17 @@ class Change(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """Something that a node says of itself: a value to compare, and how people and JSON see it.
+    """A declared value: one to compare, and how people and JSON see it.
 
     Where `is_hidden` the value may be secret: `text` is the template that gave it, or says that it
-    is hidden, and `shown` that template or None.
+    is hidden, and `shown` that template or None. `key` is the declaration, None for a name.
     """
 
     value: Json = field(repr=False)
     text: str
     shown: Json
     is_hidden: bool = False
+    key: Key | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +49,12 @@ class PropertyChange:
     def sides(self) -> tuple[Property, ...]:
         """Those that are there."""
         return tuple(side for side in (self.old, self.new) if side is not None)
+
+    @property
+    def risk(self) -> Risk | None:
+        """The risk that is declared for such a change."""
+        key = self.sides[0].key
+        return None if key is None else key.risk
 
     @property
     def looks_alike(self) -> bool:

@@ -1,287 +1,278 @@
-"""Spans of time from their YAML: `90s`, `30m`, `24h`, `7d`."""
+"""Values of the resources, from mappings that the schemas accepted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import assert_never
+
 from lancestat.errors import LancestatError
 from lancestat.spec import codes
-from lancestat.spec.disclosure import named, named_parts
+from lancestat.spec.declaration import (
+    ByName,
+    Chosen,
+    Declared,
+    Duration,
+    Either,
+    Flag,
+    KeyField,
+    Listed,
+    Nested,
+    Number,
+    Pattern,
+    Place,
+    Scalar,
+    Settings,
+    Shape,
+    Share,
+    Text,
+    Variables,
+    Words,
+    key_fields,
+)
+from lancestat.spec.disclosure import named
 from lancestat.spec.files import resolve_uri
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
     ColumnSelection,
+    ColumnSet,
     Freshness,
     KnnJoin,
     KnnSide,
     Policy,
-    Publish,
-    Refresh,
     StaleBounds,
     Table,
+    Target,
 )
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.query import option_objection, query_objection
+from lancestat.spec.table import ColumnChoice
 
 _LONGEST = timedelta(days=36500)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def build_duration(
-    item: Item, value: Mapping[str, Any], errors: list[LancestatError], *steps: str
-) -> timedelta | None:
-    """The span under the last of `steps` in `value`, None where there is none; errors are appended.
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Builds the resources of a project in `root`; what is wrong is appended to `errors`.
 
-    Args:
-        item: What the place of an error is told by.
-        value: The mapping that holds the span, as the schema allows it.
-        errors: Where to put an error.
-        steps: The way from the item to the span.
+    `sets` and `policies` are those that tables name; they have to be built first.
     """
-    key = steps[-1]
-    text = value.get(key)
-    if text is None:
-        return None
-    span = timedelta(seconds=int(text[:-1]) * _SECONDS[text[-1]])
-    if span > _LONGEST:
-        told = item.quoted(str(text), *steps)
-        message = f"'{key}' must be at most {_LONGEST.days} days, found {told}"
-        errors.append(item.error(codes.WRONG_VALUE, message, *steps))
-    return span
 
+    root: Path
+    errors: list[LancestatError]
+    sets: Namespace[ColumnSet] = field(default_factory=lambda: Namespace("column set"))
+    policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
 
-_KEY = "freshness"
+    def column_set(self, item: Item) -> ColumnSet:
+        """Return the column set that an item declares."""
+        return ColumnSet(**self._values(ColumnSet, item))
 
+    def policy(self, item: Item, *steps: str) -> Policy:
+        """Return the policy in the mapping at `steps` of an item."""
+        values = self._values(Policy, item, *steps)
+        shown = named(item.origins_below(*steps), "allow.stale", "refresh")
+        return Policy(**values, shown=shown)
 
-def build_freshness(item: Item, errors: list[LancestatError]) -> Freshness | None:
-    """The bounds that an item gives for the age of its rows, if any; errors are appended."""
-    value = item.value.get(_KEY)
-    if value is None:
-        return None
-    warn = build_duration(item, value, errors, _KEY, "warn_after")
-    error = build_duration(item, value, errors, _KEY, "error_after")
-    if warn is not None and error is not None and error < warn:
-        message = (
-            f"'error_after' must not be shorter than 'warn_after', "
-            f"{item.quoted(value['warn_after'], _KEY, 'warn_after')}, "
-            f"found {item.quoted(value['error_after'], _KEY, 'error_after')}"
-        )
-        errors.append(item.error(codes.WRONG_VALUE, message, _KEY, "error_after"))
-    return Freshness(warn, error, named_parts(item.origins_below(), _KEY))
+    def table(self, item: Item) -> Table:
+        """Return the table that an item declares."""
+        values = self._values(Table, item)
+        values["columns"] = self._columns(item, values["columns"])
+        values["policy"] = self._policy(item, values["policy"])
+        return Table(**values, location=item.location)
 
+    def knn_join(self, item: Item) -> KnnJoin:
+        """Return the KNN join that an item declares."""
+        self._check_mode(item)
+        return KnnJoin(**self._values(KnnJoin, item), location=item.location)
 
-def build_policy(
-    item: Item, errors: list[LancestatError], *steps: str, name: str | None = None
-) -> Policy:
-    """The policy that the mapping at `steps` of an item describes; errors are appended."""
-    value: Any = item.value
-    for step in steps:
-        value = value[step]
-    allowed = value.get("allow.stale", False)
-    if isinstance(allowed, dict):
-        allowed = _build_bounds(item, allowed, errors, *steps, "allow.stale")
-    own = item.origins_below(*steps)
-    return Policy(
-        name,
-        value.get("description"),
-        allowed,
-        Refresh(value.get("refresh", Refresh.ALWAYS)),
-        named(own, "allow.stale", "refresh"),
-    )
+    def target(self, item: Item, name: str) -> Target:
+        """Return the target that an item declares."""
+        return Target(name, **self._values(Target, item))
 
+    def _values(self, resource: type[Declared], item: Item, *steps: str | int) -> dict[str, Any]:
+        """Return the arguments of a resource that the mapping at `steps` of an item gives."""
+        mapping = _at(item.value, steps)
+        return {
+            declared.name: self._value(declared, mapping, item, *steps)
+            for declared in key_fields(resource)
+        }
 
-def _build_bounds(
-    item: Item, value: dict[str, Any], errors: list[LancestatError], *steps: str
-) -> StaleBounds:
-    versions = value.get("max_versions")
-    share = value.get("max_changed_rows")
-    return StaleBounds(
-        None if versions is None else int(versions),
-        build_duration(item, value, errors, *steps, "max_age"),
-        None if share is None else _share(share),
-        named_parts(item.origins_below(*steps[:-1]), steps[-1]),
-    )
+    def _value(
+        self, declared: KeyField, mapping: Mapping[str, Any], item: Item, *steps: str | int
+    ) -> Any:
+        for key in declared.keys:
+            if isinstance(key.shape, Chosen):
+                chosen = (path for path in key.shape.paths if _has(mapping, path))
+                path = next(chosen, None)
+                if path is not None:
+                    return path[-1]
+            elif _has(mapping, key.path):
+                return self._read(key.shape, item, *steps, *key.path)
+        if isinstance(declared.first.shape, Place) and declared.default is not None:
+            return resolve_uri(self.root, declared.default)
+        return declared.default
 
+    def _read(self, shape: Shape, item: Item, *steps: str | int) -> Any:
+        value = _at(item.value, steps)
+        match shape:
+            case Place():
+                return self._place(item, value, *steps)
+            case Pattern():
+                return ColumnPattern(value, item.at(*steps))
+            case Text() | Flag() | Scalar() | Variables():
+                return value
+            case Words(choices=choices):
+                return value if isinstance(choices, tuple) else choices(value)
+            case Number(is_whole=is_whole):
+                return int(value) if is_whole else value
+            case Share():
+                is_percent = isinstance(value, str)
+                return float(value.removesuffix("%")) / 100 if is_percent else float(value)
+            case Duration():
+                return self._duration(item, value, *steps)
+            case Listed(items=items, is_ordered=is_ordered):
+                parts = (self._read(items, item, *steps, index) for index in range(len(value)))
+                return tuple(parts) if is_ordered else frozenset(parts)
+            case Settings():
+                return item.settings(*map(str, steps))
+            case Nested(resource=resource):
+                return self._nested(resource, item, *map(str, steps))
+            case Either(shapes=shapes):
+                inner = next(each for each in shapes if isinstance(value, _JSON_TYPES[type(each)]))
+                return self._read(inner, item, *steps)
+            case ByName() | Chosen():
+                raise AssertionError("the project file alone has such keys")
+        assert_never(shape)
 
-def _share(value: str | float) -> float:
-    return float(value.removesuffix("%")) / 100 if isinstance(value, str) else float(value)
+    def _nested(self, resource: type[Declared], item: Item, *steps: str) -> Any:
+        if resource is Policy:
+            return self.policy(item, *steps)
+        values = self._values(resource, item, *steps)
+        if resource is KnnSide:
+            return self._side(item, values, *steps)
+        if resource is ColumnChoice:
+            return ColumnChoice(**values)
+        shown = {part: origin.shown for part, origin in item.origins_below(*steps).items()}
+        if resource is StaleBounds:
+            return StaleBounds(**values, shown=shown)
+        if resource is Freshness:
+            self._check_freshness(item, *steps)
+            return Freshness(**values, shown=shown)
+        raise AssertionError(f"{resource.__name__} is part of no other resource")
 
+    def _place(self, item: Item, text: str, *steps: str | int) -> str:
+        try:
+            return resolve_uri(self.root, text)
+        except ValueError as error:
+            self.errors.append(item.error(codes.WRONG_VALUE, f"'{steps[-1]}' {error}", *steps))
+            return text
 
-_FORMATS = ("lance", "parquet")
-
-
-def build_rule(item: Item, *steps: str) -> ColumnRule:
-    """The column rule that the mapping at `steps` of an item describes."""
-    value: Any = item.value
-    for step in steps:
-        value = value[step]
-    return ColumnRule(
-        _patterns(item, value.get("include", ()), *steps, "include"),
-        _patterns(item, value.get("exclude", ()), *steps, "exclude"),
-        frozenset(value["types"]) if "types" in value else None,
-    )
-
-
-def build_table(
-    item: Item,
-    root: Path,
-    sets: Namespace[ColumnRule],
-    policies: Namespace[Policy],
-    errors: list[LancestatError],
-) -> Table:
-    """The table that an item describes; errors are appended."""
-    value = item.value
-    return Table(
-        name=value["name"],
-        uri=_uri(item, root, errors, "uri"),
-        location=item.location,
-        description=value.get("description"),
-        tags=tuple(value.get("tags", ())),
-        owner=value.get("owner"),
-        columns=_columns(item, sets, errors),
-        policy=_policy(item, policies, errors),
-        publish=Publish(value.get("publish", Publish.MANIFEST)),
-        histogram=value.get("histogram", False),
-        freshness=build_freshness(item, errors),
-    )
-
-
-def build_knn_join(item: Item, root: Path, errors: list[LancestatError]) -> KnnJoin:
-    """The KNN join that an item describes; errors are appended."""
-    value = item.value
-    (output_format,) = value["output"]
-    mode = value.get("mode", "exact")
-    approx = value.get("approx", {})
-    if approx and mode != "approx":
-        errors.append(item.error(codes.WRONG_VALUE, "'approx' needs 'mode: approx'", "approx"))
-    if mode == "approx" and not approx:
-        errors.append(
-            item.error(
-                codes.MISSING_KEY,
-                "'mode: approx' needs 'approx' with 'nprobes' or 'recall'",
-                "mode",
-                hint="approx: {recall: 0.95}",
+    def _duration(self, item: Item, text: str, *steps: str | int) -> timedelta:
+        span = _span(text)
+        if span > _LONGEST:
+            message = (
+                f"'{steps[-1]}' must be at most {_LONGEST.days} days, "
+                f"found {item.quoted(text, *steps)}"
             )
-        )
-    nprobes = approx.get("nprobes")
-    return KnnJoin(
-        name=value["name"],
-        left=_side(item, "left", root, errors),
-        right=_side(item, "right", root, errors),
-        k=int(value["k"]),
-        output_format=output_format,
-        output_uri=_uri(item, root, errors, "output", output_format),
-        location=item.location,
-        metric=value.get("metric", "l2"),
-        mode=mode,
-        join=value.get("join", "inner"),
-        nprobes=None if nprobes is None else int(nprobes),
-        recall=approx.get("recall"),
-        min_right_rows=int(value.get("min_right_rows", 10_000)),
-        rank=value.get("rank", False),
-        description=value.get("description"),
-        tags=tuple(value.get("tags", ())),
-        owner=value.get("owner"),
-    )
+            self.errors.append(item.error(codes.WRONG_VALUE, message, *steps))
+        return span
 
+    def _check_freshness(self, item: Item, *steps: str) -> None:
+        value = _at(item.value, steps)
+        warn, error = value.get("warn_after"), value.get("error_after")
+        if warn is not None and error is not None and _span(error) < _span(warn):
+            message = (
+                f"'error_after' must not be shorter than 'warn_after', "
+                f"{item.quoted(warn, *steps, 'warn_after')}, "
+                f"found {item.quoted(error, *steps, 'error_after')}"
+            )
+            self.errors.append(item.error(codes.WRONG_VALUE, message, *steps, "error_after"))
 
-def _side(item: Item, name: str, root: Path, errors: list[LancestatError]) -> KnnSide:
-    value: Mapping[str, Any] = item.value[name]
-    form = next((form for form in _FORMATS if form in value), None)
-    uri = None
-    if form is not None:
-        uri = _uri(item, root, errors, name, form)
-    elif "format" in value:
-        form = value["format"]
-        uri = _uri(item, root, errors, name, "path")
-    refs = item.refs.get((*item.path, name, "sql"), ())
-    options = item.settings(name, "options")
-    errors.extend(_writing_errors(item, name, options))
-    return KnnSide(
-        vector=value["vector"],
-        select=tuple(value["select"]) if "select" in value else None,
-        refs=(value["table"],) if "table" in value else refs,
-        table=value.get("table"),
-        format=form,
-        uri=uri,
-        options=options,
-        sql=value.get("sql"),
-        sql_location=item.at(name, "sql") if "sql" in value else None,
-    )
+    def _check_mode(self, item: Item) -> None:
+        is_approximate, approx = item.value.get("mode") == "approx", item.value.get("approx")
+        if approx and not is_approximate:
+            message = "'approx' needs 'mode: approx'"
+            self.errors.append(item.error(codes.WRONG_VALUE, message, "approx"))
+        if is_approximate and not approx:
+            message = "'mode: approx' needs 'approx' with 'nprobes' or 'recall'"
+            hint = "approx: {recall: 0.95}"
+            self.errors.append(item.error(codes.MISSING_KEY, message, "mode", hint=hint))
 
+    def _side(self, item: Item, values: Mapping[str, Any], *steps: str) -> KnnSide:
+        self.errors.extend(_writing_errors(item, values, *steps))
+        table, has_query = values["table"], values["sql"] is not None
+        refs = item.refs.get((*item.path, *steps, "sql"), ()) if table is None else (table,)
+        location = item.at(*steps, "sql") if has_query else None
+        return KnnSide(**values, refs=refs, sql_location=location)
 
-def _writing_errors(item: Item, name: str, options: Mapping[str, str]) -> Iterator[LancestatError]:
-    """What a side holds that cannot be one plain query, or would do more than read rows."""
-    value: Mapping[str, Any] = item.value[name]
-    hint = "a side is one SELECT, which writes nothing and runs no program"
-    objection = query_objection(value["sql"]) if "sql" in value else None
-    if objection is not None:
-        yield item.error(codes.WRONG_VALUE, f"'sql' {objection}", name, "sql", hint=hint)
-    for key, text in options.items():
-        objection = option_objection(value.get("format", ""), key, text)
-        if objection is not None:
-            message, steps = f"option '{key}' {objection}", (name, "options", key)
-            yield item.error(codes.WRONG_VALUE, message, *steps, hint="a side only reads rows")
+    def _columns(self, item: Item, columns: Any) -> ColumnSelection:
+        if isinstance(columns, tuple):
+            return ColumnSelection(all=False, rules=(ColumnRule(columns),))
+        if not isinstance(columns, ColumnChoice):
+            return ColumnSelection()
+        rules: list[ColumnRule] = []
+        if columns.set is not None:
+            error = self.sets.unknown(columns.set, item, "columns", "set")
+            shared = self.sets.values.get(columns.set)
+            if error is not None:
+                self.errors.append(error)
+            elif shared is not None:
+                rules.append(_narrowed(shared, columns.types))
+        if columns.include:
+            rules.append(ColumnRule(columns.include, types=columns.types))
+        elif columns.types is not None and not rules:
+            rules.append(ColumnRule((ColumnPattern("*"),), types=columns.types))
+        return ColumnSelection(all=not rules, rules=tuple(rules), exclude=columns.exclude)
 
-
-def _columns(
-    item: Item, sets: Namespace[ColumnRule], errors: list[LancestatError]
-) -> ColumnSelection:
-    value = item.value.get("columns", "all")
-    if isinstance(value, list):
-        rule = ColumnRule(_patterns(item, value, "columns"))
-        return ColumnSelection(all=False, rules=(rule,))
-    if not isinstance(value, dict):
-        return ColumnSelection()
-    own = build_rule(item, "columns")
-    rules: list[ColumnRule] = []
-    if "set" in value:
-        error = sets.unknown(value["set"], item, "columns", "set")
-        shared = sets.values.get(value["set"])
+    def _policy(self, item: Item, policy: str | Policy) -> Policy:
+        if isinstance(policy, Policy):
+            return policy
+        error = self.policies.unknown(policy, item, "policy")
         if error is not None:
-            errors.append(error)
-        elif shared is not None:
-            rules.append(_narrowed(shared, own.types))
-    if own.include:
-        rules.append(ColumnRule(own.include, types=own.types))
-    elif own.types is not None and not rules:
-        rules.append(ColumnRule((ColumnPattern("*"),), types=own.types))
-    return ColumnSelection(all=not rules, rules=tuple(rules), exclude=own.exclude)
+            self.errors.append(error)
+        return self.policies.values.get(policy) or Policy(policy)
 
 
-def _narrowed(rule: ColumnRule, types: frozenset[str] | None) -> ColumnRule:
-    if types is None:
-        return rule
-    both = types if rule.types is None else rule.types & types
-    return ColumnRule(rule.include, rule.exclude, both)
+# The types of values among which a shape of `Either` is chosen.
+_JSON_TYPES: Mapping[type, type] = {Text: str, Flag: bool, Listed: list, Nested: dict}
 
 
-def _policy(item: Item, policies: Namespace[Policy], errors: list[LancestatError]) -> Policy:
-    value = item.value.get("policy")
-    if value is None:
-        return Policy()
-    if isinstance(value, dict):
-        return build_policy(item, errors, "policy")
-    error = policies.unknown(value, item, "policy")
-    if error is not None:
-        errors.append(error)
-    return policies.values.get(value) or Policy(value)
-
-
-def _patterns(item: Item, texts: list[str], *steps: str) -> tuple[ColumnPattern, ...]:
-    return tuple(ColumnPattern(text, item.at(*steps, index)) for index, text in enumerate(texts))
-
-
-def _uri(item: Item, root: Path, errors: list[LancestatError], *steps: str) -> str:
-    value: Any = item.value
+def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
     for step in steps:
         value = value[step]
-    try:
-        return resolve_uri(root, value)
-    except ValueError as error:
-        errors.append(item.error(codes.WRONG_VALUE, f"'{steps[-1]}' {error}", *steps))
-        return str(value)
+    return value
+
+
+def _has(mapping: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    *groups, last = path
+    for group in groups:
+        mapping = mapping.get(group, {})
+    return last in mapping
+
+
+def _span(text: str) -> timedelta:
+    return timedelta(seconds=int(text[:-1]) * _SECONDS[text[-1]])
+
+
+def _narrowed(shared: ColumnSet, types: frozenset[str] | None) -> ColumnRule:
+    both = types if shared.types is None or types is None else shared.types & types
+    return ColumnRule(shared.include, shared.exclude, shared.types if types is None else both)
+
+
+def _writing_errors(item: Item, values: Mapping[str, Any], *steps: str) -> Iterator[LancestatError]:
+    """Yield what a side holds that cannot be one plain query, or would do more than read rows."""
+    hint = "a side is one SELECT, which writes nothing and runs no program"
+    objection = None if values["sql"] is None else query_objection(values["sql"])
+    if objection is not None:
+        yield item.error(codes.WRONG_VALUE, f"'sql' {objection}", *steps, "sql", hint=hint)
+    for key, text in values["options"].items():
+        objection = option_objection(values["format"] or "", key, text)
+        if objection is not None:
+            message, at = f"option '{key}' {objection}", (*steps, "options", key)
+            yield item.error(codes.WRONG_VALUE, message, *at, hint="a side only reads rows")

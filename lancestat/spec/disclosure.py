@@ -1,72 +1,84 @@
-"""Nodes as an audience may see them: with templates in place of what it must not see."""
+"""Nodes as an audience may see them: with templates in place of hidden values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from lancestat.redact import MASK, Audience, Known, Origin
-from lancestat.spec.model import KnnSide, Node, ProjectSpec, Table
+from lancestat.spec.declaration import (
+    Declared,
+    Listed,
+    Nested,
+    Place,
+    Settings,
+    Shape,
+    Text,
+    key_fields,
+)
+from lancestat.spec.model import Node, ProjectSpec
 
 Origins = Mapping[str, Origin]
 NO_ORIGINS: Origins = MappingProxyType({})
 
-_SIDE_URIS = ("lance", "parquet", "path")
-
 
 def disclosed(node: Node, origins: Origins, audience: Audience) -> Node:
-    """A node as an audience may see it; `origins` are the node's, by dotted key."""
+    """Return a node as an audience may see it; `origins` are the node's, by dotted key."""
     hidden = {key: origin.shown for key, origin in origins.items() if origin.hides_from(audience)}
-    shown: Node
-    if isinstance(node, Table):
-        shown = replace(node, uri=hidden.get("uri", node.uri))
-    else:
-        shown = replace(
-            node,
-            left=_side("left", node.left, hidden),
-            right=_side("right", node.right, hidden),
-            output_uri=hidden.get(f"output.{node.output_format}", node.output_uri),
-        )
-    return replace(
-        shown,
-        description=hidden.get("description", node.description),
-        owner=hidden.get("owner", node.owner),
-        tags=_listed("tags", node.tags, hidden),
-    )
+    shown: Node = _disclosed(node, hidden, "")
+    return shown
+
+
+def _disclosed(resource: Declared, hidden: Mapping[str, str], prefix: str) -> Any:
+    """Return a resource whose dotted keys start with `prefix`, with its texts as they are shown."""
+    shown: dict[str, object] = {}
+    for declared in key_fields(type(resource)):
+        value = getattr(resource, declared.name)
+        for key in declared.spelled:
+            value = _shown(key.shape, value, hidden, f"{prefix}{key.name}")
+        shown[declared.name] = value
+    return replace(resource, **shown)
+
+
+def _shown(shape: Shape, value: Any, hidden: Mapping[str, str], name: str) -> Any:
+    match shape:
+        case Text(is_public=False):
+            return hidden.get(name, value)
+        case Settings():
+            return dict.fromkeys(value, MASK)
+        case Listed(items=Text()) if value is not None:
+            return tuple(hidden.get(f"{name}.{index}", text) for index, text in enumerate(value))
+        case Nested() if value is not None:
+            return _disclosed(value, hidden, f"{name}.")
+    return value
 
 
 def disclosed_nodes(spec: ProjectSpec, nodes: Iterable[Node], audience: Audience) -> Iterator[Node]:
-    """Nodes of a project as an audience may see them."""
+    """Yield nodes of a project as an audience may see them."""
     for node in nodes:
         yield disclosed(node, spec.origins.get(node.name, NO_ORIGINS), audience)
 
 
 def named(origins: Origins, *keys: str) -> str | None:
-    """What is shown in place of values at dotted keys, or below them, if the environment gave any.
+    """Return what is shown in place of values at dotted keys or below, None if no origin is there.
 
-    It is the template where that is the whole of one value, else it names the variables.
+    It is the template of the one value, or else the variables that gave parts of several.
     """
-    found = {
+    parts = {
         key: origin
         for key, origin in origins.items()
         if any(key == wanted or key.startswith(f"{wanted}.") for wanted in keys)
     }
-    if len(found) == 1 and (key := next(iter(found))) in keys:
-        return found[key].shown
-    variables = dict.fromkeys(each for origin in found.values() for each in origin.variables)
+    if len(parts) == 1 and (key := next(iter(parts))) in keys:
+        return parts[key].shown
+    variables = dict.fromkeys(each for origin in parts.values() for each in origin.variables)
     return ", ".join(f"{{{{ {variable} }}}}" for variable in variables) or None
 
 
-def named_parts(origins: Origins, key: str) -> dict[str, str]:
-    """What is shown in place of each value right below a dotted key, if the environment gave it."""
-    start = f"{key}."
-    below = (at.removeprefix(start) for at in origins if at.startswith(start))
-    return {part: origins[f"{start}{part}"].shown for part in below}
-
-
 def query_variables(origins: Origins, audience: Audience) -> str | None:
-    """The variables that gave a part of a node's queries which an audience must not see."""
+    """Return the variables in a node's queries whose values are hidden from an audience."""
     hidden = [
         origin
         for key, origin in origins.items()
@@ -77,7 +89,9 @@ def query_variables(origins: Origins, audience: Audience) -> str | None:
 
 
 def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
-    """What messages may tell of a node: its places as they are used."""
+    """Yield the paths and URIs of a node, as they are used, that messages must not show."""
+    if not origins:
+        return
     public = _places(disclosed(node, origins, Audience.PUBLIC))
     personal = _places(disclosed(node, origins, Audience.PERSON))
     for place, shown, seen in zip(_places(node), public, personal, strict=True):
@@ -85,24 +99,12 @@ def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
             yield Known(place, shown, is_secret=place != seen)
 
 
-def _places(node: Node) -> tuple[str | None, ...]:
-    if isinstance(node, Table):
-        return (node.uri,)
-    return node.output_uri, node.left.uri, node.right.uri
-
-
-def _side(name: str, side: KnnSide, hidden: Mapping[str, str]) -> KnnSide:
-    uris = (hidden[key] for place in _SIDE_URIS if (key := f"{name}.{place}") in hidden)
-    select = side.select
-    return replace(
-        side,
-        uri=next(uris, side.uri),
-        sql=hidden.get(f"{name}.sql", side.sql),
-        vector=hidden.get(f"{name}.vector", side.vector),
-        select=None if select is None else _listed(f"{name}.select", select, hidden),
-        options=dict.fromkeys(side.options, MASK),
-    )
-
-
-def _listed(key: str, texts: tuple[str, ...], hidden: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(hidden.get(f"{key}.{at}", text) for at, text in enumerate(texts))
+def _places(resource: Declared) -> Iterator[str | None]:
+    """Yield the paths and URIs of a resource and of those in it."""
+    for declared in key_fields(type(resource)):
+        value = getattr(resource, declared.name)
+        match declared.first.shape:
+            case Place():
+                yield value
+            case Nested() if value is not None:
+                yield from _places(value)

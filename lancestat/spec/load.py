@@ -11,15 +11,16 @@ from typing import Any
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
 from lancestat.redact import Audience, Known, Origin, Redactor
 from lancestat.spec import codes
-from lancestat.spec.build import build_knn_join, build_policy, build_rule, build_table
+from lancestat.spec.build import Builder
 from lancestat.spec.disclosure import resolved_places
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
-from lancestat.spec.model import ColumnRule, KnnJoin, Node, Policy, ProjectSpec
+from lancestat.spec.model import RESOURCES, ColumnSet, KnnJoin, Node, Policy, ProjectSpec
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.project_file import Arguments, read_header
-from lancestat.spec.resources import PROJECT_FILE, SPECS_SCHEMA, keywords
+from lancestat.spec.resources import PROJECT_FILE
+from lancestat.spec.schema import SPECS_SCHEMA, keywords
 from lancestat.spec.schema_check import check
 from lancestat.spec.template import Rendering, Scope
 from lancestat.spec.wording import subject
@@ -108,7 +109,7 @@ class _Declarations:
     files: Files
     root: Path
     items: list[tuple[str, Item]] = field(default_factory=list)
-    sets: Namespace[ColumnRule] = field(default_factory=lambda: Namespace("column set"))
+    sets: Namespace[ColumnSet] = field(default_factory=lambda: Namespace("column set"))
     policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
     origins: dict[tuple[str, str], dict[str, Origin]] = field(default_factory=dict)
     known: dict[Known, None] = field(default_factory=dict, repr=False)
@@ -151,18 +152,19 @@ class _Declarations:
 
     def build(self, errors: list[LancestatError]) -> tuple[Node, ...]:
         """The nodes, in the order of their files and places; errors are appended."""
+        builder = Builder(self.root, errors, self.sets, self.policies)
         for kind, item in self.items:
             name = item.value["name"]
             if kind == "column_sets":
-                self.sets.values[name] = build_rule(item)
+                self.sets.values[name] = builder.column_set(item)
             elif kind == "policies":
-                self.policies.values[name] = build_policy(item, errors, name=name)
+                self.policies.values[name] = builder.policy(item)
         nodes: list[Node] = []
         for kind, item in self.items:
             if kind == "tables":
-                nodes.append(build_table(item, self.root, self.sets, self.policies, errors))
+                nodes.append(builder.table(item))
             elif kind == "knn_joins":
-                join = build_knn_join(item, self.root, errors)
+                join = builder.knn_join(item)
                 errors.extend(self._unknown_refs(join, item))
                 nodes.append(join)
         errors.extend(cycle_errors(nodes))
@@ -240,7 +242,7 @@ def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item
         origins.setdefault(at[:2], {})[at] = origin
     for kind in document.value:
         values = document.value[kind]
-        if kind not in ("tables", "column_sets", "policies", "knn_joins"):
+        if kind not in RESOURCES:
             continue
         for index, value in enumerate(values if isinstance(values, list) else ()):
             if isinstance(value, dict):

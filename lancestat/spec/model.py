@@ -1,191 +1,44 @@
-"""What a project declares, resolved: templates rendered, names looked up, defaults filled in."""
+"""The resources of a project as values, and the declarations of their keys.
+
+Values are resolved: templates are rendered, names looked up and defaults filled in. A new key of a
+resource is a new field here; see docs/recipes/table-key.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import Any, ClassVar
 
-from lancestat.errors import Location
-from lancestat.formats import age, count
 from lancestat.redact import NOTHING_KNOWN, Origin, Redactor, secret_options
-
-
-class NodeKind(str, Enum):
-    """The kinds of node, as `kind:` selectors and JSON spell them."""
-
-    TABLE = "table"
-    KNN_JOIN = "knn_join"
-
-
-class Publish(str, Enum):
-    """Where a table's statistics go."""
-
-    MANIFEST = "manifest"
-    NONE = "none"
-
-
-class Refresh(str, Enum):
-    """When `run` brings statistics up to date."""
-
-    ALWAYS = "always"
-    WHEN_STALE = "when_stale"
-
-
-@dataclass(frozen=True, slots=True)
-class StaleBounds:
-    """How far behind statistics may be; every bound that is given must hold.
-
-    `max_changed_rows` is a share of the current rows, 0.05 for 5 %. `shown` has the text that
-    messages give in place of a bound, by its name, where the environment gave that bound.
-    """
-
-    max_versions: int | None = None
-    max_age: timedelta | None = None
-    max_changed_rows: float | None = None
-    shown: Mapping[str, str] = field(default_factory=dict, compare=False)
-
-    def __str__(self) -> str:
-        bounds = []
-        if self.max_versions is not None:
-            bounds.append(f"up to {count(self.max_versions, 'version')}")
-        if self.max_age is not None:
-            bounds.append(f"up to {age(self.max_age)}")
-        if self.max_changed_rows is not None:
-            bounds.append(f"up to {self.max_changed_rows * 100:g} % of the rows")
-        return ", ".join(bounds) or "never stale"
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """Which staleness readers accept: none (False), any (True) or bounds.
-
-    `name` is None for an inline policy. `shown` stands for the rest where it is published, if the
-    environment gave any of that.
-    """
-
-    name: str | None = None
-    description: str | None = None
-    allow_stale: bool | StaleBounds = False
-    refresh: Refresh = Refresh.ALWAYS
-    shown: str | None = field(default=None, compare=False)
-
-    @property
-    def accepted_staleness(self) -> str:
-        """The staleness that readers accept, in words."""
-        if isinstance(self.allow_stale, StaleBounds):
-            return str(self.allow_stale)
-        return "any staleness" if self.allow_stale else "never stale"
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnPattern:
-    """A column name or glob pattern, where it was written."""
-
-    text: str
-    location: Location | None = None
-
-    @property
-    def is_glob(self) -> bool:
-        """Whether the pattern may match any number of columns, none included."""
-        return any(char in self.text for char in "*?[")
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnRule:
-    """Include some columns, of some types, less some; `types` None means every analyzable type."""
-
-    include: tuple[ColumnPattern, ...]
-    exclude: tuple[ColumnPattern, ...] = ()
-    types: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnSelection:
-    """Which columns of a table get statistics: the union of `rules`, or `all`, less `exclude`."""
-
-    all: bool = True
-    rules: tuple[ColumnRule, ...] = ()
-    exclude: tuple[ColumnPattern, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """How old a table's newest rows may be before that is a warning, or an error.
-
-    At least one bound is there, and `error_after` is not below `warn_after`. `shown` has the text
-    that messages give in place of a bound, by its name, where the environment gave that bound.
-    """
-
-    warn_after: timedelta | None = None
-    error_after: timedelta | None = None
-    shown: Mapping[str, str] = field(default_factory=dict, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A declared Lance dataset; a relative `uri` is resolved against the project's folder."""
-
-    name: str
-    uri: str
-    location: Location
-    description: str | None = None
-    tags: tuple[str, ...] = ()
-    owner: str | None = None
-    columns: ColumnSelection = field(default_factory=ColumnSelection)
-    policy: Policy = field(default_factory=Policy)
-    publish: Publish = Publish.MANIFEST
-    histogram: bool = False
-    freshness: Freshness | None = None
-
-    kind = NodeKind.TABLE
-
-
-@dataclass(frozen=True, slots=True)
-class KnnSide:
-    """One side of a KNN join: exactly one of `table`, `uri` (with `format`) or `sql` is set.
-
-    `refs` are the names of the nodes that the side reads, `select` is None for all columns.
-    `options` may hold secrets: `repr` omits them. `sql_location` is where the query is written.
-    """
-
-    vector: str
-    select: tuple[str, ...] | None
-    refs: tuple[str, ...] = ()
-    table: str | None = None
-    format: str | None = None
-    uri: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    sql: str | None = None
-    sql_location: Location | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class KnnJoin:
-    """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set."""
-
-    name: str
-    left: KnnSide
-    right: KnnSide
-    k: int
-    output_format: str
-    output_uri: str
-    location: Location
-    metric: str = "l2"
-    mode: str = "exact"
-    join: str = "inner"
-    nprobes: int | None = None
-    recall: float | None = None
-    min_right_rows: int = 10_000
-    rank: bool = False
-    description: str | None = None
-    tags: tuple[str, ...] = ()
-    owner: str | None = None
-
-    kind = NodeKind.KNN_JOIN
-
+from lancestat.spec.declaration import (
+    ByName,
+    Declared,
+    Listed,
+    Nested,
+    Place,
+    Resource,
+    Text,
+    Variables,
+    Words,
+    key,
+)
+from lancestat.spec.knn_join import KnnJoin as KnnJoin
+from lancestat.spec.knn_join import KnnSide as KnnSide
+from lancestat.spec.shapes import NAME, SETTINGS, START, TEXT
+from lancestat.spec.table import ColumnPattern as ColumnPattern
+from lancestat.spec.table import ColumnRule as ColumnRule
+from lancestat.spec.table import ColumnSelection as ColumnSelection
+from lancestat.spec.table import ColumnSet as ColumnSet
+from lancestat.spec.table import Freshness as Freshness
+from lancestat.spec.table import NodeKind as NodeKind
+from lancestat.spec.table import Policy as Policy
+from lancestat.spec.table import Publish as Publish
+from lancestat.spec.table import Refresh as Refresh
+from lancestat.spec.table import StaleBounds as StaleBounds
+from lancestat.spec.table import Table as Table
 
 Node = Table | KnnJoin
 
@@ -197,17 +50,195 @@ class Reader(str, Enum):
     CONNECTOR = "connector"
 
 
+_FOLDER = Place(title="a folder or an object-store URI", limits={"minLength": 1})
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a project runs; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
 
     name: str
-    state: str
-    scratch: str | None = None
-    spark_master: str | None = None
-    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    reader: Reader = Reader.LANCESTAT
+    state: str = field(
+        default=".lancestat/state",
+        metadata=key(
+            _FOLDER,
+            "Where partial statistics and run records are kept. Deleting it costs time, never "
+            "correctness.",
+        ),
+    )
+    scratch: str | None = field(
+        default=None,
+        kw_only=True,
+        metadata=key(
+            _FOLDER,
+            "Where KNN joins keep intermediate results; all executors must reach it.",
+        ),
+    )
+    spark_master: str | None = field(
+        default=None,
+        kw_only=True,
+        metadata=key(
+            Text(title="a Spark master such as local[*]", limits={"minLength": 1}),
+            "Spark's master URL.",
+            "spark",
+            "master",
+        ),
+    )
+    spark_conf: Mapping[str, str] = field(
+        default_factory=dict,
+        repr=False,
+        kw_only=True,
+        metadata=key(
+            replace(SETTINGS, title="a mapping of Spark settings"),
+            "Spark settings by name; numbers and booleans are passed on as Spark spells them.",
+            "spark",
+            "conf",
+        ),
+    )
+    reader: Reader = field(
+        default=Reader.LANCESTAT,
+        kw_only=True,
+        metadata=key(
+            Words(title="'lancestat' or 'connector'", choices=Reader),
+            "What reads the rows of queries: lancestat itself, or the Lance connector for Spark, "
+            "which must be on Spark's class path. Statistics are the same.",
+        ),
+    )
+    storage_options: Mapping[str, str] = field(
+        default_factory=dict,
+        repr=False,
+        kw_only=True,
+        metadata=key(
+            replace(SETTINGS, title="a mapping of storage options"),
+            "Options for object stores, as Lance names them (aws_region, aws_endpoint, ...). Take "
+            "secrets from {{ env_var('X') }}.",
+            "storage-options",
+        ),
+    )
+
+    declares: ClassVar[Resource] = Resource(
+        "a mapping",
+        "Where to run: Spark, state, scratch and storage.",
+        noun="target",
+        definition="target",
+        groups={
+            "spark": Resource(
+                "a mapping with 'master' and 'conf'",
+                "The Spark session. Without 'master', spark-submit or the existing session "
+                "decides.",
+            )
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    """The keys of `lancestat_project.yml`; the values are read one by one (`project_file`)."""
+
+    name: str = field(
+        metadata=key(NAME, "The name of the project, as plans and run records show it.")
+    )
+    description: str | None = field(default=None, metadata=key(TEXT, "What the project is for."))
+    spec_paths: tuple[str, ...] = field(
+        default=("specs",),
+        metadata=key(
+            Listed(
+                title="a list of folders",
+                items=Text(title="a folder", limits={"minLength": 1}),
+                is_filled=True,
+            ),
+            "Folders whose .yml and .yaml files, at any depth, declare tables, column sets, "
+            "policies and KNN joins. Relative to the project's folder.",
+            "spec-paths",
+        ),
+    )
+    vars: Mapping[str, object] = field(
+        default_factory=dict,
+        metadata=key(
+            Variables(title="a mapping of variables"),
+            "Values for {{ var('name') }}. The option --vars overrides them. A value may use "
+            "env_var() and target.name.",
+        ),
+    )
+    default_target: str | None = field(
+        default=None,
+        metadata=key(
+            Text(title="the name of a target", limits={"minLength": 1}),
+            "The target when --target is not given. It may be left out when there is only one.",
+            "default-target",
+        ),
+    )
+    targets: Mapping[str, Target] = field(
+        kw_only=True,
+        metadata=key(
+            ByName(
+                title="a mapping of targets",
+                names=Text(
+                    title="a name of letters, digits, '_', '-' and '.', starting with a letter, a "
+                    "digit or '_'",
+                    limits={
+                        "pattern": START + r"[^\u0000-,/:-@\[-^`{-\u00a9]*$(?!\n)",
+                        "format": "lancestat-target",
+                    },
+                ),
+                items=Nested(resource=Target),
+            ),
+            "Where the project runs, by name.",
+        ),
+    )
+
+    declares: ClassVar[Resource] = Resource(
+        "a mapping with 'name' and 'targets'",
+        "lancestat_project.yml: the name of a project, its variables and the targets it runs on. "
+        "Every text may hold Jinja.",
+    )
+
+
+def _list_of(resource: type[Declared], title: str, about: str) -> dict[str, Any]:
+    return key(Listed(title=title, items=Nested(resource=resource)), about)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFile:
+    """The keys of a spec file."""
+
+    tables: tuple[Table, ...] = field(
+        default=(),
+        metadata=_list_of(Table, "a list of tables", "Lance datasets whose statistics are kept."),
+    )
+    column_sets: tuple[ColumnSet, ...] = field(
+        default=(),
+        metadata=_list_of(
+            ColumnSet, "a list of column sets", "Selections of columns that tables share."
+        ),
+    )
+    policies: tuple[Policy, ...] = field(
+        default=(),
+        metadata=_list_of(Policy, "a list of policies", "Which staleness readers accept, by name."),
+    )
+    knn_joins: tuple[KnnJoin, ...] = field(
+        default=(),
+        metadata=_list_of(
+            KnnJoin, "a list of KNN joins", "Nearest-neighbour joins that are written to a dataset."
+        ),
+    )
+
+    declares: ClassVar[Resource] = Resource(
+        "a mapping with 'tables', 'column_sets', 'policies' or 'knn_joins'",
+        "A lancestat spec file: any of the lists 'tables', 'column_sets', 'policies' and "
+        "'knn_joins'. Every text may hold Jinja: {{ var('x') }}, {{ env_var('X') }}, "
+        "{{ target.name }}, and in 'sql' {{ ref('table') }}.",
+        is_filled=True,
+    )
+
+
+RESOURCES: Mapping[str, type[Declared]] = {
+    "tables": Table,
+    "column_sets": ColumnSet,
+    "policies": Policy,
+    "knn_joins": KnnJoin,
+}
+"""The resources of spec files, by the key of their list."""
 
 
 @dataclass(frozen=True, slots=True)

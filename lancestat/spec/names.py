@@ -1,4 +1,4 @@
-"""One declared thing of a spec file, after its schema has accepted it."""
+"""Items of spec files, which their schema has accepted, and the namespaces of their names."""
 
 from __future__ import annotations
 

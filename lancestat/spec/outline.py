@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from lancestat.errors import InvalidProject, LancestatError, Location
+from lancestat.spec.declaration import default_of
 from lancestat.spec.files import Folder, SpecFolder, read_file, spec_files
-from lancestat.spec.model import NodeKind
+from lancestat.spec.model import RESOURCES, KnnJoin, NodeKind, ProjectFile, Table
 from lancestat.spec.resources import PROJECT_FILE
 from lancestat.spec.template import is_template
 
-_KINDS = {"tables": NodeKind.TABLE, "knn_joins": NodeKind.KNN_JOIN}
+_KINDS = {key: kind.kind for key, kind in RESOURCES.items() if issubclass(kind, Table | KnnJoin)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def outline(root: Path) -> Outline:
     """
     files = Folder(root)
     project = _read(files, PROJECT_FILE)
-    folders = project.get("spec-paths", ["specs"])
+    folders = project.get("spec-paths", list(default_of(ProjectFile, "spec_paths")))
     places = [SpecFolder(text, Location(PROJECT_FILE, 1, 1)) for text in _texts(folders)]
     ignored: list[LancestatError] = []
     nodes: dict[str, NodeOutline] = {}

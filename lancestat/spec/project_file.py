@@ -17,16 +17,16 @@ from lancestat.redact import (
     secret_options,
 )
 from lancestat.spec import codes
+from lancestat.spec.build import Builder
+from lancestat.spec.declaration import default_of
 from lancestat.spec.document import Document, KeyPath
-from lancestat.spec.files import SpecFolder, resolve_uri
-from lancestat.spec.model import Reader, Target
+from lancestat.spec.files import SpecFolder
+from lancestat.spec.model import ProjectFile, Target
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.quoting import quoted
-from lancestat.spec.resources import PROJECT_SCHEMA
+from lancestat.spec.schema import PROJECT_SCHEMA
 from lancestat.spec.schema_check import check
 from lancestat.spec.template import Rendering, Scope, is_template
-
-_DEFAULT_STATE = ".lancestat/state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def read_header(
     else:
         at = ("targets", target)
         item = Item(document, at, value["targets"][target], {}, rendering.origins)
-        built = _build_target(item, target, root, errors)
+        built = Builder(root, errors).target(item, target)
         origins = {
             ".".join(map(str, path[2:])): origin
             for path, origin in rendering.origins.items()
@@ -270,32 +270,11 @@ def _var_origins(
     }
 
 
-def _build_target(item: Item, name: str, root: Path, errors: list[LancestatError]) -> Target:
-    scratch = item.value.get("scratch")
-    return Target(
-        name=name,
-        state=_uri(item, root, "state", item.value.get("state", _DEFAULT_STATE), errors),
-        scratch=None if scratch is None else _uri(item, root, "scratch", scratch, errors),
-        spark_master=item.value.get("spark", {}).get("master"),
-        spark_conf=item.settings("spark", "conf"),
-        storage_options=item.settings("storage-options"),
-        reader=Reader(item.value.get("reader", Reader.LANCESTAT)),
-    )
-
-
-def _uri(item: Item, root: Path, key: str, text: str, errors: list[LancestatError]) -> str:
-    try:
-        return resolve_uri(root, text)
-    except ValueError as error:
-        errors.append(item.error(codes.WRONG_VALUE, f"'{key}' {error}", key))
-        return text
-
-
 def _folders(
     document: Document, value: dict[str, Any], rendering: Rendering
 ) -> tuple[SpecFolder, ...]:
-    texts = value.get("spec-paths", ["specs"])
-    if not isinstance(texts, list):
+    texts = value.get("spec-paths", default_of(ProjectFile, "spec_paths"))
+    if not isinstance(texts, list | tuple):
         return ()
     places = ((text, ("spec-paths", index)) for index, text in enumerate(texts))
     return tuple(

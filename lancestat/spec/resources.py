@@ -1,55 +1,26 @@
-"""The JSON Schemas and the templates that ship with the package."""
+"""The files of a new project: templates, and schemas and settings for editors."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lancestat.spec.model import RESOURCES
+from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
+
 _PACKAGE = Path(__file__).parent.parent
-# A wheel holds both folders inside the package; a checkout has them beside it.
-_PLACES = {
-    "schemas": (_PACKAGE / "schemas", _PACKAGE.parent / "schemas"),
-    "templates": (_PACKAGE / "templates", _PACKAGE.parent / "specs"),
-}
+# A wheel holds the templates inside the package; a checkout has them beside it.
+_TEMPLATES = (_PACKAGE / "templates", _PACKAGE.parent / "specs")
 
-PROJECT_SCHEMA = "lancestat_project.schema.json"
-SPECS_SCHEMA = "lancestat_specs.schema.json"
 PROJECT_FILE = "lancestat_project.yml"
-
-
-@cache
-def schema(name: str) -> Mapping[str, Any]:
-    """A JSON Schema by file name."""
-    loaded: Mapping[str, Any] = json.loads(_folder("schemas").joinpath(name).read_text("utf-8"))
-    return loaded
 
 
 def template_texts() -> Mapping[str, str]:
     """The annotated example of every kind of file, by file name."""
-    paths = sorted(_folder("templates").glob("*.yml"))
-    return {path.name: path.read_text("utf-8") for path in paths}
-
-
-def _folder(kind: str) -> Path:
-    return next(place for place in _PLACES[kind] if place.is_dir())
-
-
-@cache
-def keywords() -> frozenset[str]:
-    """The words that the schemas list as values: being the language's own, they tell nothing."""
-    return frozenset(_listed((schema(PROJECT_SCHEMA), schema(SPECS_SCHEMA))))
-
-
-def _listed(part: object) -> Iterator[str]:
-    if isinstance(part, Mapping):
-        yield from (word for word in part.get("enum", ()) if isinstance(word, str))
-        part = tuple(part.values())
-    if isinstance(part, list | tuple):
-        for each in part:
-            yield from _listed(each)
+    folder = next(place for place in _TEMPLATES if place.is_dir())
+    return {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.yml"))}
 
 
 def project_template() -> Mapping[str, str]:
@@ -63,8 +34,8 @@ def project_template() -> Mapping[str, str]:
             files[name] = text.replace("$schema=../schemas/", f"$schema={SCHEMA_FOLDER}/")
         else:
             files[f"specs/{name}"] = text
-    for name, schema in editor_schemas().items():
-        files[f"{SCHEMA_FOLDER}/{name}"] = json_text(schema)
+    for name, written in editor_schemas().items():
+        files[f"{SCHEMA_FOLDER}/{name}"] = json_text(written)
     # It ignores its own folder, so that a repository's own .gitignore stays as it is.
     files[".lancestat/.gitignore"] = "*\n"
     return files
@@ -83,10 +54,7 @@ def json_text(value: object) -> str:
 KINDS = {
     "project": f"{PROJECT_FILE}: variables and targets",
     "specs": "a file of specs: any of the four below, in lists",
-    "table": "one of 'tables'",
-    "column_set": "one of 'column_sets'",
-    "policy": "one of 'policies'",
-    "knn_join": "one of 'knn_joins'",
+    **{str(kind.declares.definition): f"one of '{key}'" for key, kind in RESOURCES.items()},
 }
 """What there are schemas of, and where each is written."""
 

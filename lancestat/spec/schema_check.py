@@ -1,4 +1,4 @@
-"""Documents judged by the JSON Schemas that ship with the package."""
+"""Errors of documents that do not keep to the JSON Schemas."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import SpecError, did_you_mean
 from lancestat.redact import Origin
-from lancestat.spec import codes, resources
+from lancestat.spec import codes
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.names import PUNCTUATION, composed, is_name
 from lancestat.spec.quoting import quoted
+from lancestat.spec.schema import schema
 from lancestat.spec.template import Rendering
-from lancestat.spec.wording import found, may_be_secret, subject
+from lancestat.spec.wording import describe, may_be_secret, subject
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker, ValidationError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def check(
     schema_name: str, document: Document, rendering: Rendering
 ) -> Iterator[tuple[KeyPath, SpecError]]:
-    """Every error that a schema finds in a rendered document, with the path that it is about.
+    """Yield the errors of a rendered document, with the paths that they are about.
 
     There is none about a value whose template failed.
     """
@@ -43,15 +44,13 @@ def check(
 def _validator(schema_name: str) -> Draft202012Validator:
     from jsonschema import Draft202012Validator
 
-    schema = resources.schema(schema_name)
-    return Draft202012Validator(
-        written_out(schema, schema["$defs"]), format_checker=format_checker()
-    )
+    whole = schema(schema_name)
+    return Draft202012Validator(written_out(whole, whole["$defs"]), format_checker=format_checker())
 
 
 @cache
 def format_checker() -> FormatChecker:
-    """Judges the formats of the schemas: names, by Unicode's categories."""
+    """Return a checker of the formats of the schemas: names, by Unicode's categories."""
     from jsonschema import FormatChecker
 
     checker = FormatChecker(formats=())
@@ -65,7 +64,7 @@ def _is_format(punctuation: str, value: object) -> bool:
 
 
 def written_out(part: Any, definitions: Mapping[str, Any]) -> Any:
-    """A schema with its references replaced, so that what stands beside `$ref` prevails.
+    """Return a schema without references, in which what stands beside `$ref` prevails.
 
     Values are also judged twice as fast, since the validator resolves references for each anew.
     """
@@ -107,7 +106,7 @@ class Refusal:
 
     @classmethod
     def of(cls, error: ValidationError) -> Refusal:
-        """The refusal that a validator's error stands for."""
+        """Return the refusal that a validator's error stands for."""
         path, keyword = tuple(error.absolute_path), str(error.validator)
         topic = keyword if keyword in _ABOUT_PARTS else "value"
         if "propertyNames" in error.absolute_schema_path:
@@ -116,7 +115,7 @@ class Refusal:
         return cls(path, topic, keyword, error.validator_value, error.instance, schema)
 
     def errors(self, document: Document, origins: Origins) -> Iterator[SpecError]:
-        """What is wrong, in the document; values that have an origin are told by it."""
+        """Yield the errors; a value that has an origin is named by it."""
         words = subject(self.path, document.value, origins)
         if self.topic == "value":
             yield self._wrong_value(words, document, origins)
@@ -126,12 +125,12 @@ class Refusal:
 
     def _wrong_value(self, words: str, document: Document, origins: Origins) -> SpecError:
         is_secret = may_be_secret(self.path, origins)
-        told = found(self.value, is_secret=is_secret, origin=origins.get(self.path))
+        value = describe(self.value, is_secret=is_secret, origin=origins.get(self.path))
         valid = ", ".join(f"'{word}'" for word in self.schema.get("enum", ()))
         expected = f"one of {valid}" if valid else self.schema["title"]
         return SpecError(
             codes.WRONG_TYPE if self.keyword == "type" else codes.WRONG_VALUE,
-            f"{words} must be {expected}, found {told}",
+            f"{words} must be {expected}, found {value}",
             location=document.at(self.path),
             hint=None if is_secret else _value_hint(self.schema, self.value),
         )
@@ -150,7 +149,7 @@ class Refusal:
                             yield codes.MISSING_KEY, message, key, None
             case "additionalProperties":
                 yield from self._unknown_keys(words)
-            # To `required`, what is no mapping lacks nothing. Its type is refused anyway.
+            # `required` accepts whatever is not a mapping; the type of that is refused anyway.
             case "oneOf" if isinstance(self.value, dict):
                 yield codes.WRONG_VALUE, f"{words} {self._choice()}", None, None
             case "minProperties":
@@ -161,7 +160,8 @@ class Refusal:
                 for index in self._repeated():
                     path = (*self.path, index)
                     is_secret = may_be_secret(path, origins)
-                    item = found(self.value[index], is_secret=is_secret, origin=origins.get(path))
+                    origin = origins.get(path)
+                    item = describe(self.value[index], is_secret=is_secret, origin=origin)
                     yield codes.WRONG_VALUE, f"{words} names {item} twice", index, None
             case "name":
                 message = f"the name {quoted(self.value)} must be {self.schema['title']}"

@@ -5,27 +5,35 @@ from __future__ import annotations
 from collections.abc import Container
 
 from lancestat.redact import Origin
+from lancestat.spec.declaration import Settings, key_fields
 from lancestat.spec.document import KeyPath
+from lancestat.spec.model import RESOURCES, KnnSide, Target
 from lancestat.spec.quoting import quoted
 
 _OWNERS = {
-    "tables": "table",
-    "column_sets": "column set",
-    "policies": "policy",
-    "knn_joins": "knn join",
-    "targets": "target",
+    **{key: resource.declares.noun for key, resource in RESOURCES.items()},
+    "targets": Target.declares.noun,
 }
 # Below these keys lie settings that may be secret, so their values are never shown.
-_SECRET_KEYS = frozenset(("storage-options", "conf", "options"))
+_SECRET_KEYS = frozenset(
+    key.path[-1]
+    for resource in (Target, KnnSide)
+    for declared in key_fields(resource)
+    for key in declared.keys
+    if isinstance(key.shape, Settings)
+)
 
 
 def may_be_secret(path: KeyPath, origins: Container[KeyPath]) -> bool:
-    """Whether the value at `path` may not be shown."""
+    """Return whether the value at `path` must not be shown."""
     return path in origins or bool(_SECRET_KEYS.intersection(path))
 
 
 def subject(path: KeyPath, root: object, origins: Container[KeyPath] = ()) -> str:
-    """What a path leads to; an owner whose name is the environment's goes by its number."""
+    """Return words for what a path leads to.
+
+    A resource whose name came from the environment is named by its number.
+    """
     if not path:
         return "the file"
     owner_length = 2 if path[0] in _OWNERS and len(path) > 1 else 0
@@ -38,10 +46,10 @@ def subject(path: KeyPath, root: object, origins: Container[KeyPath] = ()) -> st
     return f"{words} of {owner}" if owner else words
 
 
-def found(value: object, *, is_secret: bool = False, origin: Origin | None = None) -> str:
-    """A value for the end of 'found ...', shortened.
+def describe(value: object, *, is_secret: bool = False, origin: Origin | None = None) -> str:
+    """Return a value, shortened, for the end of 'found ...'.
 
-    Where it may be secret it is only its kind, where the environment gave it its template too.
+    Of a secret only the kind is named. A value from the environment comes with its template.
     """
     if value is None:
         return "nothing"
@@ -52,14 +60,14 @@ def found(value: object, *, is_secret: bool = False, origin: Origin | None = Non
     if isinstance(value, bool):
         return "true or false" if is_secret else str(value).lower()
     if isinstance(value, str):
-        told = "text" if is_secret else quoted(value)
+        words = "text" if is_secret else quoted(value)
     else:
-        told = "a number" if is_secret else f"the number {value}"
-    return told if origin is None else f"{told} from {quoted(origin.brief)}"
+        words = "a number" if is_secret else f"the number {value}"
+    return words if origin is None else f"{words} from {quoted(origin.brief)}"
 
 
 def value_at(root: object, path: KeyPath) -> object:
-    """The value that a path leads to, None when there is none."""
+    """Return the value that a path leads to, None when there is none."""
     for step in path:
         if isinstance(root, dict) and step in root:
             root = root[step]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -15,7 +14,8 @@ from hypothesis import strategies as st
 
 from lancestat.errors import SpecError
 from lancestat.spec.document import KeyPath, read_document
-from lancestat.spec.resources import PROJECT_SCHEMA, SPECS_SCHEMA, project_template, schema
+from lancestat.spec.resources import project_template
+from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
 from lancestat.spec.schema_check import check, format_checker
 from lancestat.spec.template import Rendering
 
@@ -203,9 +203,3 @@ def test_every_part_of_a_schema_tells_editors_what_it_is() -> None:
     for file in SCHEMAS:
         root = json.loads(json.dumps(schema(file)))
         walk(root, file)
-
-
-def test_the_schemas_of_a_checkout_are_those_of_the_package() -> None:
-    top = Path(__file__).parents[2]
-    for name in SCHEMAS:
-        assert json.loads((top / "schemas" / name).read_text()) == schema(name)

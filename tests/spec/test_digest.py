@@ -32,6 +32,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Table,
 )
+from tests.conftest import Golden
 from tests.spec.conftest import PROJECT, Load, write
 
 PLACE = Location("a.yml", 1, 1)
@@ -120,6 +121,63 @@ def test_no_field_of_the_model_was_forgotten() -> None:
         for field in fields(kinds):
             values = {repr(getattr(node, field.name)) for node in varied}
             assert (len(values) > 1) is (field.name not in remarks), field.name
+
+
+VARIANTS = """\
+column_sets:
+  - {name: keys, include: ["*_id", k], exclude: ["x*"], types: [date, integer]}
+policies:
+  - {name: lazy, description: d, allow.stale: {max_versions: 3, max_age: 36h}, refresh: when_stale}
+tables:
+  - {name: plain, uri: "s3://lake/plain"}
+  - {name: remarks, uri: "s3://lake/r", description: d, tags: [b, a], owner: o}
+  - {name: listed, uri: "s3://lake/l", columns: [b, "a*", b]}
+  - {name: set, uri: "s3://lake/s", columns: {set: keys}}
+  - {name: narrowed, uri: "s3://lake/n", columns: {set: keys, types: [date]}}
+  - {name: union, uri: "s3://lake/u", columns: {set: keys, include: [y, x], exclude: [z]}}
+  - {name: typed, uri: "s3://lake/t", columns: {types: [string, integer]}}
+  - {name: except, uri: "s3://lake/e", columns: {exclude: ["z*"]}}
+  - {name: named, uri: "s3://lake/p", policy: lazy}
+  - {name: any, uri: "s3://lake/a", policy: {allow.stale: true}}
+  - {name: share, uri: "s3://lake/h", policy: {allow.stale: {max_changed_rows: 5%}}}
+  - {name: waits, uri: "s3://lake/w", policy: {refresh: when_stale}}
+  - {name: own, uri: "s3://lake/o", publish: none}
+  - {name: bars, uri: "s3://lake/b", histogram: true}
+  - {name: young, uri: "s3://lake/y", freshness: {warn_after: 1m, error_after: 2d}}
+knn_joins:
+  - name: least
+    left: {table: plain, vector: v}
+    right: {table: set, vector: w}
+    k: 5
+    output: {lance: "s3://lake/j1"}
+  - name: most
+    description: d
+    tags: [a]
+    owner: o
+    left: {sql: "select v from {{ ref('plain') }}", vector: v, select: [b, a]}
+    right: {format: csv, path: "s3://lake/csv", options: {sep: 1.10, header: true}, vector: w}
+    k: 7
+    metric: cosine
+    mode: approx
+    approx: {recall: 1}
+    join: left_outer
+    min_right_rows: 0
+    rank: true
+    output: {parquet: "s3://lake/j2"}
+  - name: places
+    left: {lance: "s3://lake/x", vector: v}
+    right: {parquet: "s3://lake/y", vector: w, select: []}
+    k: 1
+    metric: dot
+    mode: approx
+    approx: {nprobes: 3}
+    output: {lance: "s3://lake/j3"}
+"""
+
+
+def test_digests_are_those_of_earlier_releases(load: Load, golden: Golden) -> None:
+    nodes = load(VARIANTS).nodes
+    golden("spec/digests.txt", "".join(f"{node_digest(node)}  {node.name}\n" for node in nodes))
 
 
 DECLARED: dict[str, Any] = {

@@ -12,14 +12,13 @@ from lancestat.spec.document import read_document
 from lancestat.spec.resources import (
     KINDS,
     PROJECT_FILE,
-    PROJECT_SCHEMA,
-    SPECS_SCHEMA,
     editor_files,
     editor_schema,
     editor_schemas,
     editor_settings,
     project_template,
 )
+from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = [

@@ -1,0 +1,332 @@
+"""How a resource of the YAML declares its keys: once, on the class that holds their values.
+
+A resource is a frozen dataclass with a `Resource` as its `declares`. A field that the YAML sets has
+a `Key` in its metadata, made by `key`. From these declarations come the JSON Schema (`schema`), the
+values with their defaults (`build`), the digest (`digest`), what others may see (`disclosure`),
+what a diff compares (`lancestat.review.properties`), and docs/yaml.md (`reference`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from enum import Enum
+from functools import cache
+from typing import Any, ClassVar, Protocol
+
+
+class Risk(str, Enum):
+    """What a reviewer should know of a change; the spelling is a contract."""
+
+    STALENESS_LOOSENED = "staleness_loosened"
+    STALENESS_TIGHTENED = "staleness_tightened"
+    COVERAGE_LOST = "coverage_lost"
+    PUBLISH_CHANGED = "publish_changed"
+    DATASET_MOVED = "dataset_moved"
+    OUTPUT_MOVED = "output_moved"
+    JOIN_MEANING_CHANGED = "join_meaning_changed"
+    COST_INCREASED = "cost_increased"
+
+
+class Role(Enum):
+    """Who heeds a key: digests, which decide whether a node was modified, and diffs."""
+
+    MEANING = "part of every digest and every diff"
+    OPTION = (
+        "part of a digest only where it is not the default, so that older digests stay the same"
+    )
+    CHECK = "part of a diff only: no run depends on it"
+    REMARK = "part of a diff only, after all else: it is for people"
+    LABEL = "part of neither: a name, or a remark on a part that nodes share"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """The values that a key takes.
+
+    `title` completes the sentence "'key' must be ...". Keys that have the same `definition` share
+    one entry under `$defs` of the schema, `description` included.
+    """
+
+    title: str
+    description: str | None = None
+    definition: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text(Values):
+    """A text; `limits` are keywords of JSON Schema. An `is_public` text is never hidden."""
+
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    is_public: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place(Text):
+    """A path or URI; a relative path starts at the project's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern(Text):
+    """A column name or a pattern of column names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words(Values):
+    """One of some words: the values of an enum, or plain texts."""
+
+    choices: type[Enum] | tuple[str, ...]
+
+    @property
+    def words(self) -> list[str]:
+        """The words as the YAML spells them."""
+        choices = self.choices
+        return list(choices) if isinstance(choices, tuple) else [each.value for each in choices]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag(Values):
+    """True or false."""
+
+    title: str = "true or false"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number(Values):
+    """A number; `limits` are keywords of JSON Schema."""
+
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share(Values):
+    """A percentage as text, or a number from 0 to 1: a float."""
+
+    title: str = "a percentage such as 5%, or a share from 0 to 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration(Values):
+    """A span of time: a timedelta."""
+
+    title: str = "a duration such as 90s, 30m, 24h or 7d"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar(Values):
+    """A text, a number or a boolean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed(Values):
+    """A list: a tuple, or a frozenset where the order means nothing."""
+
+    items: Shape
+    is_filled: bool = False
+    is_unique: bool = False
+    is_ordered: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(Values):
+    """A mapping of free names to scalars, which is kept as text and may be secret."""
+
+    values: Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variables(Values):
+    """A mapping of free names to any values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nested(Values):
+    """A mapping with the keys of a resource.
+
+    An `is_inline` resource belongs to the one that it is in: it has no name, and is not empty.
+    Where the title is empty it is the resource's.
+    """
+
+    resource: type[Declared]
+    is_inline: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByName(Values):
+    """A mapping of names to resources."""
+
+    names: Text
+    items: Nested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Either(Values):
+    """One of several shapes, which differ in their JSON type."""
+
+    shapes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen(Values):
+    """Not a key: the last step of whichever of `paths` is there."""
+
+    paths: tuple[tuple[str, ...], ...]
+    title: str = ""
+
+
+Shape = (
+    Text
+    | Words
+    | Flag
+    | Number
+    | Share
+    | Duration
+    | Scalar
+    | Listed
+    | Settings
+    | Variables
+    | Nested
+    | ByName
+    | Either
+    | Chosen
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a resource.
+
+    Attributes:
+        path: The key, after the group's where it lies in a group of its resource.
+        shape: The values that it takes.
+        about: One sentence for editors and docs/yaml.md.
+        title: Used in place of the shape's.
+        role: Whether it belongs to digests and diffs.
+        is_required: Whether a mapping without it is refused, whatever default the class has.
+        label: What diffs and digests call it, if not by its path; "" leaves it away in diffs.
+        risk: The risk of a change that a diff compares.
+        warning: The sentence about the risk of a change from one value to another, None where it
+            has none. Without this function the review finds the risk by itself.
+        words: How people read the value, where that is not plain; a mapping is then one property.
+        unset: What a diff shows in place of None.
+    """
+
+    path: tuple[str, ...]
+    shape: Shape
+    about: str | None
+    title: str | None = None
+    role: Role = Role.OPTION
+    is_required: bool = False
+    label: str | None = None
+    risk: Risk | None = None
+    warning: Callable[[Any, Any], str | None] | None = None
+    words: Callable[[Any], str] | None = None
+    unset: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The path with dots, as origins of values are kept."""
+        return ".".join(self.path)
+
+    @property
+    def diff_label(self) -> str:
+        """The name of the property in a diff."""
+        return self.name if self.label is None else self.label
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What is true of a mapping as a whole, or of a group of keys in it.
+
+    Attributes:
+        title: Completes the sentence "... must be ...".
+        about: One sentence for editors and docs/yaml.md.
+        noun: What messages call one.
+        definition: Its name under `$defs` of the schema, and as `lancestat schema` knows it.
+        is_filled: Whether an empty mapping is refused.
+        is_required: Of a group, whether the resource needs it.
+        one_of: Keys of which exactly one is to be there.
+        needs: For a key, those that must be there with it.
+        groups: Mappings inside, which the class does not have as objects of their own.
+    """
+
+    title: str
+    about: str | None = None
+    noun: str = ""
+    definition: str | None = None
+    is_filled: bool = False
+    is_required: bool = False
+    one_of: tuple[str, ...] = ()
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    groups: Mapping[str, Resource] = field(default_factory=dict)
+
+
+class Declared(Protocol):
+    """A dataclass that is a resource."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    declares: ClassVar[Resource]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyField:
+    """A field of a resource and the keys that set it, of which a mapping has one at most."""
+
+    name: str
+    keys: tuple[Key, ...]
+    default: Any = MISSING
+
+    @property
+    def first(self) -> Key:
+        """The key that has the field's role."""
+        return self.keys[0]
+
+    @property
+    def spelled(self) -> tuple[Key, ...]:
+        """The keys that stand in the YAML."""
+        return tuple(key for key in self.keys if not isinstance(key.shape, Chosen))
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a mapping without it is refused."""
+        return self.default is MISSING or self.first.is_required
+
+
+def key(shape: Shape, about: str | None = None, *path: str, **rest: Any) -> dict[str, Any]:
+    """Return the metadata of a field that one key sets, by default the key of the field's name.
+
+    `rest` are further attributes of `Key`.
+    """
+    return keys(Key(path, shape, about, **rest))
+
+
+def keys(*spellings: Key) -> dict[str, Any]:
+    """Return the metadata of a field that any one of several keys sets."""
+    return {"keys": spellings}
+
+
+@cache
+def key_fields(resource: type[Declared]) -> tuple[KeyField, ...]:
+    """Return the fields that keys set, in the order in which the YAML has them."""
+    return tuple(_key_fields(resource))
+
+
+def _key_fields(resource: type[Declared]) -> Iterator[KeyField]:
+    for each in fields(resource):
+        if "keys" in each.metadata:
+            default = each.default
+            if each.default_factory is not MISSING:
+                default = each.default_factory()
+            found = (_named(spelling, each.name) for spelling in each.metadata["keys"])
+            yield KeyField(each.name, tuple(found), default)
+
+
+def _named(spelling: Key, name: str) -> Key:
+    return spelling if spelling.path else replace(spelling, path=(name,))
+
+
+def default_of(resource: type[Declared], name: str) -> Any:
+    """Return the default of a field."""
+    return next(each.default for each in key_fields(resource) if each.name == name)

@@ -1,0 +1,201 @@
+"""The JSON Schemas of the YAML, from the declarations of its resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from typing_extensions import assert_never
+
+from lancestat.spec.declaration import (
+    ByName,
+    Chosen,
+    Declared,
+    Duration,
+    Either,
+    Flag,
+    Key,
+    KeyField,
+    Listed,
+    Nested,
+    Number,
+    Resource,
+    Scalar,
+    Settings,
+    Shape,
+    Share,
+    Text,
+    Variables,
+    Words,
+    key_fields,
+)
+from lancestat.spec.model import ProjectFile, SpecFile
+
+PROJECT_SCHEMA = "lancestat_project.schema.json"
+SPECS_SCHEMA = "lancestat_specs.schema.json"
+
+Schema = dict[str, Any]
+
+_HEAD = frozenset(("type", "title", "description"))
+
+_RESOURCES: Mapping[str, type[Declared]] = {PROJECT_SCHEMA: ProjectFile, SPECS_SCHEMA: SpecFile}
+
+
+@cache
+def schema(name: str) -> Mapping[str, Any]:
+    """Return a JSON Schema by the name of its file."""
+    writer = _Writer()
+    whole = writer.mapping(_RESOURCES[name])
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": name}
+    return {**head, **whole, "$defs": writer.definitions}
+
+
+@cache
+def keywords() -> frozenset[str]:
+    """Return the words that the schemas list as values, which everybody may see."""
+    return frozenset(_listed([schema(name) for name in _RESOURCES]))
+
+
+def _listed(part: object) -> Iterable[str]:
+    if isinstance(part, Mapping):
+        yield from (word for word in part.get("enum", ()) if isinstance(word, str))
+        part = tuple(part.values())
+    if isinstance(part, list | tuple):
+        for inside in part:
+            yield from _listed(inside)
+
+
+def schema_default(declared: KeyField) -> Any:
+    """Return a default as the YAML spells it, None where there is none or nothing."""
+    default = declared.default
+    if isinstance(default, Enum):
+        return default.value
+    if isinstance(default, tuple) and default:
+        return list(default)
+    return default if isinstance(default, bool | int | float | str) else None
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes one schema, with the definitions that its parts share."""
+
+    definitions: dict[str, Schema] = field(default_factory=dict)
+
+    def mapping(self, resource: type[Declared], *, is_inline: bool = False) -> Schema:
+        """Return the schema of a resource."""
+        declares = resource.declares
+        if is_inline:
+            declares = replace(declares, is_filled=True)
+        properties: dict[str, Schema] = {}
+        required: list[str] = []
+        for declared in key_fields(resource):
+            for key in declared.spelled:
+                name = key.path[0]
+                if is_inline and name == "name":
+                    continue
+                group = declares.groups.get(name)
+                if group is not None and name not in properties:
+                    properties[name] = _object(group, {}, [])
+                    required += [name] if group.is_required else []
+                if group is not None:
+                    properties[name]["properties"][key.path[1]] = self._key(declared, key)
+                    continue
+                properties[name] = self._key(declared, key)
+                required += [name] if declared.is_required else []
+        return _object(declares, properties, required)
+
+    def _key(self, declared: KeyField, key: Key) -> Schema:
+        shape = key.shape
+        about = {} if key.about is None else {"description": key.about}
+        title = {} if key.title is None else {"title": key.title}
+        part = {**self.shape(shape), **title, **about}
+        default = schema_default(declared)
+        return part if default is None else {**part, "default": default}
+
+    def shape(self, shape: Shape) -> Schema:
+        """Return the schema of a shape, a reference where it has a definition."""
+        name = shape.definition
+        if isinstance(shape, Nested) and not shape.is_inline:
+            name = shape.resource.declares.definition
+        if name is None:
+            return self._written(shape)
+        if name not in self.definitions:
+            # Before what is inside: definitions come in the order in which they are met.
+            self.definitions[name] = {}
+            self.definitions[name] |= self._written(shape)
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _written(self, shape: Shape) -> Schema:
+        head = {"title": shape.title} if shape.title else {}
+        if shape.description is not None:
+            head["description"] = shape.description
+        return {**head, **self._keywords(shape)}
+
+    def _keywords(self, shape: Shape) -> Schema:
+        """Return the keywords that a value is judged by."""
+        match shape:
+            case Text(limits=limits):
+                return {"type": "string", **limits}
+            case Words():
+                return {"type": "string", "enum": shape.words}
+            case Flag():
+                return {"type": "boolean"}
+            case Number(limits=limits):
+                return {"type": "integer" if shape.is_whole else "number", **limits}
+            case Share():
+                percent = r"^(100(\.0{1,9})?|[0-9]{1,2}(\.[0-9]{1,9})?)%$(?!\n)"
+                limits = {"minimum": 0, "maximum": 1, "pattern": percent}
+                return {"type": ["number", "string"], **limits}
+            case Duration():
+                return {"type": "string", "pattern": r"^[0-9]{1,9}[smhd]$(?!\n)"}
+            case Scalar():
+                return {"type": ["string", "number", "boolean"]}
+            case Listed():
+                limits = {"minItems": 1} if shape.is_filled else {}
+                limits |= {"uniqueItems": True} if shape.is_unique else {}
+                return {"type": "array", **limits, "items": self.shape(shape.items)}
+            case Settings(values=values):
+                return {"type": "object", "additionalProperties": self.shape(values)}
+            case Variables():
+                return {"type": "object"}
+            case Nested(resource=resource):
+                return self.mapping(resource, is_inline=shape.is_inline)
+            case ByName(names=names, items=items):
+                return {
+                    "type": "object",
+                    "minProperties": 1,
+                    "propertyNames": self._written(names),
+                    "additionalProperties": self.shape(items),
+                }
+            case Either(shapes=shapes):
+                return self._either(shapes)
+            case Chosen():
+                raise AssertionError("the YAML has no such key")
+        assert_never(shape)
+
+    def _either(self, shapes: Iterable[Shape]) -> Schema:
+        parts = [self._keywords(shape) for shape in shapes]
+        merged: Schema = {"type": [part["type"] for part in parts]}
+        for part in parts:
+            merged |= {name: value for name, value in part.items() if name not in _HEAD}
+        return merged
+
+
+def _object(declares: Resource, properties: dict[str, Schema], required: list[str]) -> Schema:
+    part: Schema = {"title": declares.title} if declares.title else {}
+    if declares.about is not None:
+        part["description"] = declares.about
+    part |= {"type": "object", "additionalProperties": False}
+    if required:
+        part["required"] = required
+    if declares.is_filled:
+        part["minProperties"] = 1
+    part["properties"] = properties
+    if declares.one_of:
+        part["oneOf"] = [{"required": [name]} for name in declares.one_of]
+    if declares.needs:
+        part["dependentRequired"] = {name: list(needed) for name, needed in declares.needs.items()}
+    return part
