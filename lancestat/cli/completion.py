@@ -1,6 +1,11 @@
-"""What a shell offers when the person at it presses Tab: names of nodes, tables and targets.
+"""Shell completion of names of nodes, tables and targets, on click's completion.
 
-Nothing here ever prints an error: what cannot be found out is not offered.
+Nothing here ever prints an error: names that cannot be read are not offered.
+
+The callbacks, the protocol and the script for zsh are click's. Its scripts for bash and fish lose
+names: bash splits words at `:` and `=`, so that `tag:ni`, `path:specs/s` and `--target=pr` complete
+to nothing or to a wrong line, and click's script needs bash 4.4, where macOS has 3.2; in fish a
+word ends at its first comma, which is part of selectors. So both have changes below.
 """
 
 from __future__ import annotations
@@ -22,8 +27,6 @@ from click.shell_completion import (
 )
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from lancestat.spec.outline import NodeOutline, Outline
 
 # A word that begins with a hyphen would be an option.
@@ -34,7 +37,7 @@ _METHODS = ("tag", "kind", "state", "path")
 def complete_selector(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of nodes and `tag:`, `kind:`, `state:`, `path:` selectors, also after `+`.
+    """Return names of nodes and `tag:`, `kind:`, `state:`, `path:` selectors, also after `+`.
 
     Of several selectors in one text the last is completed.
     """
@@ -50,7 +53,7 @@ def complete_selector(
 def complete_table(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of tables."""
+    """Return names of tables."""
     return [
         _item(node.name, _about(node))
         for node in _outline(ctx).nodes
@@ -61,7 +64,7 @@ def complete_table(
 def complete_target(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of targets."""
+    """Return names of targets."""
     return [
         _item(name)
         for name in _outline(ctx).targets
@@ -72,7 +75,7 @@ def complete_target(
 def complete_schema(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Kinds of YAML that have a schema."""
+    """Return kinds of YAML that have a schema."""
     from lancestat.spec.resources import KINDS
 
     return [_item(kind, about) for kind, about in KINDS.items() if kind.startswith(incomplete)]
@@ -84,7 +87,7 @@ def _outline(ctx: click.Context) -> Outline:
     try:
         return outline(_project_dir(ctx).resolve())
     except Exception:
-        # Whatever it is, a prompt that is being typed is no place to say it.
+        # A traceback would garble the line that is being typed.
         return Outline()
 
 
@@ -120,21 +123,20 @@ def _about(node: NodeOutline) -> str:
 
 
 def _item(value: str, about: str | None = None) -> CompletionItem:
-    from click.shell_completion import CompletionItem
-
-    told = "".join(char for char in " ".join((about or "").split()) if char.isprintable())
-    return CompletionItem(value, help=told or None)
+    printable = "".join(char for char in " ".join((about or "").split()) if char.isprintable())
+    return CompletionItem(value, help=printable or None)
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a word on a command line is that word: files hold what people never read."""
+    """Return whether a shell takes a word for nothing but that word, as it may not every name."""
     return _PLAIN.fullmatch(word) is not None
 
 
 VARIABLE = "_LANCESTAT_COMPLETE"
 
 # Bash ends a word at each of COMP_WORDBREAKS, `:` and `=` among them, and replaces what comes after
-# the last. So lancestat is given the line, finds the words itself, and bash drops what it has.
+# the last one. So the script sends the line, from which lancestat takes the words, and cuts what
+# bash keeps of the word off the answers.
 _BASH = """\
 %(complete_func)s() {
     local line cur breaks kept='' type value
@@ -158,29 +160,9 @@ complete -o nosort -F %(complete_func)s %(prog_name)s 2>/dev/null ||
     complete -F %(complete_func)s %(prog_name)s
 """
 
-# A comma is part of selectors: only the first one ends the type.
-_FISH = """\
-function %(complete_func)s
-    for completion in (env %(complete_var)s=fish_complete COMP_WORDS=(commandline -cp) \
-COMP_CWORD=(commandline -t) %(prog_name)s 2>/dev/null)
-        set -l metadata (string split -m 1 "," -- $completion)
-        switch $metadata[1]
-            case dir
-                __fish_complete_directories $metadata[2]
-            case file
-                __fish_complete_path $metadata[2]
-            case plain
-                echo $metadata[2]
-        end
-    end
-end
-
-complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
-"""
-
 
 class _WholeWords(ShellComplete):
-    """Answers `--target=pr` with `--target=prod`: shells replace the word, and click the value."""
+    """Completes `--target=pr` to `--target=prod`: click returns the value, shells want the word."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         items = super().get_completions(args, incomplete)
@@ -190,6 +172,7 @@ class _WholeWords(ShellComplete):
         return [CompletionItem(f"{option}={i.value}", type=i.type, help=i.help) for i in items]
 
 
+@add_completion_class
 class BashCompletion(_WholeWords):
     """Bash, whose script sends the line up to the cursor."""
 
@@ -197,41 +180,23 @@ class BashCompletion(_WholeWords):
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the one at the cursor, and that one as far as it goes."""
+        """Return the words before the one at the cursor, and that one up to the cursor."""
         # With a letter at the cursor there is a word there, be it between words or in quotes.
         words = split_arg_string(os.environ.get("COMP_LINE", "") + "x")
         return words[1:-1], words[-1][:-1]
 
     def format_completion(self, item: CompletionItem) -> str:
-        """One line: what kind of thing, and the word."""
+        """Return one line: the item's type and its word."""
         return f"{item.type},{item.value}"
 
 
+@add_completion_class
 class ZshCompletion(_WholeWords, ZshComplete):
     """Zsh, with click's script."""
 
 
+@add_completion_class
 class FishCompletion(_WholeWords, FishComplete):
-    """Fish, with words that hold commas."""
+    """Fish, with click's script but for words that hold commas."""
 
-    source_template = _FISH
-
-
-_KINDS: dict[str, type[ShellComplete]] = {
-    "bash": BashCompletion,
-    "zsh": ZshCompletion,
-    "fish": FishCompletion,
-}
-
-
-def register() -> None:
-    """Let click answer with these."""
-    for kind in _KINDS.values():
-        add_completion_class(kind)
-
-
-def script(shell: str) -> str:
-    """The script that teaches a shell, `bash`, `zsh` or `fish`, to complete `lancestat`."""
-    from lancestat.cli.main import cli
-
-    return _KINDS[shell](cli, {}, "lancestat", VARIABLE).source()
+    source_template = FishComplete.source_template.replace("string split", "string split -m 1")

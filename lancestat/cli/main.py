@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 
@@ -97,11 +96,6 @@ def main() -> None:
     if not sys.warnoptions:
         # Warnings of libraries are for developers, who ask for them with -W or PYTHONWARNINGS.
         warnings.simplefilter("ignore")
-    if "_LANCESTAT_COMPLETE" in os.environ:
-        # A shell asks.
-        from lancestat.cli.completion import register
-
-        register()
     try:
         cli(prog_name="lancestat")
     except KeyboardInterrupt:

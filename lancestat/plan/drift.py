@@ -67,7 +67,7 @@ def _node(then: SavedNode, now: SavedNode) -> list[str]:
         found.append(_record(then.record, now.record))
     if then.output != now.output:
         found.append("its result has changed")
-    found += _action(then.shown, now.shown)
+    found += _action(then.plan, now.plan)
     if not found and then.work != now.work:
         found.append("what it reads, or what the state has stored of it, has changed")
     return found
@@ -93,7 +93,7 @@ def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
 def _is_elsewhere(then: SavedNode, now: SavedNode) -> bool:
     """Whether a table is another dataset: what is remembered of that is about that."""
     moved = {seen.identity for seen in then.inputs} != {seen.identity for seen in now.inputs}
-    return moved and now.shown.get("kind") == "table"
+    return moved and now.plan.get("kind") == "table"
 
 
 def _dataset(then: SeenDataset, now: SeenDataset) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any
 
+from lancestat import codec
 from lancestat.plan.actions import (
     Action,
     Blocked,
@@ -51,51 +51,24 @@ class NodeResult:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, object]) -> NodeResult:
-        """A node's object read back; what is not known here is passed by.
+        """Return the result that a node's object shows; unknown keys are ignored.
 
         Raises:
             ValueError: it is not such an object.
         """
         try:
-            is_join = stored["kind"] == JoinAction.kind
-            return cls(
-                **_known(stored, cls, frozenset({"reasons", "status", "join"})),
-                reasons=_reasons(stored["reasons"]),
-                status=Status(stored["status"]),
-                join=JoinFigures(**_known(stored, JoinFigures)) if is_join else None,
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            result = codec.convert({**stored, "join": None}, cls)
+            is_join = result.kind == JoinAction.kind
+            return replace(result, join=codec.convert(stored, JoinFigures) if is_join else None)
+        except ValueError as error:
             raise ValueError(f"not the result of a node: {error}") from None
 
     def to_json(self) -> dict[str, object]:
-        """The node's object in the JSON of `plan` and `run`."""
+        """Return the node's object in the JSON of `plan` and `run`."""
         shown = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
         del shown["join"]
         is_join = self.kind == JoinAction.kind
         return {**shown, **asdict(self.join or JoinFigures())} if is_join else shown
-
-
-def _known(
-    stored: Mapping[str, object], form: type, others: frozenset[str] = frozenset()
-) -> dict[str, Any]:
-    """The fields of a dataclass that are stored: texts and numbers, each of which may be null."""
-    found = {}
-    for field in fields(form):
-        if field.name in others or field.name not in stored:
-            continue
-        value = found[field.name] = stored[field.name]
-        # Annotations are texts here.
-        expected = str if str(field.type).startswith("str") else (int, float)
-        is_null = value is None and str(field.type).endswith("None")
-        if not is_null and not isinstance(value, expected):
-            raise TypeError(f"{field.name} is {type(value).__name__}")
-    return found
-
-
-def _reasons(stored: object) -> tuple[str, ...]:
-    if not isinstance(stored, list) or not all(isinstance(each, str) for each in stored):
-        raise TypeError("reasons are a list of texts")
-    return tuple(stored)
 
 
 def planned(action: Action) -> NodeResult:

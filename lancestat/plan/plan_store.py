@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lancestat import codec
 from lancestat.errors import LancestatError, UsageError
 from lancestat.lake.temporary_files import write_whole
 from lancestat.plan.actions import Plan
 from lancestat.plan.drift import moves
 from lancestat.plan.observe import Observer
 from lancestat.plan.saved import Options, SavedPlan, Saver
-from lancestat.plan.saved_json import FORMAT_VERSION, KIND, decode_plan, encode_plan
 from lancestat.redact import visible
 from lancestat.spec.model import Node
 from lancestat.spec.quoting import quoted
@@ -72,6 +72,9 @@ class PlanKeeper:
         return survey.plan, saver.save(survey, options)
 
 
+FORMAT_VERSION = 2
+# The value of the key that tells a plan file from any other JSON.
+KIND = "lancestat plan"
 # A node takes about 2 kB, whatever the size of its datasets.
 MAX_BYTES = 64 << 20
 _AGAIN = "make a new one with 'lancestat plan --out'"
@@ -93,6 +96,21 @@ def moved(path: Path, lines: Sequence[str]) -> PlanMoved:
         f"the plan in {_shown(path)} does not hold any more, and nothing was run{listed}",
         hint="look at a new plan: lancestat plan --out",
     )
+
+
+def encode_plan(plan: SavedPlan) -> str:
+    """Return the text of a plan file."""
+    stored = {"kind": KIND, "format_version": FORMAT_VERSION, **codec.builtins(plan)}
+    return codec.encode(stored, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def decode_plan(stored: Mapping[str, object]) -> SavedPlan:
+    """Return the plan of a plan file's parsed JSON; raises ValueError on anything else."""
+    plan = codec.convert(stored, SavedPlan)
+    for node in plan.nodes:
+        if not isinstance(node.plan.get("name"), str):
+            raise ValueError("a node has no name")
+    return plan
 
 
 def check_writable(path: Path) -> None:

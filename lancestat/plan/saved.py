@@ -11,6 +11,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from lancestat.codec import Instant
 from lancestat.errors import LakeError, LancestatError
 from lancestat.knn.cost_model import Decision
 from lancestat.knn.work import OutputFormat
@@ -214,16 +215,16 @@ class SeenDataset:
     identity: str
     uri: str
     version: int | None = None
-    committed_at: datetime | None = None
+    committed_at: Instant | None = None
     content: str | None = None
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SavedNode:
-    """A node of a saved plan; `shown` is its object in the JSON of `lancestat plan`."""
+    """A node of a saved plan; `plan` is its object in the JSON of `lancestat plan`."""
 
-    shown: Mapping[str, object]
+    plan: Mapping[str, object]
     meaning: str
     work: str
     record: str | None
@@ -233,7 +234,7 @@ class SavedNode:
     @property
     def name(self) -> str:
         """The node's name."""
-        return str(self.shown["name"])
+        return str(self.plan["name"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ class SavedPlan:
     """A plan and all that it rests on. `state` and `scratch` are those of the target."""
 
     lancestat: str
-    made_at: datetime
+    made_at: Instant
     project: str
     target: str
     state: Place
@@ -286,7 +287,7 @@ class Saver:
         node = self.spec.node(action.node)
         assert node is not None
         return SavedNode(
-            shown=self._shown(action),
+            plan=self._shown(action),
             meaning=node_digest(node),
             work=action_digest(action),
             record=_record(node, survey),

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lancestat.redact import clean
-from lancestat.review.github import ATTEMPTS, NOT_CONFIGURED, NOT_UNDERSTOOD, CommentError, InDoubt
+from lancestat.vcs.github import ATTEMPTS, NOT_CONFIGURED, NOT_UNDERSTOOD, CommentError, InDoubt
 
 if TYPE_CHECKING:
-    from lancestat.review.github import GitHub
+    from lancestat.vcs.github import GitHub
 
 _REPOSITORY = re.compile(r"(?!\.)[\w.\-]+/(?!\.\.?$)[\w.\-]+", re.ASCII)
 

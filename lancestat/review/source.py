@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
-from lancestat.errors import (
-    InvalidProject,
-    LancestatError,
-    Location,
-    SpecError,
-    UsageError,
-)
-from lancestat.review.git import Entry, Repository, parents
-from lancestat.spec import codes
-from lancestat.spec.document import MAX_BYTES
-from lancestat.spec.files import Files, Folder, is_spec, resolved_inside, work_tree
+from lancestat.errors import InvalidProject, LancestatError, Location, UsageError
+from lancestat.spec.files import Files, Folder, resolved_inside, work_tree
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ProjectSpec
-from lancestat.spec.quoting import quoted
 from lancestat.spec.resources import PROJECT_FILE
+from lancestat.vcs.git import Repository, Revision
 
 WORK_TREE = "."
 MERGE_BASE = "..."
@@ -182,7 +172,7 @@ class _Finder:
         if _is_written_as_path(word):
             return self._folder(word)
         is_project = Folder(Path(word).resolve()).has(PROJECT_FILE)
-        if work_tree(self.root) is not None and self.repository.has_commit(word):
+        if work_tree(self.root) is not None and self.repository.find_commit(word):
             if is_project:
                 raise _ambiguous(word)
             return self.revision(word)
@@ -207,85 +197,3 @@ class _Finder:
         folder = self.repository.prefix
         place = f"in {folder}/ at {label}" if folder else f"at {label}"
         return Side(label, place, files, f"{short or label}:", commit)
-
-
-@dataclass(slots=True)
-class Revision:
-    """A project's files as a commit has them."""
-
-    repository: Repository
-    commit: str
-    label: str
-    _entries: dict[str, Entry | None] = field(default_factory=dict)
-    _contents: dict[str, bytes] = field(default_factory=dict)
-
-    def has(self, name: str) -> bool:
-        """Whether that is a file, or a link, which reading refuses."""
-        entry = self._entry(name)
-        return entry is not None and (entry.is_file or entry.is_link)
-
-    def read(self, name: str) -> bytes:
-        """A file's content."""
-        entry = self._entry(name)
-        if entry is None:
-            raise SpecError(codes.UNREADABLE, f"{self.label} has no such file")
-        if not entry.is_file:
-            raise self._refusal(name, entry)
-        if (entry.size_bytes or 0) > MAX_BYTES:
-            message = f"the file has {entry.size_bytes:,} bytes; at most {MAX_BYTES:,} are read"
-            raise SpecError(codes.UNREADABLE, message)
-        if entry.object_id not in self._contents:
-            self._contents |= self.repository.contents([entry.object_id])
-        return self._contents[entry.object_id]
-
-    def below(self, folder: str) -> Iterable[str] | None:
-        """The names of all spec files below a folder, whose contents are read at once."""
-        top = self._path(folder)
-        entries = self.repository.below(self.commit, top)
-        if not entries:
-            self._explain(top, folder)
-            return None
-        found: dict[str, Entry] = {}
-        for entry in entries:
-            parts = PurePosixPath(entry.path).relative_to(top or ".").parts
-            if any(part.startswith(".") for part in parts):
-                continue
-            name = posixpath.relpath(entry.path, self.repository.prefix or ".")
-            if entry.is_submodule:
-                raise self._refusal(name, entry)
-            if is_spec(parts[-1]):
-                found[name] = entry
-        self._entries |= found
-        small = [e for e in found.values() if e.is_file and (e.size_bytes or 0) <= MAX_BYTES]
-        self._contents |= self.repository.contents([entry.object_id for entry in small])
-        return found
-
-    def _entry(self, name: str) -> Entry | None:
-        if name not in self._entries:
-            self._entries[name] = self.repository.entry(self.commit, self._path(name))
-        return self._entries[name]
-
-    def _path(self, name: str) -> str:
-        path = posixpath.normpath(posixpath.join(self.repository.prefix, name))
-        if path == ".." or path.startswith("../"):
-            raise SpecError(
-                codes.UNREADABLE,
-                f"{quoted(name)} is outside the repository, where {self.label} has nothing",
-                hint="compare folders instead of revisions",
-            )
-        return "" if path == "." else path
-
-    def _explain(self, top: str, folder: str) -> None:
-        """See whether a folder seems empty because it is something else."""
-        for path in parents(top):
-            entry = self.repository.entry(self.commit, path)
-            if entry is not None and (entry.is_link or entry.is_submodule):
-                raise self._refusal(folder, entry)
-
-    def _refusal(self, name: str, entry: Entry) -> SpecError:
-        what = "a submodule" if entry.is_submodule else "a symbolic link"
-        return SpecError(
-            codes.UNREADABLE,
-            f"{quoted(name)} is {what} in {self.label}, which is not followed there",
-            hint="put the files themselves into the repository, or compare folders",
-        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from lancestat.state.run_rows import JOIN_KIND, decode_join, decode_record, instant, runs_of, text
+from lancestat import codec
+from lancestat.state.run_rows import JOIN_KIND, decode_join, decode_record, runs_of
 from lancestat.state.stored_table import commit_order
 from lancestat.state.values import JoinRecord, NodeOutcome, RunRecord, TableRecord
 
@@ -128,7 +128,7 @@ def read_outcomes(
     for row in dataset.take(positions, columns=_COLUMNS).to_pylist():
         try:
             outcome = _outcome(row)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, TypeError):
             undecodable += 1
         else:
             found.setdefault(outcome.node, []).append(outcome)
@@ -157,16 +157,6 @@ def _newest_outcomes(rows: pa.Table, target: str, limit: int) -> list[int]:
     return found
 
 
-def _outcome(row: Mapping[str, object]) -> NodeOutcome:
-    result = json.loads(text(row["result_json"]))
-    if not isinstance(result, dict):
-        raise ValueError("a node's result is not an object")
-    return NodeOutcome(
-        run_id=text(row["run_id"]),
-        command=text(row["command"]),
-        target=text(row["target"]),
-        finished_at=instant(row["finished_at"]),
-        node=text(row["node"]),
-        kind=text(row["kind"]),
-        result=result,
-    )
+def _outcome(row: Mapping[str, Any]) -> NodeOutcome:
+    result = codec.decode(row["result_json"], dict)
+    return codec.convert({**row, "result": result}, NodeOutcome)

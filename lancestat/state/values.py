@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
+from lancestat.codec import Instant
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
 from lancestat.statistics.partial import ColumnPartial
@@ -61,7 +61,7 @@ class TableRecord:
     schema_hash: str
     rows: int
     fragments: int
-    computed_at: datetime
+    computed_at: Instant
     columns: tuple[str, ...]
     values: Mapping[str, str]
     bounds: Mapping[str, tuple[str, str]]
@@ -118,7 +118,7 @@ class JoinRecord:
     unmatched_left_rows: int
     excluded_right_rows: int
     strategy: str
-    finished_at: datetime
+    finished_at: Instant
     recall: float | None = None
     nprobes: int | None = None
 
@@ -147,8 +147,8 @@ class RunRecord:
     run_id: str
     command: str
     target: str
-    started_at: datetime
-    finished_at: datetime
+    started_at: Instant
+    finished_at: Instant
     status: str
     nodes: tuple[NodeRun, ...]
 
@@ -160,7 +160,7 @@ class NodeOutcome:
     run_id: str
     command: str
     target: str
-    finished_at: datetime
+    finished_at: Instant
     node: str
     kind: str
     result: Mapping[str, object]

@@ -17,7 +17,7 @@ from lancestat.errors import LancestatError
 from lancestat.plan.actions import Blocked, JoinAction, Reason, Skip
 from lancestat.spec.model import KnnJoin, KnnSide, Target
 from lancestat.state.memory import MemoryState
-from lancestat.state.run_rows import decode_join, encode_join
+from lancestat.state.run_rows import decode_join, encode_record
 from tests.execution.joined import JoinWorld, vectors
 from tests.execution.world import PLACE
 
@@ -158,7 +158,7 @@ def test_a_query_that_was_never_analyzed_is_joined_again(world: JoinWorld) -> No
     world.declare(right=query("select * from r"))
     world.run()
     [made] = world.state.joins().values()
-    stored = json.loads(encode_join(made))
+    stored = json.loads(encode_record(made))
     del stored["right"]["unproven"]
     record = decode_join(json.dumps(stored))
     assert record == replace(made, right=replace(made.right, unproven=None))

@@ -58,8 +58,8 @@ def test_another_dataset_has_another_record() -> None:
 
 
 def test_figures_that_differ_are_named() -> None:
-    then = replace(NODE, shown={**NODE.shown, "rows_scanned": 1_000, "recall": None})
-    now = replace(NODE, shown={**NODE.shown, "rows_scanned": 250_000, "recall": 0.5})
+    then = replace(NODE, plan={**NODE.plan, "rows_scanned": 1_000, "recall": None})
+    now = replace(NODE, plan={**NODE.plan, "rows_scanned": 250_000, "recall": 0.5})
     assert told(then, now) == [
         "orders: rows scanned now 250,000, was 1,000; recall now 0.5, was unknown"
     ]
@@ -67,11 +67,11 @@ def test_figures_that_differ_are_named() -> None:
 
 def test_messages_are_not_compared() -> None:
     """Places of errors move with every edit."""
-    assert told(NODE, replace(NODE, shown={**NODE.shown, "message": "line 3"})) == []
+    assert told(NODE, replace(NODE, plan={**NODE.plan, "message": "line 3"})) == []
 
 
 def test_the_order_of_nodes_is_part_of_a_plan() -> None:
-    other = replace(NODE, shown={**NODE.shown, "name": "returns"})
+    other = replace(NODE, plan={**NODE.plan, "name": "returns"})
     assert moves(saved(NODE, other), saved(other, NODE)) == ["the nodes are in another order"]
 
 
@@ -80,7 +80,7 @@ def test_a_node_that_stands_twice_in_a_file() -> None:
 
 
 def test_control_characters_of_a_file_are_spelled_out() -> None:
-    then = replace(NODE, shown={"name": "\x1b[2Jorders", "action": "\nskip"})
+    then = replace(NODE, plan={"name": "\x1b[2Jorders", "action": "\nskip"})
     assert moves(saved(then), saved()) == [
         "\\x1b[2Jorders: it is no longer among the planned nodes"
     ]

@@ -12,9 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.plan import plan_store as plan_file
-from lancestat.plan.plan_store import PlanFileError, read_plan_file, write_plan_file
+from lancestat.plan.plan_store import (
+    PlanFileError,
+    decode_plan,
+    encode_plan,
+    read_plan_file,
+    write_plan_file,
+)
 from lancestat.plan.saved import Options, Place, SavedNode, SavedPlan, SeenDataset
-from lancestat.plan.saved_json import decode_plan, encode_plan
 
 SAVED = SavedPlan(
     lancestat="0.1.0",
@@ -26,7 +31,7 @@ SAVED = SavedPlan(
     options=Options(("tag:nightly",), None, True),
     nodes=(
         SavedNode(
-            shown={"name": "orders", "kind": "table", "action": "skip", "reasons": ["unchanged"]},
+            plan={"name": "orders", "kind": "table", "action": "skip", "reasons": ["unchanged"]},
             meaning="m",
             work="w",
             record=None,
@@ -117,6 +122,9 @@ def with_value(key: str, value: object) -> str:
     return json.dumps({**json.loads(text_of()), key: value})
 
 
+NAMELESS = {**json.loads(text_of())["nodes"][0], "plan": {"kind": "table"}}
+
+
 @pytest.mark.parametrize(
     ("content", "code", "expected"),
     [
@@ -135,17 +143,23 @@ def with_value(key: str, value: object) -> str:
         (with_value("format_version", 1), "LS623", "is of format '1', and this release reads"),
         (with_value("format_version", "x\x1b[2J"), "LS623", "is of format 'x\\x1b[2J'"),
         (without("format_version"), "LS623", "is of format 'None'"),
-        (without("nodes"), "LS622", "it is damaged: 'nodes' is missing"),
-        (with_value("nodes", {}), "LS622", "it is damaged: expected a list, found dict"),
-        (with_value("nodes", [1]), "LS622", "expected an object, found int"),
-        (with_value("nodes", [{"plan": {}}]), "LS622", "'name' is missing"),
-        (with_value("target", 1), "LS622", "expected text, found int"),
-        (with_value("made_at", "soon"), "LS622", "Invalid isoformat string"),
-        (with_value("options", {"select": "a"}), "LS622", "expected a list, found str"),
+        (without("nodes"), "LS622", "it is damaged: Object missing required field `nodes`"),
+        (with_value("nodes", {}), "LS622", "Expected `array`, got `object` - at `$.nodes`"),
+        (with_value("nodes", [1]), "LS622", "Expected `object`, got `int` - at `$.nodes[0]`"),
+        (
+            with_value("nodes", [{"plan": {}}]),
+            "LS622",
+            "field `meaning` - at `$.nodes[0]`",
+        ),
+        (with_value("nodes", [NAMELESS]), "LS622", "it is damaged: a node has no name"),
+        (with_value("target", 1), "LS622", "Expected `str`, got `int` - at `$.target`"),
+        (with_value("made_at", "soon"), "LS622", "encoded datetime - at `$.made_at`"),
+        (with_value("made_at", "2026-01-01T00:00:00"), "LS622", "`datetime` with a timezone"),
+        (with_value("options", {"select": "a"}), "LS622", "got `str` - at `$.options.select`"),
         (
             with_value("options", {"select": None, "exclude": None, "full_refresh": 1}),
             "LS622",
-            "expected true or false, found int",
+            "Expected `bool`, got `int` - at `$.options.full_refresh`",
         ),
     ],
 )

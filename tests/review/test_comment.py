@@ -16,7 +16,7 @@ from lancestat.review.comment import (
     keep_comment,
     marker,
 )
-from lancestat.review.github import CommentError, GitHub, ReadOnlyToken
+from lancestat.vcs.github import CommentError, GitHub, ReadOnlyToken
 from tests.review.github_stub import BOT, GitHubStub, Reply, serving
 
 TOKEN = "ghs_TheTokenThatNobodyMaySee0123456789"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.review.comment import PullRequest, pull_request
-from lancestat.review.github import CommentError
+from lancestat.vcs.github import CommentError
 
 
 def environment(tmp_path: Path, event: object) -> dict[str, str]:

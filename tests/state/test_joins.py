@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lancestat.state.garbage_collection import sweep
 from lancestat.state.identity import join_identity
 from lancestat.state.retention import RUNS_KEPT
-from lancestat.state.run_rows import decode_join, encode_join
+from lancestat.state.run_rows import decode_join, encode_record
 from lancestat.state.store import open_state
 from lancestat.state.values import (
     InputRecord,
@@ -118,27 +118,48 @@ def test_joins_that_are_declared_no_more_are_swept(folder: Path) -> None:
     )
 )
 def test_records_come_back_as_they_went_in(record: JoinRecord) -> None:
-    assert decode_join(encode_join(record)) == record
+    assert decode_join(encode_record(record)) == record
 
 
 WRONG = [[], {}, True, "x", 1.5]
-MAY_BE_ABSENT = {"generation": str, "recall": float, "unproven": list}
+NULLS = {"generation": str, "recall": float, "unproven": list, "rows": int, "version": int}
+PARTS = {None: JoinRecord, "left": InputRecord, "right": InputRecord, "result": ResultRecord}
 
 
 @given(st.data())
 def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None:
-    stored = json.loads(encode_join(JOIN))
-    place = data.draw(st.sampled_from([stored, stored["left"], stored["right"], stored["result"]]))
-    key = data.draw(st.sampled_from(sorted(place)))
-    right = MAY_BE_ABSENT.get(key, type(place[key]))
-    wrong = [value for value in WRONG if not isinstance(value, right)]
-    # Earlier releases recorded nothing about queries.
-    if key != "unproven" and data.draw(st.booleans()):
-        del place[key]
+    stored = json.loads(encode_record(JOIN))
+    part = data.draw(st.sampled_from([*PARTS]))
+    place = stored if part is None else stored[part]
+    field = data.draw(st.sampled_from(fields(PARTS[part])))
+    right = NULLS.get(field.name, type(place[field.name]))
+    wrong = [value for value in WRONG if type(value) is not right]
+    if field.default is MISSING and data.draw(st.booleans()):
+        del place[field.name]
     else:
-        place[key] = data.draw(st.sampled_from(wrong))
-    with pytest.raises(ValueError, match=r"not a record of a join|expected"):
+        place[field.name] = data.draw(st.sampled_from(wrong))
+    with pytest.raises(ValueError, match=f"{field.name}|{part}"):
         decode_join(json.dumps(stored))
+
+
+def test_reading_a_record_ignores_unknown_and_defaults_missing_fields() -> None:
+    stored = json.loads(encode_record(JOIN))
+    stored["left"]["novelty"] = stored["novelty"] = {"a": 1}
+    for key in ("unproven", "fragments", "last_fragment", "rows"):
+        del stored["right"][key]
+    del stored["recall"], stored["nprobes"], stored["result"]["generation"]
+    assert decode_join(json.dumps(stored)) == JOIN
+
+
+def test_the_stored_form_of_a_record() -> None:
+    assert encode_record(replace(JOIN, recall=0.5)) == (
+        '{"node":"j","digest":"d1",'
+        '"left":{"digest":"aa","fragments":3,"last_fragment":7,"rows":300,"unproven":null},'
+        '"right":{"digest":"bb","fragments":0,"last_fragment":-1,"rows":null,"unproven":null},'
+        '"result":{"rows":900,"digest":"cc","version":4,"generation":null},'
+        '"left_rows":300,"right_rows":1000,"unmatched_left_rows":2,"excluded_right_rows":1,'
+        '"strategy":"exact","finished_at":"2025-01-01T00:00:00+00:00","recall":0.5,"nprobes":null}'
+    )
 
 
 @pytest.mark.parametrize("damage", ["{", "null", '"j"', "{}", ""])

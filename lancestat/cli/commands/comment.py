@@ -47,7 +47,7 @@ def comment(
 ) -> None:
     """Find the comment, then update it or make it."""
     from lancestat.review.comment import keep_comment, pull_request
-    from lancestat.review.github import GitHub, ReadOnlyToken
+    from lancestat.vcs.github import GitHub, ReadOnlyToken
 
     # Templates of the project can read the environment, and its name is part of the comment.
     token = os.environ.pop("GITHUB_TOKEN", "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
 
 from lancestat.cli.command import Invocation, command
+from lancestat.cli.completion import VARIABLE
 
 _HELP = """Print the script that completes commands and names in a SHELL.
 
@@ -22,7 +24,8 @@ current folder holds. To install it:
 @command("completion", help=_HELP, formats=("text", "json", "markdown", "csv"))
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(invocation: Invocation, shell: str) -> None:
-    """Print it."""
-    from lancestat.cli.completion import script
-
-    click.echo(script(shell), nl=False)
+    """Print the script."""
+    cli = click.get_current_context().find_root().command
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(cli, {}, "lancestat", VARIABLE).source(), nl=False)

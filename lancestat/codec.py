@@ -1,0 +1,57 @@
+"""The codec of stored JSON: dataclasses to JSON and back, checked against their annotations.
+
+Reading ignores unknown keys and gives missing keys their defaults. No type is taken for another,
+but for integers where floats are expected. msgspec does this from the dataclasses as they are. It
+was chosen over cattrs for its import time (18 ms of CPU against 70 ms) and because cattrs coerces
+stored values (`int("5")`, `str(None)`) where they must have the right type.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+Value = TypeVar("Value")
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+"""An aware instant: stored as ISO 8601 in UTC, refused when its stored form names no zone."""
+
+
+def builtins(value: object) -> Any:
+    """Return a value in types of JSON but for instants; a dataclass is a dict of its fields."""
+    return msgspec.to_builtins(value, builtin_types=(datetime,), enc_hook=dict)
+
+
+def encode(value: object, **layout: Any) -> str:
+    """Return the JSON of a value.
+
+    Args:
+        value: Made of dataclasses, mappings with texts as keys, sequences, enums, instants and
+            plain values. Keys keep their order, which for dataclasses is that of the fields.
+        layout: Arguments of `json.dumps`.
+    """
+    return json.dumps(builtins(value), default=_utc, **layout)
+
+
+def decode(stored: str, form: type[Value]) -> Value:
+    """Return the value that JSON stores.
+
+    Raises:
+        ValueError: it is no JSON, or not of this form; the message names the place in it.
+    """
+    return convert(json.loads(stored), form)
+
+
+def convert(stored: object, form: type[Value]) -> Value:
+    """Return the value that parsed JSON stores, as `decode`."""
+    try:
+        return msgspec.convert(stored, form)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+
+
+def _utc(instant: datetime) -> str:
+    return instant.astimezone(timezone.utc).isoformat()

@@ -1,0 +1,1 @@
+"""Version control: revisions of a git repository, and GitHub's REST interface."""
