@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from lancestat.formats import count, size
 from lancestat.presentation.views import DiffView, NodeDiffView, PropertyView
-from lancestat.review.comment import NO_CHANGES
 from lancestat.review.source import WORK_TREE
-from lancestat.review.values import Change, Diff, NodeDiff, PropertyChange, Risk
+from lancestat.review.values import NO_CHANGES, Change, Diff, NodeDiff, PropertyChange, Risk
 
 _SYMBOLS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}
 _KINDS = {"table": "table", "knn_join": "KNN join"}

@@ -332,7 +332,7 @@ def _comment(view: CommentView, page: Page) -> Payload:
 @FORMAT.renders(ChecksView)
 def _checks(view: ChecksView, page: Page) -> Payload:
     status = "success" if all(check.passed for check in view.checks) else "error"
-    return _object("debug", status=status, checks=[asdict(check) for check in view.checks])
+    return _object("debug", status=status, checks=[check._asdict() for check in view.checks])
 
 
 @FORMAT.renders(DiffView)

@@ -14,7 +14,7 @@ from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.text_status import SYMBOLS, WELL_LISTED
 from lancestat.presentation.views import ActionView, DiffView, PlanView, QueryView, StatusView
-from lancestat.redact import clean, visible
+from lancestat.redact import visible
 
 if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeStatus
@@ -84,9 +84,8 @@ def _status(view: StatusView, page: Page) -> Iterator[str]:
 
     Nodes that are well are counted where they are many.
     """
-    project, target = (cell(clean(name)) for name in (view.report.name, view.report.target))
     counts = ", ".join(text for text, _ in view.counts)
-    yield f"### lancestat: {project}, target {target}"
+    yield f"### lancestat: {cell(view.project)}, target {cell(view.target)}"
     yield ""
     yield f"**{counts}.**" if counts else "No nodes declared."
     well = sum(node.health == "ok" for node in view.nodes)

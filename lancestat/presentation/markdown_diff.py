@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.formats import count
+from lancestat.presentation.terminal import ZERO_WIDTH_SPACE
 from lancestat.presentation.text_diff import NOTHING
 from lancestat.presentation.views import DiffView, NodeDiffView, PropertyView
 
@@ -26,7 +27,6 @@ _RISKS_END, _OWNERS_END, _TABLE_END = 16_000, 20_000, 40_000
 _RESERVE = 200
 _VALUE = 4_000
 _CELL = 300
-_UNSEEN = "\u200b"
 _MARKUP = re.compile(r"([\\`*_\[\]<|~$&#])")
 
 
@@ -180,8 +180,9 @@ def cell(text: str) -> str:
 def prose(text: str) -> str:
     """Text that turns into no markup, link, mention or reference."""
     escaped = _MARKUP.sub(r"\\\1", " ".join(text.split()))
-    escaped = escaped.replace("@", f"@{_UNSEEN}").replace("\\#", f"\\#{_UNSEEN}")
-    return escaped.replace("://", f":{_UNSEEN}//").replace("www.", f"www{_UNSEEN}.")
+    for start, end in (("@", ""), ("\\#", ""), (":", "//"), ("www", ".")):
+        escaped = escaped.replace(start + end, start + ZERO_WIDTH_SPACE + end)
+    return escaped
 
 
 def _longest_run(text: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from lancestat.execution.result import RunResult
 from lancestat.formats import count, duration, large, size
@@ -61,7 +60,7 @@ def _action(action: Action, policy: Policy | None) -> ActionView:
         return view
     choice = f"{action.decision.strategy.value}: {action.decision.why}"
     is_whole = action.work.scope is Scope.FULL
-    return replace(view, choice=choice, method=action.stages, is_whole=is_whole)
+    return view._replace(choice=choice, method=action.stages, is_whole=is_whole)
 
 
 def _reads(action: Action) -> str:

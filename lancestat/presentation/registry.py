@@ -8,9 +8,8 @@ choices of `--output`, its help and completion, and the error for a view that a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
 
@@ -26,8 +25,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """How a view is to be printed: `width` in columns, for formats that are laid out.
 
     Lines are redacted when they are written. A renderer that shortens or escapes a text, so that a
@@ -47,7 +45,6 @@ class Page:
 Renderer = Callable[[V, Page], T]
 
 
-@dataclass(frozen=True, slots=True)
 class Format(Generic[T]):
     """An output format, whose renderers return what `write` prints.
 
@@ -57,10 +54,17 @@ class Format(Generic[T]):
         is_published: It is made to be published, and holds nothing that the public must not see.
     """
 
-    write: Callable[[T], None]
-    is_for_people: bool = False
-    is_published: bool = False
-    renderers: dict[type, Renderer[Any, T]] = field(default_factory=dict)
+    def __init__(
+        self,
+        write: Callable[[T], None],
+        *,
+        is_for_people: bool = False,
+        is_published: bool = False,
+    ) -> None:
+        self.write = write
+        self.is_for_people = is_for_people
+        self.is_published = is_published
+        self.renderers: dict[type, Renderer[Any, T]] = {}
 
     def renders(self, view: type[V]) -> Callable[[Renderer[V, T]], Renderer[V, T]]:
         """Register the decorated function as the renderer of a type of view."""

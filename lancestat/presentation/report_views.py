@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from lancestat.plan.table_status import Shown
 from lancestat.presentation.views import ShowView, SiteView, StatusView
-from lancestat.report.node_facts import column_figures, health_counts, node_status, table_figures
+from lancestat.report.node_facts import (
+    column_figures,
+    health_counts,
+    node_status,
+    one_line,
+    table_figures,
+)
 from lancestat.report.rows import STATISTICS, statistics_rows
 from lancestat.report.site.build import Site
 from lancestat.report.values import ProjectReport
@@ -24,7 +30,8 @@ def show_view(shown: Shown) -> ShowView:
 def status_view(report: ProjectReport) -> StatusView:
     """Return the view of the state of nodes."""
     nodes = tuple(node_status(node, report.made_at) for node in report.nodes)
-    return StatusView(report, nodes, health_counts(report.nodes))
+    project, target = one_line(report.name), one_line(report.target)
+    return StatusView(project, target, report, nodes, health_counts(report.nodes))
 
 
 def site_view(site: Site) -> SiteView:

@@ -75,7 +75,7 @@ def width() -> int:
 
 
 # Markdown has it where characters that mean something stand side by side.
-_UNSEEN = "\u200b"
+ZERO_WIDTH_SPACE = "\u200b"
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class Console:
     def markdown(self, text: str) -> None:
         """A result in Markdown, whose line breaks are its own."""
         for line in text.split("\n"):
-            click.echo(self._line(line, _UNSEEN))
+            click.echo(self._line(line, ZERO_WIDTH_SPACE))
 
     def json(self, text: str) -> None:
         """A result in JSON."""

@@ -9,7 +9,6 @@ from lancestat.formats import count
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table, wrapped
 from lancestat.presentation.views import StatusView
-from lancestat.redact import clean, visible
 
 if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeStatus
@@ -44,8 +43,7 @@ def status_lines(view: StatusView, page: Page) -> list[str]:
     well = sum(node.health == "ok" for node in view.nodes)
     is_folded = well > WELL_LISTED and not page.verbose
     nodes = [node for node in view.nodes if not (is_folded and node.health == "ok")]
-    project, target = (visible(clean(name)) for name in (view.report.name, view.report.target))
-    lines = [paint(f"Status of {project}, target {target}", "title"), ""]
+    lines = [paint(f"Status of {view.project}, target {view.target}", "title"), ""]
     if nodes:
         lines += _listed(nodes, page.width)
     if is_folded:

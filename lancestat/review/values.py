@@ -9,6 +9,9 @@ from enum import Enum
 from lancestat.errors import Location
 from lancestat.spec.model import NodeKind
 
+NO_CHANGES = "<!-- lancestat:no-changes -->"
+"""A line of the Markdown of a diff in which nothing changes, by which `comment` knows it."""
+
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
 

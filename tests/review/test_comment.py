@@ -8,7 +8,6 @@ import pytest
 
 from lancestat.review.comment import (
     MAX_CHARACTERS,
-    NO_CHANGES,
     Kept,
     Outcome,
     PullRequest,
@@ -17,6 +16,7 @@ from lancestat.review.comment import (
     marker,
 )
 from lancestat.review.github import CommentError, GitHub, ReadOnlyToken
+from lancestat.review.values import NO_CHANGES
 from tests.review.github_stub import BOT, GitHubStub, Reply, serving
 
 TOKEN = "ghs_TheTokenThatNobodyMaySee0123456789"
