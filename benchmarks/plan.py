@@ -149,7 +149,8 @@ def steps(folder: Path, tiny: bool) -> Measures:
     step.take("import what plans", lambda: import_module("lancestat.plan.observe"))
     from lancestat.lake.observe import observe_snapshots
     from lancestat.plan.actions import Plan
-    from lancestat.presentation.output import make_output
+    from lancestat.presentation.plan_views import plan_view
+    from lancestat.presentation.registry import Page, load_format
 
     spec, observer = project.spec, project._observer
     requests = [(table.name, table.uri) for table in spec.tables]
@@ -163,7 +164,8 @@ def steps(folder: Path, tiny: bool) -> Measures:
     actions = step.take("judge the tables, in one thread", judge)
     plan = Plan(spec.name, spec.target.name, actions)
     with contextlib.redirect_stdout(io.StringIO()):
-        step.take("print the plan", lambda: make_output("text").planned(plan, spec.policies))
+        view = plan_view(plan, spec.policies)
+        step.take("print the plan", lambda: load_format("text").print(view, Page()))
     return step.seconds
 
 

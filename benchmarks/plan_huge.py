@@ -111,8 +111,8 @@ def decided(
     from lancestat.plan.actions import Plan, TableAction
     from lancestat.plan.assessment import appraise
     from lancestat.plan.planner import decide
-    from lancestat.presentation.plan_json import render_json
-    from lancestat.presentation.plan_text import render_text
+    from lancestat.presentation.plan_views import plan_view
+    from lancestat.presentation.registry import Page, load_format
     from lancestat.spec.model import Table
 
     table = Table("huge", "huge.lance", Location("specs/huge.yml", 1, 1))
@@ -123,7 +123,13 @@ def decided(
     gather_seconds, gathered = timed(gather)
     decide_seconds, action = timed(lambda: decide(appraisal, gathered))
     plan = Plan("huge", "dev", (action,))
-    render_seconds, _ = timed(lambda: (render_text(plan), render_json(plan)))
+
+    def render() -> None:
+        view = plan_view(plan, {})
+        for name in ("text", "json"):
+            load_format(name).render(view, Page())
+
+    render_seconds, _ = timed(render)
     is_table = isinstance(action, TableAction)
     assert base is None or (is_table and action.verb == "refresh")
     assert not is_table or len(action.scans) == (scans or len(now.fragments))

@@ -1,8 +1,9 @@
-"""How numbers look to people: one place for the plan, the run and every other command."""
+"""How numbers, times and machine words look to people: one place for every command and page."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -54,5 +55,41 @@ def duration(seconds: float) -> str:
 
 
 def age(span: timedelta) -> str:
-    """A span of time in words."""
+    """Return a span of time in words."""
     return duration(span.total_seconds())
+
+
+def roughly(span: timedelta) -> str:
+    """Return a span of time in its largest unit, `2 d`; a negative one is no time at all."""
+    return " ".join(age(max(span, timedelta())).split(" ")[:2])
+
+
+def instant(moment: datetime, *, with_seconds: bool = False) -> str:
+    """Return a moment in UTC, to the minute or to the second: `2026-03-01 06:30 UTC`."""
+    form = "%Y-%m-%d %H:%M:%S UTC" if with_seconds else "%Y-%m-%d %H:%M UTC"
+    return moment.astimezone(timezone.utc).strftime(form)
+
+
+def format_instant(moment: datetime) -> str:
+    """Return a moment for programs: ISO 8601 in UTC with `Z`, to the microsecond.
+
+    Raises:
+        ValueError: The datetime has no zone.
+    """
+    if moment.tzinfo is None:
+        raise ValueError("an instant needs a time zone")
+    return moment.astimezone(timezone.utc).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def share(part: float) -> str:
+    """Return a share as a percentage in which neither a little nor nearly all is rounded away."""
+    if 0 < part < 0.001:
+        return "<0.1 %"
+    if 0.999 < part < 1:
+        return ">99.9 %"
+    return f"{part * 100:.1f}".removesuffix(".0") + " %"
+
+
+def spoken(words: Iterable[str]) -> str:
+    """Return machine words for people: `rows appended, version moved`."""
+    return ", ".join(word.replace("_", " ") for word in words)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration
 from lancestat.lake.files import local_path
-from lancestat.presentation.output import Check
+from lancestat.presentation.views import Check
 from lancestat.redact import clean, secret_values
 
 if TYPE_CHECKING:

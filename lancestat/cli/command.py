@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lancestat.cli.completion import complete_selector, complete_target
 from lancestat.cli.talk import listen
 from lancestat.errors import InvalidProject
-from lancestat.presentation.terminal import CONSOLE
+from lancestat.presentation.registry import FORMATS, Page, can_render, formats_of, load_format
+from lancestat.presentation.terminal import CONSOLE, width
 from lancestat.redact import Audience
 
 if TYPE_CHECKING:
-    from lancestat.presentation.output import Output
+    from click.shell_completion import CompletionItem
+
     from lancestat.project import Project
 
 F = TypeVar("F", bound=Callable[..., object])
-Format = Literal["text", "json", "markdown", "csv"]
 
 # Environment variables carry this prefix before and after the subcommand alike.
 ENVIRONMENT = "LANCESTAT"
@@ -33,7 +34,7 @@ class Invocation:
     project_dir: Path = Path()
     target: str | None = None
     vars: Mapping[str, object] = field(default_factory=dict)
-    output: Format = "text"
+    output: str = "text"
     quiet: bool = False
     verbose: bool = False
 
@@ -45,11 +46,23 @@ class Invocation:
         CONSOLE.know(project.spec.redactor)
         return project
 
-    def printer(self) -> Output:
-        """The output in the wanted format."""
-        from lancestat.presentation.output import make_output
+    def show(self, view: object) -> None:
+        """Print a view in the wanted format."""
+        page = Page(self.verbose, width(), CONSOLE.audience, CONSOLE.redactor)
+        load_format(self.output).print(view, page)
 
-        return make_output(self.output, verbose=self.verbose)
+    @property
+    def is_for_people(self) -> bool:
+        """Whether people read the wanted format."""
+        return load_format(self.output).is_for_people
+
+    def require(self, view: type, subject: str) -> None:
+        """Refuse the wanted format where it cannot print a view.
+
+        Raises:
+            click.UsageError: `subject` prints other formats.
+        """
+        _require(self.output, [view], subject)
 
     def say(self, text: str) -> None:
         """Talk to the person at the terminal, unless they asked for quiet."""
@@ -90,6 +103,44 @@ class Vars(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return document.value
 
 
+class FormatName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The name of an output format, of which those are offered that print one of `views`."""
+
+    name = "format"
+
+    def __init__(self, views: Sequence[type] = ()) -> None:
+        self.views = views
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """The formats to choose from."""
+        return f"[{'|'.join(formats_of(self.views))}]"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Accept every format: which of them a command prints is told when it is run."""
+        if value not in FORMATS:
+            known = ", ".join(map(repr, formats_of(self.views)))
+            self.fail(f"{value!r} is not one of {known}.", param, ctx)
+        return str(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the formats."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(n) for n in formats_of(self.views) if n.startswith(incomplete)]
+
+
+def _require(
+    output: str, views: Sequence[type], subject: str, context: click.Context | None = None
+) -> None:
+    if not can_render(output, views):
+        known = " or ".join(formats_of(views))
+        raise click.UsageError(f"{subject} prints {known}, not {output}.", context)
+
+
 _SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
     ("--project-dir",): {
         "type": click.Path(path_type=Path, file_okay=False),
@@ -106,7 +157,6 @@ _SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
         "help": "Values for var(): 'name: value'.",
     },
     ("--output",): {
-        "type": click.Choice(["text", "json", "markdown", "csv"]),
         "help": "Form of the result (default: text).",
     },
     ("--quiet",): {
@@ -122,11 +172,13 @@ _SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
 }
 
 
-def shared_options(*, from_environment: bool) -> list[click.Option]:
+def shared_options(*, from_environment: bool, views: Sequence[type] = ()) -> list[click.Option]:
     """The global options; their copies after a subcommand leave the environment to the first."""
+    options = {**_SHARED_OPTIONS}
+    options["--output",] = {**options["--output",], "type": FormatName(views)}
     return [
         click.Option(names, allow_from_autoenv=from_environment, **attributes)
-        for names, attributes in _SHARED_OPTIONS.items()
+        for names, attributes in options.items()
     ]
 
 
@@ -136,22 +188,23 @@ SHARED = frozenset(option.name for option in shared_options(from_environment=Fal
 class Command(click.Command):
     """A subcommand that accepts the global options too.
 
-    What it prints may be published if `is_published`, and whatever is Markdown.
+    It prints one of `views`, in the formats that can render it; without any, in every format. What
+    it prints may be published if `is_published`, and whatever is in a format made for that.
     """
 
     def __init__(
         self,
         name: str | None,
         *,
-        formats: Sequence[Format] = ("text", "json"),
+        views: Sequence[type] = (),
         is_published: bool = False,
         **attributes: object,
     ) -> None:
-        self.formats = formats
+        self.views = views
         self.is_published = is_published
         attributes["context_settings"] = {"auto_envvar_prefix": ENVIRONMENT}
         super().__init__(name, **attributes)  # type: ignore[arg-type]
-        self.params += shared_options(from_environment=False)
+        self.params += shared_options(from_environment=False, views=views)
 
     def invoke(self, ctx: click.Context) -> object:
         """Fold the global options into the invocation, then run."""
@@ -163,10 +216,8 @@ class Command(click.Command):
             ctx.parent.obj = ctx.obj
         if ctx.obj.quiet and ctx.obj.verbose:
             raise click.UsageError("--quiet and --verbose exclude each other.", ctx)
-        if ctx.obj.output not in self.formats:
-            known = " or ".join(self.formats)
-            raise click.UsageError(f"'{self.name}' prints {known}, not {ctx.obj.output}.", ctx)
-        is_public = self.is_published or ctx.obj.output == "markdown"
+        _require(ctx.obj.output, self.views, f"'{self.name}'", ctx)
+        is_public = self.is_published or load_format(ctx.obj.output).is_published
         CONSOLE.begin(Audience.PUBLIC if is_public else Audience.PERSON)
         listen(quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
         return super().invoke(ctx)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from enum import Enum
 
 from lancestat.errors import PublishError
+from lancestat.formats import format_instant
 from lancestat.statistics.bound_text import are_estimable, format_bound, parse_bound, parse_integer
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_type import ColumnType, Kind
@@ -133,13 +134,6 @@ def published_column(type: ColumnType, statistics: ColumnStatistics) -> Publishe
 def is_storable_name(name: str) -> bool:
     """Whether the format can hold statistics of a column of that name."""
     return name != "" and "." not in name
-
-
-def format_instant(instant: datetime) -> str:
-    """ISO-8601 in UTC with `Z`, to the microsecond; a datetime without zone raises ValueError."""
-    if instant.tzinfo is None:
-        raise ValueError("an instant needs a time zone")
-    return instant.astimezone(timezone.utc).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def _encode_column(type: ColumnType, statistics: ColumnStatistics) -> dict[str, str]:

@@ -1,167 +1,95 @@
-"""Results as JSON, one object per command."""
+"""The format `json`: one object per command, a contract that scripts may rely on.
+
+`format_version` rises when a meaning changes. Null is what is not known.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lancestat.errors import InvalidProject, LancestatError
+from lancestat.formats import format_instant
+from lancestat.presentation.json_diff import diff_members
+from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.spec.disclosure import disclosed_nodes
+from lancestat.presentation.views import (
+    ChecksView,
+    CommentView,
+    DiffView,
+    ExplanationView,
+    InitView,
+    ListView,
+    PlanView,
+    QueryView,
+    RunView,
+    SchemaFilesView,
+    SchemaKindsView,
+    ShowView,
+    SiteView,
+    StatusView,
+    SweepView,
+    ValidationView,
+)
 
 if TYPE_CHECKING:
-    from lancestat.execution.result import RunResult
+    from lancestat.errors import LancestatError
     from lancestat.manifest.wire import PublishedColumn
-    from lancestat.plan.actions import Plan
-    from lancestat.plan.table_status import Shown
-    from lancestat.presentation.output import Check, Printed
-    from lancestat.report.site.build import Site
-    from lancestat.report.values import ProjectReport
-    from lancestat.review.comment import Kept
-    from lancestat.review.values import Diff
-    from lancestat.spark.sql.explain import PlanExplanation
-    from lancestat.spark.sql.query import QueryResult
-    from lancestat.spec.model import Node, Policy, ProjectSpec
-    from lancestat.state.garbage_collection import SweepReport
+    from lancestat.report.node_facts import NodeStatus
+    from lancestat.report.values import JoinReport, NodeRunReport, TableReport
+    from lancestat.spec.model import Freshness, Node
 
 FORMAT_VERSION = 1
 
-
-class JsonOutput:
-    """Prints objects that scripts may rely on; `format_version` rises when a meaning changes."""
-
-    def created(self, folder: Path, files: Sequence[str]) -> None:
-        """Files of a new project."""
-        _print("init", folder=str(folder), files=list(files))
-
-    def listed_schemas(self, kinds: Mapping[str, str]) -> None:
-        """What there are schemas of."""
-        _print("schema", kinds=[{"name": name, "of": about} for name, about in kinds.items()])
-
-    def written_schemas(self, folder: Path, files: Sequence[str]) -> None:
-        """Schemas that were written into a folder."""
-        _print("schema", folder=str(folder), files=list(files))
-
-    def validated(self, spec: ProjectSpec) -> None:
-        """A project without errors."""
-        _print(
-            "validate",
-            project=spec.name,
-            target=spec.target.name,
-            status="success",
-            nodes=len(spec.nodes),
-            errors=[],
-        )
-
-    def invalid(self, error: InvalidProject) -> None:
-        """A project with errors."""
-        errors = [_error(part) for part in error.errors]
-        _print("validate", project=None, target=None, status="error", nodes=None, errors=errors)
-
-    def listed(self, spec: ProjectSpec, nodes: Sequence[Node]) -> None:
-        """Declared nodes."""
-        objects = [_node(node) for node in disclosed_nodes(spec, nodes, CONSOLE.audience)]
-        _print("list", project=spec.name, target=spec.target.name, nodes=objects)
-
-    def planned(self, plan: Plan, policies: Mapping[str, Policy]) -> None:
-        """What a run would do."""
-        from lancestat.presentation.plan_json import render_json
-
-        _dump(render_json(plan))
-
-    def compared(self, diff: Diff) -> None:
-        """What a change of the project means."""
-        from lancestat.presentation.diff_json import render_json
-
-        _dump(render_json(diff))
-
-    def ran(self, result: RunResult) -> None:
-        """What a run did."""
-        _print(
-            result.command,
-            project=result.project,
-            target=result.target,
-            status=result.status.value,
-            nodes=[node.to_json() for node in result.nodes],
-        )
-
-    def shown(self, shown: Shown) -> None:
-        """One table's statistics; bounds are Spark's strings, null where there is no value."""
-        from lancestat.manifest.wire import format_instant
-
-        _dump(
-            {
-                "format_version": FORMAT_VERSION,
-                "table": shown.table,
-                "version": shown.version,
-                "verdict": "use" if shown.use else "refuse",
-                "reason": shown.reason,
-                "numRows": shown.rows,
-                "sizeInBytes": shown.size_bytes,
-                "computedAt": format_instant(shown.computed_at) if shown.computed_at else None,
-                "columns": {
-                    name: {**_column(column), "fragmentsCovered": (shown.covered or {}).get(name)}
-                    for name, column in shown.columns.items()
-                },
-                "missingColumns": list(shown.missing),
-                "fragments": shown.fragments,
-                "versionsBehind": shown.versions_behind,
-                "changedRows": shown.changed_rows,
-                "policy": shown.policy,
-            }
-        )
-
-    def documented(self, site: Site) -> None:
-        """Where the pages are, and how the nodes are that they tell of."""
-        nodes = [{"name": n.spec.name, "health": n.health.value} for n in site.report.nodes]
-        _print("docs", page=str(site.page), pages=site.pages, nodes=nodes)
-
-    def told(self, report: ProjectReport) -> None:
-        """The state of nodes, with every figure."""
-        from lancestat.presentation.status_json import render_json
-
-        _dump(render_json(report))
-
-    def queried(self, result: QueryResult) -> Printed:
-        """Columns with Spark's types, and rows as lists: all at once, so that it is all or none."""
-        from lancestat.presentation.sql import result_json as render_result
-
-        text, printed = render_result(result)
-        CONSOLE.json(text)
-        return printed
-
-    def explained(self, explanation: PlanExplanation) -> None:
-        """A plan with its estimates, and its scans."""
-        _print("sql", explanation=explanation.to_json())
-
-    def swept(self, spec: ProjectSpec, report: SweepReport, *, dry_run: bool) -> None:
-        """What was dropped, or would be."""
-        counts = asdict(report)
-        _print("gc", project=spec.name, target=spec.target.name, dry_run=dry_run, **counts)
-
-    def commented(self, kept: Kept) -> None:
-        """What became of a pull request's comment; without one, `url` is null."""
-        _print("comment", outcome=kept.outcome.value, url=kept.url)
-
-    def checked(self, checks: Sequence[Check]) -> None:
-        """Whether the surroundings are as they should be."""
-        status = "success" if all(check.passed for check in checks) else "error"
-        _print("debug", status=status, checks=[asdict(check) for check in checks])
+Payload = Mapping[str, object]
 
 
-def _print(command: str, **rest: object) -> None:
-    _dump({"format_version": FORMAT_VERSION, "command": command, **rest})
-
-
-def _dump(payload: Mapping[str, object]) -> None:
+def _write(payload: Payload | str) -> None:
+    if isinstance(payload, str):
+        CONSOLE.json(payload)
+        return
     shown = CONSOLE.redactor.json(payload, CONSOLE.audience)
     CONSOLE.json(json.dumps(shown, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _error(error: LancestatError) -> dict[str, object]:
+FORMAT: Format[Payload | str] = Format(_write)
+
+
+def _object(command: str, **members: object) -> Payload:
+    return {"format_version": FORMAT_VERSION, "command": command, **members}
+
+
+@FORMAT.renders(InitView)
+def _init(view: InitView, page: Page) -> Payload:
+    return _object("init", folder=str(view.folder), files=list(view.files))
+
+
+@FORMAT.renders(SchemaKindsView)
+def _schema_kinds(view: SchemaKindsView, page: Page) -> Payload:
+    kinds = [{"name": name, "of": about} for name, about in view.kinds.items()]
+    return _object("schema", kinds=kinds)
+
+
+@FORMAT.renders(SchemaFilesView)
+def _schema_files(view: SchemaFilesView, page: Page) -> Payload:
+    return _object("schema", folder=str(view.folder), files=list(view.files))
+
+
+@FORMAT.renders(ValidationView)
+def _validation(view: ValidationView, page: Page) -> Payload:
+    return _object(
+        "validate",
+        project=view.project,
+        target=view.target,
+        status="error" if view.errors else "success",
+        nodes=None if view.errors else len(view.kinds),
+        errors=[_error(error) for error in view.errors],
+    )
+
+
+def _error(error: LancestatError) -> Payload:
     place = error.location
     return {
         "code": error.code,
@@ -173,7 +101,13 @@ def _error(error: LancestatError) -> dict[str, object]:
     }
 
 
-def _node(node: Node) -> dict[str, object]:
+@FORMAT.renders(ListView)
+def _list(view: ListView, page: Page) -> Payload:
+    nodes = [_declared(node) for node in view.nodes]
+    return _object("list", project=view.project, target=view.target, nodes=nodes)
+
+
+def _declared(node: Node) -> Payload:
     return {
         "name": node.name,
         "kind": node.kind.value,
@@ -185,7 +119,55 @@ def _node(node: Node) -> dict[str, object]:
     }
 
 
-def _column(column: PublishedColumn) -> dict[str, object]:
+@FORMAT.renders(PlanView)
+def _plan(view: PlanView, page: Page) -> Payload:
+    return _object(
+        "plan",
+        project=view.project,
+        target=view.target,
+        status="error" if view.is_blocked else "planned",
+        nodes=[action.result.to_json() for action in view.actions],
+    )
+
+
+@FORMAT.renders(RunView)
+def _run(view: RunView, page: Page) -> Payload:
+    return _object(
+        view.command,
+        project=view.project,
+        target=view.target,
+        status=view.status,
+        nodes=[node.result.to_json() for node in view.nodes],
+    )
+
+
+@FORMAT.renders(ShowView)
+def _show(view: ShowView, page: Page) -> Payload:
+    """Return one table's statistics; bounds are Spark's strings."""
+    shown = view.shown
+    covered = shown.covered or {}
+    return {
+        "format_version": FORMAT_VERSION,
+        "table": shown.table,
+        "version": shown.version,
+        "verdict": "use" if shown.use else "refuse",
+        "reason": shown.reason,
+        "numRows": shown.rows,
+        "sizeInBytes": shown.size_bytes,
+        "computedAt": _instant(shown.computed_at),
+        "columns": {
+            name: {**_published(column), "fragmentsCovered": covered.get(name)}
+            for name, column in shown.columns.items()
+        },
+        "missingColumns": list(shown.missing),
+        "fragments": shown.fragments,
+        "versionsBehind": shown.versions_behind,
+        "changedRows": shown.changed_rows,
+        "policy": shown.policy,
+    }
+
+
+def _published(column: PublishedColumn) -> Payload:
     return {
         "min": column.minimum,
         "max": column.maximum,
@@ -194,3 +176,165 @@ def _column(column: PublishedColumn) -> dict[str, object]:
         "avgLen": column.average_length,
         "maxLen": column.maximum_length,
     }
+
+
+@FORMAT.renders(SiteView)
+def _site(view: SiteView, page: Page) -> Payload:
+    nodes = [{"name": name, "health": health} for name, health in view.health]
+    return _object("docs", page=str(view.page), pages=view.pages, nodes=nodes)
+
+
+@FORMAT.renders(StatusView)
+def _status(view: StatusView, page: Page) -> Payload:
+    report = view.report
+    return _object(
+        "status",
+        project=report.name,
+        target=report.target,
+        made_at=format_instant(report.made_at),
+        status=report.health.value,
+        nodes=[_node_status(node, report.made_at) for node in view.nodes],
+    )
+
+
+def _node_status(status: NodeStatus, now: datetime) -> Payload:
+    node = status.table or status.join
+    assert node is not None
+    return {
+        "name": node.spec.name,
+        "kind": node.spec.kind.value,
+        "status": node.health.value,
+        "problems": list(node.problems),
+        "owner": node.spec.owner,
+        "tags": list(node.spec.tags),
+        **(_table(status.table, now) if status.table else {}),
+        **(_join(status.join, now) if status.join else {}),
+        "last_run": _last_run(node.runs[0]) if node.runs else None,
+    }
+
+
+def _table(node: TableReport, now: datetime) -> Payload:
+    shown = node.shown
+    computed_at = shown.computed_at if shown else None
+    return {
+        "verdict": node.verdict,
+        "reason": node.reason,
+        "detail": shown.detail if shown else node.error.message if node.error else None,
+        "policy": node.spec.policy.name,
+        "version": shown.version if shown else None,
+        "versions_behind": shown.versions_behind if shown else None,
+        "computed_at": _instant(computed_at),
+        "age_seconds": _age(computed_at, now),
+        "changed_rows": shown.changed_rows if shown else None,
+        "rows_changed_at": _instant(node.changed_at),
+        "rows_age_seconds": _age(node.changed_at, now),
+        "freshness": _freshness(node),
+        "rows": shown.rows if shown else None,
+        "fragments": shown.fragments if shown else None,
+        "size_bytes": shown.size_bytes if shown else None,
+        "disk_bytes": shown.disk_bytes if shown else None,
+        "columns_analyzable": shown.analyzable if shown else None,
+        "columns_wanted": len(shown.columns) + len(shown.missing) if shown else None,
+        "columns_covered": len(shown.columns) if shown else None,
+        "columns_missing": list(shown.missing) if shown else None,
+    }
+
+
+def _freshness(node: TableReport) -> Payload | None:
+    bounds: Freshness | None = node.spec.freshness
+    if bounds is None:
+        return None
+    return {
+        "status": node.freshness.value if node.freshness else None,
+        "warn_after_seconds": _seconds(bounds.warn_after),
+        "error_after_seconds": _seconds(bounds.error_after),
+    }
+
+
+def _join(node: JoinReport, now: datetime) -> Payload:
+    record = node.record
+    made_at = record.finished_at if record else None
+    return {
+        "verdict": node.verdict,
+        "reasons": list(node.reasons),
+        "detail": node.error.message if node.error else None,
+        "computed_at": _instant(made_at),
+        "age_seconds": _age(made_at, now),
+        "rows": record.result.rows if record else None,
+        "strategy": record.strategy if record else None,
+        "left_rows": record.left_rows if record else None,
+        "right_rows": record.right_rows if record else None,
+        "unmatched_left_rows": record.unmatched_left_rows if record else None,
+        "excluded_right_rows": record.excluded_right_rows if record else None,
+        "recall": record.recall if record else None,
+        "nprobes": record.nprobes if record else None,
+    }
+
+
+def _last_run(run: NodeRunReport) -> Payload:
+    result = run.result.to_json()
+    del result["name"], result["kind"]
+    head = {"run_id": run.run_id, "command": run.command}
+    return {**head, "finished_at": format_instant(run.finished_at), **result}
+
+
+def _instant(instant: datetime | None) -> str | None:
+    return None if instant is None else format_instant(instant)
+
+
+def _age(instant: datetime | None, now: datetime) -> float | None:
+    return None if instant is None else max(0.0, (now - instant).total_seconds())
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()
+
+
+@FORMAT.renders(QueryView)
+def _query(view: QueryView, page: Page) -> str:
+    """Return columns with Spark's types, and rows as lists, one a line."""
+    rows = [_compact(row) for row in view.values]
+    members = {
+        "format_version": FORMAT_VERSION,
+        "command": "sql",
+        "columns": [{"name": column.name, "type": column.type} for column in view.columns],
+        "row_count": view.printed,
+        "complete": view.is_complete,
+    }
+    lines = [f"  {_compact(name)}: {_compact(value)}" for name, value in members.items()]
+    listed = "".join(f"\n    {row}," for row in rows)[:-1]
+    end = "\n  ]" if rows else "]"
+    lines.append(f'  "rows": [{listed}{end}')
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+@FORMAT.renders(ExplanationView)
+def _explanation(view: ExplanationView, page: Page) -> Payload:
+    return _object("sql", explanation=view.explanation.to_json())
+
+
+@FORMAT.renders(SweepView)
+def _sweep(view: SweepView, page: Page) -> Payload:
+    counts = asdict(view.report)
+    dry_run = view.is_dry_run
+    return _object("gc", project=view.project, target=view.target, dry_run=dry_run, **counts)
+
+
+@FORMAT.renders(CommentView)
+def _comment(view: CommentView, page: Page) -> Payload:
+    return _object("comment", outcome=view.kept.outcome.value, url=view.kept.url)
+
+
+@FORMAT.renders(ChecksView)
+def _checks(view: ChecksView, page: Page) -> Payload:
+    status = "success" if all(check.passed for check in view.checks) else "error"
+    return _object("debug", status=status, checks=[check._asdict() for check in view.checks])
+
+
+@FORMAT.renders(DiffView)
+def _diff(view: DiffView, page: Page) -> Payload:
+    return _object("diff", **diff_members(view))

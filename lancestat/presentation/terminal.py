@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import click
@@ -74,7 +75,7 @@ def width() -> int:
 
 
 # Markdown has it where characters that mean something stand side by side.
-_UNSEEN = "\u200b"
+ZERO_WIDTH_SPACE = "\u200b"
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class Console:
     def markdown(self, text: str) -> None:
         """A result in Markdown, whose line breaks are its own."""
         for line in text.split("\n"):
-            click.echo(self._line(line, _UNSEEN))
+            click.echo(self._line(line, ZERO_WIDTH_SPACE))
 
     def json(self, text: str) -> None:
         """A result in JSON."""
@@ -123,23 +124,64 @@ class Console:
 CONSOLE = Console()
 
 
-Row = Sequence[str]
+def table(
+    rows: Iterable[Sequence[str]],
+    *,
+    head: Sequence[str] | None = None,
+    right: Collection[int] = (),
+    widest: Mapping[int, int] | None = None,
+    indent: str = "",
+) -> list[str]:
+    """Lay out cells, which may hold colours, in columns by their width on a terminal.
+
+    Args:
+        rows: Cells. The last cell of a row that is shorter than others spans what is left.
+        head: Titles, which are dimmed.
+        right: The columns that are flush right.
+        widest: How wide a column gets at most, however long its cells are.
+        indent: What each line begins with.
+
+    Own code, since a table of rich costs more start-up time than `lancestat list` as a whole, wraps
+    or crops what does not fit, and would have to be told of marks that are not printed.
+    """
+    body = [*([[paint(cell, "note") for cell in head]] if head else []), *rows]
+    columns = max(map(len, body), default=0)
+    widths = [0] * columns
+    for row in body:
+        for place, cell in enumerate(row if len(row) == columns else row[:-1]):
+            widths[place] = max(widths[place], cell_width(cell))
+    for place, most in (widest or {}).items():
+        if place < columns:
+            widths[place] = min(widths[place], most)
+    lines = []
+    for row in body:
+        cells = (_padded(cell, widths[at], at in right) for at, cell in enumerate(row))
+        lines.append(f"{indent}{'  '.join(cells)}".rstrip())
+    return lines
 
 
-def grid(head: Row, rows: Sequence[Row], *, right: frozenset[int] = frozenset()) -> list[str]:
-    """Lines with a dim head; columns in `right` are flush right. Cells may hold colours."""
-    table = [[paint(cell, "note") for cell in head], *rows]
-    widths = [max(_width(row[i]) for row in table) for i in range(len(head))]
-    return [
-        "  ".join(_pad(row[i], widths[i], i in right) for i in range(len(head))).rstrip()
-        for row in table
-    ]
+def _padded(cell: str, width: int, is_right: bool) -> str:
+    space = " " * (width - cell_width(cell))
+    return space + cell if is_right else cell + space
 
 
-def _width(cell: str) -> int:
-    return len(unpainted(cell))
+def cell_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    bare = unpainted(text)
+    if bare.isascii():
+        return len(bare)
+    from rich.cells import cell_len
+
+    return cell_len(bare)
 
 
-def _pad(cell: str, width: int, right: bool) -> str:
-    space = " " * (width - _width(cell))
-    return space + cell if right else cell + space
+def wrapped(text: str, width: int, *, indent: str, hanging: str = "") -> list[str]:
+    """Wrap a text between words into indented lines, those after the first with `hanging` too."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,166 +1,194 @@
-"""Results for people."""
+"""The format `text`, for people at a terminal; colours are dropped elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.errors import InvalidProject
-from lancestat.presentation.terminal import CONSOLE, grid, paint, width
-from lancestat.spec.disclosure import disclosed_nodes
+from lancestat.formats import age, count, instant, size
+from lancestat.presentation.registry import Format, Page
+from lancestat.presentation.terminal import CONSOLE, paint, table
+from lancestat.presentation.text_diff import diff_lines
+from lancestat.presentation.text_plan import plan_lines, run_lines
+from lancestat.presentation.text_sql import explanation_lines, query_lines
+from lancestat.presentation.text_status import status_lines
+from lancestat.presentation.views import (
+    ChecksView,
+    CommentView,
+    DiffView,
+    ExplanationView,
+    InitView,
+    ListView,
+    PlanView,
+    QueryView,
+    RunView,
+    SchemaFilesView,
+    SchemaKindsView,
+    ShowView,
+    SiteView,
+    StatusView,
+    SweepView,
+    ValidationView,
+)
+from lancestat.redact import clean, visible
 
 if TYPE_CHECKING:
-    from lancestat.execution.result import RunResult
-    from lancestat.plan.actions import Plan
-    from lancestat.plan.table_status import Shown
-    from lancestat.presentation.output import Check, Printed
-    from lancestat.report.site.build import Site
-    from lancestat.report.values import ProjectReport
-    from lancestat.review.comment import Kept
-    from lancestat.review.values import Diff
-    from lancestat.spark.sql.explain import PlanExplanation
-    from lancestat.spark.sql.query import QueryResult
-    from lancestat.spec.model import Node, Policy, ProjectSpec
-    from lancestat.state.garbage_collection import SweepReport
+    from lancestat.report.node_facts import ColumnFigures
+
+_LONGEST_BOUND = 28
 
 
-class TextOutput:
-    """Prints pages; colours on a terminal only."""
-
-    def __init__(self, *, verbose: bool = False) -> None:
-        self.verbose = verbose
-
-    def created(self, folder: Path, files: Sequence[str]) -> None:
-        """Files of a new project."""
-        into = "." if folder == Path() else str(folder)
-        _print(paint(f"A new project in {into}", "title"), "", *(f"  {file}" for file in files))
-        there = "" if folder == Path() else f"cd {into}, then "
-        steps = f"Next: {there}lancestat validate; let specs/tables.yml name your own tables."
-        _print("", steps)
-
-    def listed_schemas(self, kinds: Mapping[str, str]) -> None:
-        """What there are schemas of."""
-        _print(*grid(["kind", "schema of"], [[name, about] for name, about in kinds.items()]))
-
-    def written_schemas(self, folder: Path, files: Sequence[str]) -> None:
-        """Schemas that were written into a folder."""
-        _print(*(str(folder / file) for file in files))
-
-    def validated(self, spec: ProjectSpec) -> None:
-        """A project without errors."""
-        from lancestat.formats import count
-
-        kinds = [node.kind.value for node in spec.nodes]
-        parts = [
-            count(kinds.count(kind), noun)
-            for kind, noun in (("table", "table"), ("knn_join", "KNN join"))
-            if kind in kinds
-        ]
-        holds = " and ".join(parts) or "nothing yet"
-        _print(f"{paint('valid', 'success')}  {spec.name}, target {spec.target.name}: {holds}")
-
-    def invalid(self, error: InvalidProject) -> None:
-        """A project with errors, which stderr tells."""
-
-    def listed(self, spec: ProjectSpec, nodes: Sequence[Node]) -> None:
-        """Declared nodes."""
-        if not nodes:
-            _print("No nodes declared." if not spec.nodes else "No nodes selected.")
-            return
-        rows = []
-        for node in disclosed_nodes(spec, nodes, CONSOLE.audience):
-            place = f"{node.location.file}:{node.location.line}"
-            tags = " ".join(node.tags)
-            row = [node.name, node.kind.value, tags, paint(place, "note")]
-            rows.append([*row, node.description or ""] if self.verbose else row)
-        head = ["name", "kind", "tags", "file", "description"]
-        _print(*grid(head[: len(rows[0])], rows))
-
-    def planned(self, plan: Plan, policies: Mapping[str, Policy]) -> None:
-        """What a run would do."""
-        from lancestat.presentation.plan_text import render_text
-
-        _print(*render_text(plan, paint=paint, verbose=self.verbose, width=width()).split("\n"))
-
-    def compared(self, diff: Diff) -> None:
-        """What a change of the project means."""
-        from lancestat.presentation.diff_text import render_text
-
-        _print(*render_text(diff, paint=paint, width=width()).split("\n"))
-
-    def ran(self, result: RunResult) -> None:
-        """What a run did."""
-        from lancestat.presentation.run_text import render_run
-
-        _print(*render_run(result, verbose=self.verbose, width=width()))
-
-    def shown(self, shown: Shown) -> None:
-        """One table's statistics."""
-        from lancestat.presentation.show_text import render_shown
-
-        _print(*render_shown(shown))
-
-    def documented(self, site: Site) -> None:
-        """How many pages there are, and the one to open."""
-        from lancestat.formats import count, size
-
-        pages = f"{count(site.pages, 'page')}, {size(site.size_bytes)}"
-        _print(paint(f"wrote {pages}; open this one in a browser:", "note"), site.page.as_uri())
-
-    def told(self, report: ProjectReport) -> None:
-        """The state of nodes, with what is wrong with them."""
-        from lancestat.presentation.status_text import render_status
-
-        _print(*render_status(report, verbose=self.verbose, width=width()))
-
-    def queried(self, result: QueryResult) -> Printed:
-        """A table; long values are shortened unless the output is verbose."""
-        from lancestat.presentation.sql import result_text as render_result
-
-        lines, printed = render_result(result, is_whole=self.verbose)
-        _print(*lines)
-        return printed
-
-    def explained(self, explanation: PlanExplanation) -> None:
-        """A plan with its estimates, then its scans."""
-        from lancestat.presentation.explain_text import render_explanation
-
-        _print(*render_explanation(explanation, verbose=self.verbose, width=width()))
-
-    def swept(self, spec: ProjectSpec, report: SweepReport, *, dry_run: bool) -> None:
-        """What was dropped, or would be."""
-        from lancestat.formats import count, size
-
-        parts = [
-            count(report.partials_dropped, "set of partials", "sets of partials"),
-            count(report.runs_dropped, "run entry", "run entries"),
-            count(report.generations_dropped, "outlived dataset"),
-            count(report.scratch_dropped, "scratch folder"),
-        ]
-        dropped = [part for part in parts if not part.startswith("0 ")]
-        verb = "would drop" if dry_run else "dropped"
-        told = f"{verb} {', '.join(dropped)}: {size(report.bytes)}"
-        _print(told if dropped else "Nothing to sweep.")
-        if report.scratch_left:
-            left = count(report.scratch_left, "scratch folder")
-            _print(paint(f"left {left} that cannot be swept, see above", "note"))
-
-    def commented(self, kept: Kept) -> None:
-        """What became of a pull request's comment."""
-        told = kept.outcome.value.replace("_", " ")
-        _print(f"{paint(told, 'success')}  {kept.url}" if kept.url else paint(told, "success"))
-
-    def checked(self, checks: Sequence[Check]) -> None:
-        """Whether the surroundings are as they should be."""
-        rows = []
-        for check in checks:
-            sign = paint("ok", "success") if check.passed else paint("no", "error")
-            rows.append([sign, check.subject, check.finding])
-            if check.advice:
-                rows.append(["", "", f"-> {check.advice}"])
-        _print(*grid(["", "", ""], rows)[1:])
-
-
-def _print(*lines: str) -> None:
+def _write(lines: Iterable[str]) -> None:
     CONSOLE.out(*lines)
+
+
+FORMAT: Format[Iterable[str]] = Format(_write, is_for_people=True)
+
+FORMAT.renders(PlanView)(plan_lines)
+FORMAT.renders(RunView)(run_lines)
+FORMAT.renders(DiffView)(diff_lines)
+FORMAT.renders(StatusView)(status_lines)
+FORMAT.renders(QueryView)(query_lines)
+FORMAT.renders(ExplanationView)(explanation_lines)
+
+
+@FORMAT.renders(InitView)
+def _init(view: InitView, page: Page) -> Iterator[str]:
+    is_here = view.folder == Path()
+    yield paint(f"A new project in {'.' if is_here else view.folder}", "title")
+    yield ""
+    yield from (f"  {file}" for file in view.files)
+    yield ""
+    enter = "" if is_here else f"cd {view.folder}, then "
+    yield f"Next: {enter}lancestat validate; let specs/tables.yml name your own tables."
+
+
+@FORMAT.renders(SchemaKindsView)
+def _schema_kinds(view: SchemaKindsView, page: Page) -> list[str]:
+    return table(view.kinds.items(), head=["kind", "schema of"])
+
+
+@FORMAT.renders(SchemaFilesView)
+def _schema_files(view: SchemaFilesView, page: Page) -> Iterator[str]:
+    return (str(view.folder / file) for file in view.files)
+
+
+@FORMAT.renders(ValidationView)
+def _validation(view: ValidationView, page: Page) -> Iterator[str]:
+    if view.errors:
+        return
+    counts = [
+        count(view.kinds.count(kind), noun)
+        for kind, noun in (("table", "table"), ("knn_join", "KNN join"))
+        if kind in view.kinds
+    ]
+    nodes = " and ".join(counts) or "nothing yet"
+    yield f"{paint('valid', 'success')}  {view.project}, target {view.target}: {nodes}"
+
+
+@FORMAT.renders(ListView)
+def _list(view: ListView, page: Page) -> list[str]:
+    if not view.nodes:
+        return ["No nodes declared." if view.is_empty else "No nodes selected."]
+    head = ["name", "kind", "tags", "file", *(["description"] if page.verbose else [])]
+    rows = []
+    for node in view.nodes:
+        place = paint(f"{node.location.file}:{node.location.line}", "note")
+        row = [node.name, node.kind.value, " ".join(node.tags), place, node.description or ""]
+        rows.append(row[: len(head)])
+    return table(rows, head=head)
+
+
+@FORMAT.renders(ShowView)
+def _show(view: ShowView, page: Page) -> list[str]:
+    shown = view.shown
+    lines = [f"{paint(shown.table, 'title')}  {paint(clean(shown.uri), 'note')}", ""]
+    lines += table(_facts(view), indent="  ")
+    if view.columns:
+        head = ["column", "nulls", "distinct", "min", "max", "avg length", "max length"]
+        rows = map(_column, view.columns)
+        lines += ["", *table(rows, head=head, right={1, 2, 5, 6}, indent="  ")]
+    if shown.missing:
+        lines += ["", f"  without statistics: {', '.join(shown.missing)}"]
+    notes = [*(f"ignored: {name}, {why}" for name, why in shown.dropped.items()), *shown.skipped]
+    if notes:
+        lines += ["", *(paint(f"  {note}", "note") for note in notes)]
+    return lines
+
+
+def _facts(view: ShowView) -> Iterator[tuple[str, str]]:
+    shown, figures = view.shown, view.figures
+    verdict = paint(figures.verdict, "success" if shown.use else "error")
+    yield "statistics", f"{verdict}, {shown.detail}"
+    yield "table", f"version {shown.version}, {figures.rows}"
+    yield "size", figures.size
+    if shown.computed_at is not None:
+        ago = f", {age(shown.age)} ago" if shown.age is not None else ""
+        yield "computed", f"{instant(shown.computed_at, with_seconds=True)}{ago}"
+    if shown.columns:
+        covered = f"{count(len(shown.columns))} of {count(shown.analyzable)}"
+        yield "columns", f"{covered} that can have statistics"
+    if figures.behind:
+        changed = f", {figures.changed} of the rows" if figures.changed else ""
+        yield "behind", f"{figures.behind}{changed}"
+    if shown.policy:
+        yield "policy", shown.policy
+
+
+def _column(column: ColumnFigures) -> list[str]:
+    return [
+        column.name,
+        column.nulls or "",
+        column.distinct or "",
+        _bound(column.minimum),
+        _bound(column.maximum),
+        column.average_length or "",
+        column.maximum_length or "",
+    ]
+
+
+def _bound(value: str | None) -> str:
+    line = visible(" ".join((value or "").split()))
+    return line if len(line) <= _LONGEST_BOUND else f"{line[: _LONGEST_BOUND - 3]}..."
+
+
+@FORMAT.renders(SiteView)
+def _site(view: SiteView, page: Page) -> Iterator[str]:
+    pages = f"{count(view.pages, 'page')}, {size(view.size_bytes)}"
+    yield paint(f"wrote {pages}; open this one in a browser:", "note")
+    yield view.page.as_uri()
+
+
+@FORMAT.renders(SweepView)
+def _sweep(view: SweepView, page: Page) -> Iterator[str]:
+    report = view.report
+    counts = [
+        count(report.partials_dropped, "set of partials", "sets of partials"),
+        count(report.runs_dropped, "run entry", "run entries"),
+        count(report.generations_dropped, "outlived dataset"),
+        count(report.scratch_dropped, "scratch folder"),
+    ]
+    dropped = [text for text in counts if not text.startswith("0 ")]
+    verb = "would drop" if view.is_dry_run else "dropped"
+    yield f"{verb} {', '.join(dropped)}: {size(report.bytes)}" if dropped else "Nothing to sweep."
+    if report.scratch_left:
+        left = count(report.scratch_left, "scratch folder")
+        yield paint(f"left {left} that cannot be swept, see above", "note")
+
+
+@FORMAT.renders(CommentView)
+def _comment(view: CommentView, page: Page) -> Iterator[str]:
+    outcome = paint(view.kept.outcome.value.replace("_", " "), "success")
+    yield f"{outcome}  {view.kept.url}" if view.kept.url else outcome
+
+
+@FORMAT.renders(ChecksView)
+def _checks(view: ChecksView, page: Page) -> list[str]:
+    rows = []
+    for check in view.checks:
+        sign = paint("ok", "success") if check.passed else paint("no", "error")
+        rows.append([sign, check.subject, check.finding])
+        if check.advice:
+            rows.append(["", "", f"-> {check.advice}"])
+    return table(rows)

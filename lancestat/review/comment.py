@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lancestat.redact import clean
+from lancestat.review.values import NO_CHANGES
 from lancestat.vcs.github import ATTEMPTS, NOT_CONFIGURED, NOT_UNDERSTOOD, CommentError, InDoubt
 
 if TYPE_CHECKING:
@@ -69,9 +70,6 @@ def _number(environment: Mapping[str, str]) -> int:
         raise CommentError(NOT_CONFIGURED, message, hint=hint)
     return number
 
-
-NO_CHANGES = "<!-- lancestat:no-changes -->"
-"""A line of the Markdown of a diff in which nothing changes."""
 
 MAX_CHARACTERS = 65_536
 """What GitHub takes in one comment."""

@@ -11,6 +11,9 @@ from lancestat.spec.declaration import Key
 from lancestat.spec.declaration import Risk as Risk
 from lancestat.spec.model import NodeKind
 
+NO_CHANGES = "<!-- lancestat:no-changes -->"
+"""A line of the Markdown of a diff in which nothing changes, by which `comment` knows it."""
+
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
 

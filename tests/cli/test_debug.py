@@ -12,7 +12,7 @@ import pytest
 from lancestat.cli import checks as reach
 from lancestat.cli import checks as surroundings
 from lancestat.errors import InvalidProject, LakeError, Location, RunError, SpecError
-from lancestat.presentation.output import Check
+from lancestat.presentation.views import Check
 from lancestat.project import Project
 from lancestat.spark.session import start as session
 from lancestat.spec.model import Target

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from lancestat.manifest.guard import GuardReason, Verdict
 from lancestat.optimizer.estimates import ColumnEstimate, Explanation, Histogram, HistogramBin
-from lancestat.presentation.output import Printed, make_output
-from lancestat.presentation.sql import json_value
+from lancestat.presentation.query_view import json_value, query_view
+from lancestat.presentation.registry import Page, load_format
+from lancestat.presentation.views import ExplanationView, QueryView
 from lancestat.spark.sql.explain import Join, Operator, PlanExplanation, ScanLine
 from lancestat.spark.sql.query import Array, Map, Plain, QueryResult, ResultColumn, Scalar, Struct
 from tests.cli.conftest import Lancestat
@@ -57,6 +58,13 @@ def result(limit: int | None = None) -> QueryResult:
     return QueryResult(COLUMNS, iter(ROWS), limit)
 
 
+def queried(form: str, result: QueryResult, *, verbose: bool = False) -> QueryView:
+    """Print a result, and return its view."""
+    view = query_view(result)
+    load_format(form).print(view, Page(verbose))
+    return view
+
+
 def printed(form: str, shown: Callable[[], object], *, verbose: bool = False) -> str:
     """What an output puts on stdout."""
 
@@ -73,16 +81,19 @@ def printed(form: str, shown: Callable[[], object], *, verbose: bool = False) ->
     ("form", "name"), [("text", "txt"), ("json", "json"), ("csv", "csv"), ("markdown", "md")]
 )
 def test_rows_in_every_form(form: str, name: str, golden: Golden) -> None:
-    text = printed(form, lambda: make_output(form).queried(result()))
+    text = printed(form, lambda: queried(form, result()))
     golden(f"cli/sql.{name}", text)
 
 
 def test_verbose_shortens_nothing(golden: Golden) -> None:
-    told: list[Printed] = []
-    output = make_output("text", verbose=True)
-    text = printed("text", lambda: told.append(output.queried(result())))
+    views: list[QueryView] = []
+    text = printed("text", lambda: views.append(queried("text", result(), verbose=True)))
     assert "x" * 70 in text
-    assert told == [Printed(4)]
+    assert [(view.printed, view.is_complete, view.is_shortened) for view in views] == [
+        (4, True, False)
+    ]
+    printed("text", lambda: views.append(queried("text", result())))
+    assert views[1].is_shortened
 
 
 @pytest.mark.parametrize("form", ["text", "json", "csv", "markdown"])
@@ -92,9 +103,9 @@ def test_verbose_shortens_nothing(golden: Golden) -> None:
 def test_a_limit_says_whether_there_is_more(
     form: str, limit: int | None, told: tuple[int, bool]
 ) -> None:
-    found: list[Printed] = []
-    text = printed(form, lambda: found.append(make_output(form).queried(result(limit))))
-    assert [(each.rows, each.is_complete) for each in found] == [told]
+    found: list[QueryView] = []
+    text = printed(form, lambda: found.append(queried(form, result(limit))))
+    assert [(each.printed, each.is_complete) for each in found] == [told]
     if form == "json":
         payload = json.loads(text)
         assert (payload["row_count"], payload["complete"]) == told
@@ -102,7 +113,7 @@ def test_a_limit_says_whether_there_is_more(
 
 
 def test_csv_is_read_back_by_a_reader_of_csv() -> None:
-    text = printed("csv", lambda: make_output("csv").queried(result()))
+    text = printed("csv", lambda: queried("csv", result()))
     rows = list(csv.reader(io.StringIO(text)))
     assert rows[0] == [column.name for column in COLUMNS]
     assert rows[2][3] == 'a "quoted", b'
@@ -126,13 +137,13 @@ def test_csv_does_not_wait_for_the_last_row() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lancestat.presentation.csv.click.echo", echo)
-        make_output("csv").queried(QueryResult((COLUMNS[0],), rows(), None))
+        queried("csv", QueryResult((COLUMNS[0],), rows(), None))
     assert lines[0] < 1001 < 3000 == lines[-1]
 
 
 @pytest.mark.parametrize("form", ["text", "csv", "markdown"])
 def test_a_statement_without_a_result_prints_nothing(form: str) -> None:
-    text = printed(form, lambda: make_output(form).queried(QueryResult((), iter(()), None)))
+    text = printed(form, lambda: queried(form, QueryResult((), iter(()), None)))
     assert text.strip() == ""
 
 
@@ -220,18 +231,20 @@ EXPLAINED = PlanExplanation(
 )
 
 
+def explained(form: str, *, verbose: bool = False) -> str:
+    view = ExplanationView(EXPLAINED)
+    return printed(form, lambda: load_format(form).print(view, Page(verbose)))
+
+
 def test_an_explanation_for_people(golden: Golden) -> None:
-    text = printed("text", lambda: make_output("text").explained(EXPLAINED))
+    text = explained("text")
     golden("cli/sql_explain.txt", text)
-    verbose = printed("text", lambda: make_output("text", verbose=True).explained(EXPLAINED))
-    assert "o_id < 5" in verbose
+    assert "o_id < 5" in explained("text", verbose=True)
     assert "o_id < 5" not in text
 
 
 def test_an_explanation_as_json(golden: Golden) -> None:
-    golden(
-        "cli/sql_explain.json", printed("json", lambda: make_output("json").explained(EXPLAINED))
-    )
+    golden("cli/sql_explain.json", explained("json"))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lancestat
+from lancestat.formats import format_instant
 from lancestat.manifest.wire import (
     COLUMN_PREFIX,
     COMPLETE,
@@ -21,7 +22,6 @@ from lancestat.manifest.wire import (
     PREFIX,
     SCHEMA_HASH,
     VERSION,
-    format_instant,
 )
 from lancestat.optimizer.table import DeclaredTables, ReadTable
 from lancestat.spark.read.relation import Relation, relate

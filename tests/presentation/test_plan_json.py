@@ -3,31 +3,31 @@ from __future__ import annotations
 import json
 
 from lancestat.plan.node_result import planned
-from lancestat.presentation.plan_json import render_json
 from tests.conftest import Golden
 from tests.plan.joins import every_join
 from tests.plan.plans import blocked, every_action, plan, skip
+from tests.presentation.rendering import as_json
 
 
 def test_the_json_of_a_plan_is_a_contract(golden: Golden) -> None:
-    golden("plan/every_action.json", json.dumps(render_json(every_action()), indent=2) + "\n")
+    golden("plan/every_action.json", json.dumps(as_json(every_action()), indent=2) + "\n")
 
 
 def test_a_node_looks_as_it_will_in_the_run_that_carries_the_plan_out() -> None:
     shown = every_action()
-    nodes = render_json(shown)["nodes"]
+    nodes = as_json(shown)["nodes"]
     assert nodes == [planned(action).to_json() for action in shown.actions]
 
 
 def test_the_status_tells_of_blocked_nodes() -> None:
-    assert render_json(plan(skip()))["status"] == "planned"
-    assert render_json(plan(skip(), blocked()))["status"] == "error"
+    assert as_json(plan(skip()))["status"] == "planned"
+    assert as_json(plan(skip(), blocked()))["status"] == "error"
 
 
 def test_the_json_of_joins_has_more(golden: Golden) -> None:
-    golden("plan/every_join.json", json.dumps(render_json(every_join()), indent=2) + "\n")
+    golden("plan/every_join.json", json.dumps(as_json(every_join()), indent=2) + "\n")
 
 
 def test_a_join_looks_as_it_will_in_the_run_that_carries_the_plan_out() -> None:
     shown = every_join()
-    assert render_json(shown)["nodes"] == [planned(each).to_json() for each in shown.actions]
+    assert as_json(shown)["nodes"] == [planned(each).to_json() for each in shown.actions]

@@ -5,11 +5,12 @@ from datetime import timedelta
 import pytest
 
 from lancestat.errors import LakeError
-from lancestat.presentation.plan_markdown import cell, code, render_markdown
+from lancestat.presentation.markdown import cell, code
 from lancestat.spec.model import Policy, StaleBounds
 from tests.conftest import Golden
 from tests.plan.joins import every_join
 from tests.plan.plans import blocked, every_action, plan, skip
+from tests.presentation.rendering import as_markdown
 
 POLICIES = {
     "lineitem": Policy(),
@@ -19,18 +20,18 @@ POLICIES = {
 
 
 def test_a_reviewer_sees_reads_reasons_and_permitted_staleness(golden: Golden) -> None:
-    golden("plan/every_action.md", render_markdown(every_action(), POLICIES) + "\n")
+    golden("plan/every_action.md", as_markdown(every_action(), POLICIES) + "\n")
 
 
 def test_a_project_at_rest_is_one_sentence() -> None:
-    lines = render_markdown(plan(skip("a"), skip("b")), {}).splitlines()
+    lines = as_markdown(plan(skip("a"), skip("b")), {}).splitlines()
     assert lines == ["### lancestat: shop, target dev", "", "Nothing to do. 2 nodes unchanged."]
 
 
 @pytest.mark.parametrize("hostile", ["a | b", "a\n\n# b", "<img src=x>", "[x](y)", "`x`", "*x*"])
 def test_no_message_breaks_out_of_its_cell(hostile: str) -> None:
     error = LakeError("LS201", hostile)
-    row = render_markdown(plan(blocked(error=error)), {}).splitlines()[4]
+    row = as_markdown(plan(blocked(error=error)), {}).splitlines()[4]
     unescaped = [c for i, c in enumerate(row) if c == "|" and row[i - 1] != "\\"]
     assert len(unescaped) == 6
     assert cell(hostile) in row
@@ -41,4 +42,4 @@ def test_code_cannot_be_closed_early() -> None:
 
 
 def test_a_reviewer_sees_what_joins_compare(golden: Golden) -> None:
-    golden("plan/every_join.md", render_markdown(every_join(), POLICIES) + "\n")
+    golden("plan/every_join.md", as_markdown(every_join(), POLICIES) + "\n")

@@ -1,56 +1,58 @@
 from __future__ import annotations
 
 from lancestat.errors import RunError
-from lancestat.presentation.plan_text import SKIPS_LISTED, render_text
+from lancestat.presentation.plan_views import plan_view
+from lancestat.presentation.registry import Page
+from lancestat.presentation.terminal import paint
+from lancestat.presentation.text_plan import SKIPS_LISTED, plan_lines
 from tests.conftest import Golden
 from tests.plan.joins import every_join
 from tests.plan.plans import analyze, blocked, every_action, plan, refresh, restamp, skip
+from tests.presentation.rendering import as_text
 
 
 def test_every_action_is_a_line_with_what_it_reads_and_why(golden: Golden) -> None:
-    golden("plan/every_action.txt", render_text(every_action(), width=120) + "\n")
+    golden("plan/every_action.txt", as_text(every_action(), width=120) + "\n")
 
 
 def test_on_a_narrow_page_reasons_stand_below_the_names(golden: Golden) -> None:
-    text = render_text(every_action(), width=80)
+    text = as_text(every_action(), width=80)
     assert max(map(len, text.splitlines())) <= 90
     golden("plan/every_action_narrow.txt", text + "\n")
 
 
 def test_verbose_adds_versions_and_notes_of_unchanged_tables(golden: Golden) -> None:
-    golden(
-        "plan/every_action_verbose.txt", render_text(every_action(), verbose=True, width=120) + "\n"
-    )
+    golden("plan/every_action_verbose.txt", as_text(every_action(), verbose=True, width=120) + "\n")
 
 
 def test_many_unchanged_tables_fold_into_one_line() -> None:
     idle = [skip(f"t{i}") for i in range(SKIPS_LISTED + 1)]
-    text = render_text(plan(refresh(), *idle))
+    text = as_text(plan(refresh(), *idle))
     assert "t3" not in text
     assert f". skip     {SKIPS_LISTED + 1} more unchanged (--verbose lists them)" in text
-    assert "t3" in render_text(plan(refresh(), *idle), verbose=True)
+    assert "t3" in as_text(plan(refresh(), *idle), verbose=True)
 
 
 def test_a_project_at_rest_says_that_nothing_is_to_be_done() -> None:
-    last = render_text(plan(skip("a"), skip("b"))).splitlines()[-1]
+    last = as_text(plan(skip("a"), skip("b"))).splitlines()[-1]
     assert last == "Nothing to do: all statistics are up to date."
 
 
 def test_a_plan_that_only_restamps_reads_no_data() -> None:
-    assert render_text(plan(restamp())).splitlines()[-1] == "Reads no data."
+    assert as_text(plan(restamp())).splitlines()[-1] == "Reads no data."
 
 
 def test_with_nothing_but_blocked_nodes_all_is_not_called_up_to_date() -> None:
-    assert render_text(plan(skip(), blocked())).splitlines()[-1] == "Nothing else to do."
+    assert as_text(plan(skip(), blocked())).splitlines()[-1] == "Nothing else to do."
 
 
 def test_an_empty_plan_says_so() -> None:
-    assert render_text(plan()) == "No nodes selected."
+    assert as_text(plan()) == "No nodes selected."
 
 
 def test_long_errors_wrap_below_the_name_of_their_node() -> None:
     error = RunError("LS501", "word " * 60, hint="wait " * 30)
-    lines = render_text(plan(blocked(error=error)), width=80).splitlines()
+    lines = as_text(plan(blocked(error=error)), width=80).splitlines()
     assert max(map(len, lines)) <= 80
     below = [line for line in lines if "word" in line or "wait" in line]
     assert len(below) > 5
@@ -58,20 +60,21 @@ def test_long_errors_wrap_below_the_name_of_their_node() -> None:
 
 
 def test_paint_sees_each_action_in_its_tone() -> None:
-    text = render_text(plan(analyze(), blocked()), paint=lambda text, tone: f"<{tone}:{text}>")
-    assert "<analyze:+ analyze >" in text
-    assert "<blocked:! blocked  customer>" in text
+    view = plan_view(plan(analyze(), blocked()), {})
+    text = "\n".join(plan_lines(view, Page()))
+    assert paint("+ analyze ", "analyze") in text
+    assert paint("! blocked  customer", "blocked") in text
 
 
 def test_joins_say_what_they_compare_how_and_why(golden: Golden) -> None:
-    golden("plan/every_join.txt", render_text(every_join(), width=120) + "\n")
+    golden("plan/every_join.txt", as_text(every_join(), width=120) + "\n")
 
 
 def test_verbose_tells_the_stages_of_joins(golden: Golden) -> None:
-    golden("plan/every_join_verbose.txt", render_text(every_join(), verbose=True) + "\n")
+    golden("plan/every_join_verbose.txt", as_text(every_join(), verbose=True) + "\n")
 
 
 def test_with_joins_at_rest_everything_is_up_to_date() -> None:
     idle = [action for action in every_join().actions if action.verb == "skip"]
-    last = render_text(plan(*idle)).splitlines()[-1]
+    last = as_text(plan(*idle)).splitlines()[-1]
     assert last == "Nothing to do: everything is up to date."

@@ -8,7 +8,6 @@ import pytest
 
 from lancestat.review.comment import (
     MAX_CHARACTERS,
-    NO_CHANGES,
     Kept,
     Outcome,
     PullRequest,
@@ -16,6 +15,7 @@ from lancestat.review.comment import (
     keep_comment,
     marker,
 )
+from lancestat.review.values import NO_CHANGES
 from lancestat.vcs.github import CommentError, GitHub, ReadOnlyToken
 from tests.review.github_stub import BOT, GitHubStub, Reply, serving
 

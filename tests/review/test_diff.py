@@ -4,11 +4,9 @@ import json
 
 import pytest
 
-from lancestat.presentation.diff_json import render_json
-from lancestat.presentation.diff_markdown import render_markdown
-from lancestat.presentation.diff_text import render_text
 from lancestat.review.values import Diff, Risk
 from tests.conftest import Golden
+from tests.presentation.rendering import as_json, as_markdown, as_text
 from tests.review.conftest import Lake, Sides
 from tests.review.pairs import DATASETS, HARMLESS, NONE, RISKY, Pair
 
@@ -37,9 +35,9 @@ def test_a_change_is_shown_with_what_it_means(sides: Sides, golden: Golden, name
     def placed(text: str) -> str:
         return text.replace(str(sides.root.resolve()), "ROOT") + "\n"
 
-    golden(f"diff/{name}.txt", placed(render_text(diff)))
-    golden(f"diff/{name}.md", placed(render_markdown(diff)))
-    golden(f"diff/{name}.json", placed(json.dumps(render_json(diff), indent=2)))
+    golden(f"diff/{name}.txt", placed(as_text(diff)))
+    golden(f"diff/{name}.md", placed(as_markdown(diff)))
+    golden(f"diff/{name}.json", placed(json.dumps(as_json(diff), indent=2)))
     assert diff.risks == SHOWN[name].risks
 
 
@@ -50,7 +48,7 @@ def test_every_risk_is_shown_by_a_pair() -> None:
 @pytest.mark.parametrize("name", NONE)
 def test_what_means_the_same_is_no_change(sides: Sides, lake: Lake, name: str) -> None:
     diff = compare(sides, NONE[name])
-    assert diff.is_empty, render_text(diff)
+    assert diff.is_empty, as_text(diff)
     assert diff.unchanged > 0
     assert lake.asked == []
 

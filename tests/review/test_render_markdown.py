@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from lancestat.errors import Location
-from lancestat.presentation.diff_markdown import MAX_CHARACTERS, cell, prose, render_markdown, span
+from lancestat.presentation.markdown_diff import MAX_CHARACTERS, cell, prose, span
 from lancestat.review.comment import says_nothing
 from lancestat.review.values import (
     Change,
@@ -22,6 +22,7 @@ from lancestat.review.values import (
     RiskNote,
 )
 from lancestat.spec.model import NodeKind
+from tests.presentation.rendering import as_markdown
 
 EVIL = (
     "a|b`c``d <script>alert(1)</script> @team #12 [x](http://evil) ![i](u) ~~s~~ $x$ www.e.vil "
@@ -60,7 +61,7 @@ def outside_code(markdown: str) -> str:
 
 
 def test_nothing_of_a_specification_becomes_markup() -> None:
-    page = render_markdown(diff(node(EVIL, EVIL)))
+    page = as_markdown(diff(node(EVIL, EVIL)))
     left = outside_code(page)
     assert re.findall(r"</?[a-z]+", left) == ["<details", "<summary", "</summary", "</details"]
     assert not re.search(r"@\w|#\w|://|www\.", left)
@@ -87,8 +88,8 @@ TEXTS = st.text(st.sampled_from("`|\\<>&#@!*_~[]()-+.:/\"'$ \tab0é\u202e"), min
 
 @given(TEXTS.filter(lambda text: text.strip()))
 def test_a_renderer_sees_the_same_page_whatever_the_texts_are(text: str) -> None:
-    assert structure(render_markdown(diff(node(text, text)))) == structure(
-        render_markdown(diff(node("x", "x")))
+    assert structure(as_markdown(diff(node(text, text)))) == structure(
+        as_markdown(diff(node("x", "x")))
     )
 
 
@@ -113,9 +114,7 @@ def test_prose_calls_nobody(text: str) -> None:
 
 def test_a_block_cannot_be_left() -> None:
     text = "select 1\n```\n@team <b>\n````"
-    page = render_markdown(
-        diff(replace(node(), properties=(change("right.sql", "select 1", text),)))
-    )
+    page = as_markdown(diff(replace(node(), properties=(change("right.sql", "select 1", text),))))
     fences = re.findall(r"^ *(`{3,})(?:diff)?$", page, flags=re.MULTILINE)
     assert fences[0] == fences[-1] == "`````"
 
@@ -125,7 +124,7 @@ def test_a_block_cannot_be_left() -> None:
 )
 def test_a_page_is_never_too_long_and_says_what_it_leaves_out(count: int, length: int) -> None:
     nodes = [node(f"n{number}", "x" * length) for number in range(count)]
-    page = render_markdown(diff(*nodes))
+    page = as_markdown(diff(*nodes))
     assert len(page) <= MAX_CHARACTERS
     shown = page.count("\n| ~ |")
     left = re.search(r"^\*([\d,]+) nodes? (?:is|are) left out for length", page, re.MULTILINE)
@@ -137,5 +136,5 @@ def test_a_page_is_never_too_long_and_says_what_it_leaves_out(count: int, length
 
 
 def test_a_diff_of_nothing_is_known_as_such() -> None:
-    assert says_nothing(render_markdown(diff()))
-    assert not says_nothing(render_markdown(diff(node())))
+    assert says_nothing(as_markdown(diff()))
+    assert not says_nothing(as_markdown(diff(node())))

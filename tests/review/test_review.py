@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.presentation.diff_json import render_json
-from lancestat.presentation.diff_markdown import render_markdown
-from lancestat.presentation.diff_text import render_text
 from lancestat.project import Project
 from lancestat.review.values import Diff, NodeDiff, Risk
+from tests.presentation.rendering import as_json, as_markdown, as_text
 from tests.review.conftest import Lake, Repository, Sides, write
 
 ORDERS = "tables:\n  - {name: orders, uri: s3://lake/orders.lance, columns: [a]}\n"
@@ -103,11 +101,11 @@ def test_a_value_of_the_environment_is_compared_but_not_shown(
         for side in ("one", "two")
     )
     diff = sides.diff(base, head, with_datasets=False)
-    shown = render_text(diff)
+    shown = as_text(diff)
     assert (
         "uri  {{ env_var('W') }}/o.lance -> {{ env_var('W') }}/o.lance with another value" in shown
     )
-    assert "hunter2" not in shown + str(render_json(diff)) + repr(diff)
+    assert "hunter2" not in shown + str(as_json(diff)) + repr(diff)
     assert Risk.DATASET_MOVED in diff.risks
 
 
@@ -122,7 +120,7 @@ def test_what_a_named_part_has_of_the_environment_is_not_shown(
     )
     diff = sides.diff(named, ORDERS, with_datasets=False)
     assert diff.risks == {Risk.STALENESS_TIGHTENED, Risk.COVERAGE_LOST, Risk.COST_INCREASED}
-    shown = render_text(diff) + render_markdown(diff) + str(render_json(diff))
+    shown = as_text(diff) + as_markdown(diff) + str(as_json(diff))
     assert "hunter2" not in shown
     assert "3 d" not in shown
     assert "columns      {{ env_var('SECRET') }} -> a" in shown
@@ -133,7 +131,7 @@ def test_spaces_that_differ_are_told(sides: Sides) -> None:
     base, head = (
         JOIN.replace("{table: orders, vector: v}", side % spaces) for spaces in (" ", "  ")
     )
-    shown = render_text(sides.diff(base, head, with_datasets=False))
+    shown = as_text(sides.diff(base, head, with_datasets=False))
     assert "left.sql  select v from t -> select v from t with other spaces" in shown
 
 
@@ -142,7 +140,7 @@ def test_the_end_of_a_long_text_is_shown(sides: Sides) -> None:
     base, head = (
         ORDERS.replace("columns", f"description: {long}{end}, columns") for end in ("one", "two")
     )
-    shown = render_text(sides.diff(base, head, with_datasets=False))
+    shown = as_text(sides.diff(base, head, with_datasets=False))
     assert "goes on one" in shown
     assert "goes on two" in shown
 
@@ -158,5 +156,5 @@ def test_a_state_that_moved_is_told(sides: Sides) -> None:
 def test_folders_of_sides_are_not_told(sides: Sides, tmp_path: Path) -> None:
     local = ORDERS.replace("s3://lake", "deep")
     diff = sides.diff("tables: []", local)
-    assert str(tmp_path / "head") not in render_text(diff)
-    assert "uri          deep/orders.lance" in render_text(diff)
+    assert str(tmp_path / "head") not in as_text(diff)
+    assert "uri          deep/orders.lance" in as_text(diff)

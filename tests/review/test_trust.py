@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import StateError, UsageError
-from lancestat.presentation.diff_json import render_json
-from lancestat.presentation.diff_markdown import prose, render_markdown
-from lancestat.presentation.diff_text import render_text
+from lancestat.presentation.markdown_diff import prose
 from lancestat.review.diff import review
 from lancestat.review.values import Diff
+from tests.presentation.rendering import as_json, as_markdown, as_text
 from tests.review.conftest import NOW, write
 
 SECRET = "hunter2hunter2"
@@ -110,9 +109,9 @@ def told(diff: Diff) -> str:
     """All notes of all nodes, which each of the three forms shows."""
     notes = [note for node in diff.nodes for note in node.notes]
     for note in notes:
-        assert " ".join(note.split()) in " ".join(render_text(diff).split())
-        assert prose(note) in render_markdown(diff)
-        assert note in [each for node in render_json(diff)["nodes"] for each in node["notes"]]
+        assert " ".join(note.split()) in " ".join(as_text(diff).split())
+        assert prose(note) in as_markdown(diff)
+        assert note in [each for node in as_json(diff)["nodes"] for each in node["notes"]]
     return "\n".join(notes)
 
 

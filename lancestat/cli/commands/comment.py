@@ -11,6 +11,7 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.presentation.terminal import CONSOLE
+from lancestat.presentation.views import CommentView
 from lancestat.redact import inert, visible
 
 _HELP = """Keep a pull request's comment up to date, in a job of GitHub Actions.
@@ -24,7 +25,7 @@ those of the job. A token that may only read, as that of a pull request from a f
 warning, and the text goes to the job's summary instead."""
 
 
-@command("comment", help=_HELP, is_published=True)
+@command("comment", help=_HELP, views=[CommentView], is_published=True)
 @click.option(
     "--body-file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
@@ -65,7 +66,7 @@ def comment(
         _warn(f"no comment was made, since the token may only read: {error.message}")
         _summarize(markdown)
         return
-    invocation.printer().commented(kept)
+    invocation.show(CommentView(kept))
 
 
 def _read(path: Path) -> str:

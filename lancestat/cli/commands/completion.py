@@ -21,7 +21,7 @@ current folder holds. To install it:
 
 
 # In the file that starts a shell, LANCESTAT_OUTPUT must not make it an error.
-@command("completion", help=_HELP, formats=("text", "json", "markdown", "csv"))
+@command("completion", help=_HELP)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(invocation: Invocation, shell: str) -> None:
     """Print the script."""

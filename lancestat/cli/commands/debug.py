@@ -6,9 +6,10 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.failure import ExitCode
+from lancestat.presentation.views import ChecksView
 
 
-@command("debug", help="Check Java, Spark, libraries, storage.")
+@command("debug", help="Check Java, Spark, libraries, storage.", views=[ChecksView])
 @click.pass_context
 def debug(context: click.Context, invocation: Invocation) -> None:
     """Print what is as it should be, and what to do about the rest."""
@@ -30,6 +31,6 @@ def debug(context: click.Context, invocation: Invocation) -> None:
         checks.append(check_state(project))
         if can_start:
             checks.append(check_spark(project.spec.target))
-    invocation.printer().checked(checks)
+    invocation.show(ChecksView(checks))
     if not all(check.passed for check in checks):
         context.exit(ExitCode.FAILURE)

@@ -9,6 +9,7 @@ import click
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.cli.failure import ExitCode
 from lancestat.presentation.terminal import CONSOLE
+from lancestat.presentation.views import DiffView
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -45,7 +46,7 @@ def _complete_risks(
     "diff",
     help=_HELP,
     short_help="Show what a change of the project means.",
-    formats=("text", "json", "markdown"),
+    views=[DiffView],
     is_published=True,
 )
 @click.argument("base", metavar="BASE")
@@ -77,6 +78,7 @@ def diff(
     no_datasets: bool,
 ) -> None:
     """Print the difference."""
+    from lancestat.presentation.diff_view import diff_view
     from lancestat.review.diff import review
 
     feared = _risks(fail_on)
@@ -91,7 +93,7 @@ def diff(
         with_datasets=not no_datasets,
         loaded=lambda spec: CONSOLE.know(spec.redactor),
     )
-    invocation.printer().compared(found)
+    invocation.show(diff_view(found))
     if feared & found.risks:
         context.exit(ExitCode.CHANGES_PENDING)
 

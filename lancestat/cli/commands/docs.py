@@ -7,12 +7,14 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
+from lancestat.presentation.views import SiteView
 from lancestat.report.site.build import DEFAULT
 
 
 @command(
     "docs",
     help="Write pages about all tables and joins, to be opened in a browser.",
+    views=[SiteView],
     is_published=True,
 )
 @selection_options
@@ -26,6 +28,7 @@ def docs(
     invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], out: Path | None
 ) -> None:
     """Write the pages in place of those that are there, and name the one to open."""
+    from lancestat.presentation.report_views import site_view
     from lancestat.report.site.build import build_site, check_folder
 
     project = invocation.project()
@@ -34,4 +37,4 @@ def docs(
     report = project.report(
         any_of(select), any_of(exclude), with_fragments=True, with_histograms=True
     )
-    invocation.printer().documented(build_site(report, project.spec, folder))
+    invocation.show(site_view(build_site(report, project.spec, folder)))

@@ -9,9 +9,14 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.errors import UsageError
+from lancestat.presentation.views import InitView
 
 
-@command("init", help="Start a project: files that work as they are, in DIR or here.")
+@command(
+    "init",
+    help="Start a project: files that work as they are, in DIR or here.",
+    views=[InitView],
+)
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 def init(invocation: Invocation, folder: Path | None) -> None:
     """Write the templates; never over what is there."""
@@ -44,7 +49,7 @@ def init(invocation: Invocation, folder: Path | None) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError("LS403", f"cannot write to {error.filename or root}: {reason}") from error
-    invocation.printer().created(root, list(files))
+    invocation.show(InitView(root, list(files)))
     if kept:
         there = " and ".join(kept)
         verb = "stays as it is" if len(kept) == 1 else "stay as they are"

@@ -8,13 +8,14 @@ import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.cli.failure import ExitCode
+from lancestat.presentation.views import PlanView
 
 
 @command(
     "plan",
     help="Show what a run would do, and why. Opens datasets, starts no Spark.",
     short_help="Show what a run would do, and why.",
-    formats=("text", "json", "markdown"),
+    views=[PlanView],
 )
 @selection_options
 @click.option("--full-refresh", is_flag=True, help="As if nothing were known yet.")
@@ -36,7 +37,7 @@ def plan(
     out: Path | None,
 ) -> None:
     """Print the plan."""
-    from lancestat.plan.actions import blocked, is_pending
+    from lancestat.presentation.plan_views import plan_view
 
     project = invocation.project()
     chosen = any_of(select), any_of(exclude)
@@ -45,10 +46,11 @@ def plan(
     else:
         made = project.save_plan(out, *chosen, full_refresh=full_refresh)
     policies = {table.name: table.policy for table in project.spec.tables}
-    invocation.printer().planned(made, policies)
+    view = plan_view(made, policies)
+    invocation.show(view)
     if out is not None:
         invocation.say(f"the plan is in {out}, for 'lancestat run --plan-file'")
-    if blocked(made):
+    if view.is_blocked:
         context.exit(ExitCode.FAILURE)
-    if check and any(is_pending(action) for action in made.actions):
+    if check and view.pending:
         context.exit(ExitCode.CHANGES_PENDING)

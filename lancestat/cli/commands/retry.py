@@ -8,6 +8,8 @@ import click
 
 from lancestat.cli.command import Invocation, command, execution_options
 from lancestat.cli.failure import ExitCode
+from lancestat.formats import instant
+from lancestat.presentation.views import RunView
 
 if TYPE_CHECKING:
     from lancestat.execution.result import Unfinished
@@ -22,7 +24,7 @@ A run that was killed or interrupted leaves no record, so that this looks at the
 'lancestat run' goes on from there: it reads only what has not been read."""
 
 
-@command("retry", help=HELP, short_help="Run again what failed last time.")
+@command("retry", help=HELP, short_help="Run again what failed last time.", views=[RunView])
 @execution_options
 @click.pass_context
 def retry(
@@ -30,7 +32,7 @@ def retry(
 ) -> None:
     """Find what failed, plan that, do it, and print what was done."""
     from lancestat.cli.progress import progress_display
-    from lancestat.plan.node_result import Status
+    from lancestat.presentation.plan_views import run_view
 
     project = invocation.project()
     left = project.unfinished()
@@ -40,14 +42,15 @@ def retry(
         invocation.say(_nothing(left, project.spec.target.name))
     with progress_display(quiet=invocation.quiet) as progress:
         result = project.retry(left, fail_fast=fail_fast, threads=threads, progress=progress)
-    invocation.printer().ran(result)
-    if result.status is Status.ERROR:
+    view = run_view(result)
+    invocation.show(view)
+    if view.is_failed:
         context.exit(ExitCode.FAILURE)
 
 
 def _nothing(left: Unfinished, target: str) -> str:
     if left.run is None:
         return f"no run of target {target} is recorded"
-    ended = f"{left.run.finished_at:%Y-%m-%d %H:%M:%S} UTC"
+    ended = instant(left.run.finished_at, with_seconds=True)
     what = "nothing else failed" if left.gone else "nothing failed"
     return f"{what} in the last run of target {target}, which ended at {ended}"

@@ -14,9 +14,10 @@ from lancestat.cli.command import (
     selection_options,
 )
 from lancestat.cli.failure import ExitCode
+from lancestat.presentation.views import RunView
 
 
-@command("run", help="Bring statistics and joins up to date.")
+@command("run", help="Bring statistics and joins up to date.", views=[RunView])
 @selection_options
 @click.option("--full-refresh", is_flag=True, help="Do everything again, whatever is known.")
 @click.option(
@@ -40,7 +41,7 @@ def run(
 ) -> None:
     """Plan, do it, and print what was done."""
     from lancestat.cli.progress import progress_display
-    from lancestat.plan.node_result import Status
+    from lancestat.presentation.plan_views import run_view
 
     if plan_file is not None and (select or exclude or full_refresh):
         raise click.UsageError(
@@ -55,6 +56,7 @@ def run(
         plan = project.plan(any_of(select), any_of(exclude), full_refresh=full_refresh)
     with progress_display(quiet=invocation.quiet) as progress:
         result = project.run(plan, fail_fast=fail_fast, threads=threads, progress=progress)
-    invocation.printer().ran(result)
-    if result.status is Status.ERROR:
+    view = run_view(result)
+    invocation.show(view)
+    if view.is_failed:
         context.exit(ExitCode.FAILURE)

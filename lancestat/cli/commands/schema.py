@@ -8,6 +8,7 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.completion import complete_schema
+from lancestat.presentation.views import SchemaFilesView, SchemaKindsView
 
 _HELP = """Print the JSON Schema of a KIND of YAML, or list the kinds.
 
@@ -16,7 +17,7 @@ into a folder, as 'init' does into schemas/: do so after an upgrade of lancestat
 accepted wherever one can stand, while 'validate' judges what it gives."""
 
 
-@command("schema", help=_HELP)
+@command("schema", help=_HELP, views=[SchemaKindsView, SchemaFilesView])
 @click.argument("kind", metavar="[KIND]", required=False, shell_complete=complete_schema)
 @click.option(
     "--out",
@@ -32,9 +33,9 @@ def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
     if kind is not None and out is not None:
         raise click.UsageError("A KIND is printed, and --out writes files: give one of them.")
     if out is not None:
-        invocation.printer().written_schemas(out, _write(out))
+        invocation.show(SchemaFilesView(out, _write(out)))
     elif kind is None:
-        invocation.printer().listed_schemas(KINDS)
+        invocation.show(SchemaKindsView(KINDS))
     elif kind in KINDS:
         click.echo(json_text(editor_schema(kind)), nl=False)
     else:

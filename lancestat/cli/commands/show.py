@@ -6,6 +6,7 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.completion import complete_table
+from lancestat.presentation.views import ShowView
 
 
 @command(
@@ -14,9 +15,11 @@ from lancestat.cli.completion import complete_table
 
     As CSV it is a line per column with all figures, as lancestat.statistics has them in SQL.""",
     short_help="Show a table's published statistics.",
-    formats=("text", "json", "csv"),
+    views=[ShowView],
 )
 @click.argument("table", shell_complete=complete_table)
 def show(invocation: Invocation, table: str) -> None:
     """Print the statistics, and whether a reader may use them."""
-    invocation.printer().shown(invocation.project().show(table))
+    from lancestat.presentation.report_views import show_view
+
+    invocation.show(show_view(invocation.project().show(table)))

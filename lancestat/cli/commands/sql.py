@@ -11,6 +11,8 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.failure import ExitCode
+from lancestat.formats import count
+from lancestat.presentation.views import ExplanationView, QueryView, RunView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +54,7 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     What is known of the project is there too: lancestat.statistics has a row per table and column,
     lancestat.runs one per run and node, lancestat.fragments one per fragment.""",
     short_help="Run a query with the tables' statistics.",
-    formats=("text", "json", "csv", "markdown"),
+    views=[QueryView],
 )
 @click.argument("query", required=False)
 @click.option(
@@ -88,16 +90,14 @@ def sql(
     from lancestat.spark.sql.query import query_session
     from lancestat.spark.sql.statement import parse
 
-    if explain and invocation.output not in ("text", "json"):
-        raise click.UsageError(f"--explain prints text or json, not {invocation.output}.", context)
+    if explain:
+        invocation.require(ExplanationView, "--explain")
     text = _query(context, query, path)
     project = invocation.project()
     with query_session(project.spec.target) as spark:
         statement = parse(spark, text)
         if statement.analyze is not None:
-            if invocation.output not in ("text", "json"):
-                form = invocation.output
-                raise click.UsageError(f"ANALYZE TABLE prints text or json, not {form}.", context)
+            invocation.require(RunView, "ANALYZE TABLE")
             if explain:
                 raise UsageError(
                     "LS421",
@@ -137,8 +137,7 @@ def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
     """How many rows to print, None for all: scripts get all that they do not refuse."""
     if isinstance(limit, int):
         return limit
-    is_for_people = invocation.output in ("text", "markdown")
-    return _ROWS_FOR_PEOPLE if limit is None and is_for_people else None
+    return _ROWS_FOR_PEOPLE if limit is None and invocation.is_for_people else None
 
 
 def _attach(project: Project, spark: SparkSession, text: QueryText) -> Surroundings:
@@ -177,7 +176,7 @@ def _run(
     surroundings: Surroundings,
     limit: int | None,
 ) -> None:
-    from lancestat.formats import count
+    from lancestat.presentation.query_view import query_view
     from lancestat.spark.sql.query import run_query
 
     result = run_query(
@@ -185,18 +184,19 @@ def _run(
         statement,
         surroundings,
         limit=limit,
-        local_time=invocation.output in ("text", "markdown"),
+        local_time=invocation.is_for_people,
     )
-    printed = invocation.printer().queried(result)
-    if not result.columns:
+    view = query_view(result)
+    invocation.show(view)
+    if not view.columns:
         invocation.say("done")
         return
-    rows = count(printed.rows, "row")
-    if printed.is_complete:
+    rows = count(view.printed, "row")
+    if view.is_complete:
         invocation.say(rows)
     else:
         invocation.say(f"the first {rows}; --limit all shows every one")
-    if printed.is_shortened:
+    if view.is_shortened:
         invocation.say("long values are shortened; --verbose shows them whole")
 
 
@@ -206,9 +206,8 @@ def _explain(
     from lancestat.spark.read.relation import desk
     from lancestat.spark.sql.explain import explain_query
 
-    invocation.printer().explained(
-        explain_query(spark, statement, desk().explanations, surroundings)
-    )
+    explanation = explain_query(spark, statement, desk().explanations, surroundings)
+    invocation.show(ExplanationView(explanation))
 
 
 def _analyze(
@@ -220,7 +219,7 @@ def _analyze(
 ) -> bool:
     """Do what ANALYZE TABLE says; False when it is about a table of Spark's own catalog."""
     from lancestat.cli.progress import progress_display
-    from lancestat.plan.node_result import Status
+    from lancestat.presentation.plan_views import run_view
     from lancestat.spark.sql.statement import find_declared, not_declared
 
     names = [table.name for table in project.spec.tables]
@@ -240,7 +239,8 @@ def _analyze(
             is_case_sensitive=is_case_sensitive,
             progress=progress,
         )
-    invocation.printer().ran(result)
-    if result.status is Status.ERROR:
+    view = run_view(result)
+    invocation.show(view)
+    if view.is_failed:
         context.exit(ExitCode.FAILURE)
     return True

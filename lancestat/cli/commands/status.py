@@ -7,6 +7,7 @@ import click
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.cli.failure import ExitCode
 from lancestat.presentation.terminal import CONSOLE
+from lancestat.presentation.views import StatusView
 
 
 @command(
@@ -19,7 +20,7 @@ from lancestat.presentation.terminal import CONSOLE
     columns without statistics, a join whose result is behind. Exits with 1 when any node is an
     error. Starts no Spark.""",
     short_help="Show all tables and joins at a glance.",
-    formats=("text", "json", "markdown"),
+    views=[StatusView],
 )
 @selection_options
 @click.pass_context
@@ -30,11 +31,12 @@ def status(
     exclude: tuple[str, ...],
 ) -> None:
     """Print the state of every node."""
+    from lancestat.presentation.report_views import status_view
     from lancestat.report.gather import undisclosed
     from lancestat.report.values import Health
 
     project = invocation.project()
     report = project.report(any_of(select), any_of(exclude), runs=1)
-    invocation.printer().told(undisclosed(report, project.spec, CONSOLE.audience))
+    invocation.show(status_view(undisclosed(report, project.spec, CONSOLE.audience)))
     if report.health is Health.ERROR:
         context.exit(ExitCode.FAILURE)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from lancestat.cli.command import Invocation, command
 from lancestat.errors import InvalidProject
+from lancestat.presentation.views import ValidationView
 
 
-@command("validate", help="Check the YAML; opens no dataset.", is_published=True)
+@command(
+    "validate", help="Check the YAML; opens no dataset.", views=[ValidationView], is_published=True
+)
 def validate(invocation: Invocation) -> None:
     """Parse, template and check all files."""
     try:
-        project = invocation.project()
+        spec = invocation.project().spec
     except InvalidProject as error:
-        invocation.printer().invalid(error)
+        invocation.show(ValidationView(errors=error.errors))
         raise
-    invocation.printer().validated(project.spec)
+    kinds = [node.kind.value for node in spec.nodes]
+    invocation.show(ValidationView(spec.name, spec.target.name, kinds))

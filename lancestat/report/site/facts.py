@@ -7,11 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.formats import age, count, size
-from lancestat.manifest.wire import PublishedColumn
+from lancestat.formats import age, count, share, spoken
+from lancestat.report.node_facts import (
+    ColumnFigures,
+    column_figures,
+    excluded_rows,
+    measured_recall,
+    table_figures,
+)
 from lancestat.report.site.distribution import Distribution, distribution
 from lancestat.report.site.overview import freshness_words
-from lancestat.report.site.text import NOTHING, ago, instant, roughly, share, shorten, spoken
+from lancestat.report.site.text import NOTHING, ago, instant, shorten
 from lancestat.report.values import JoinReport, TableReport
 from lancestat.spec.disclosure import NO_ORIGINS, Origins, named
 from lancestat.spec.model import (
@@ -33,21 +39,18 @@ def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGIN
     facts = [("URI", report.spec.uri)]
     shown = report.shown
     if shown is not None:
-        rows = f"{count(shown.rows, 'row')} in {count(shown.fragments, 'fragment')}"
+        figures = table_figures(shown)
         facts += [
             ("Version", count(shown.version)),
-            ("Rows", rows),
-            ("Size", f"{size(shown.size_bytes)} decoded, {size(shown.disk_bytes)} on disk"),
+            ("Rows", figures.rows),
+            ("Size", figures.size),
         ]
         if shown.computed_at is not None:
-            made = instant(shown.computed_at)
-            ago = f", {roughly(shown.age)} ago" if shown.age is not None else ""
-            facts.append(("Computed", made + ago))
-        if shown.versions_behind:
-            changed = ""
-            if shown.changed_rows is not None:
-                changed = f", {share(shown.changed_rows)} of the rows changed since"
-            facts.append(("Behind", count(shown.versions_behind, "version") + changed))
+            ago = f", {figures.age} ago" if figures.age else ""
+            facts.append(("Computed", instant(shown.computed_at) + ago))
+        if figures.behind:
+            changed = f", {figures.changed} of the rows changed since" if figures.changed else ""
+            facts.append(("Behind", figures.behind + changed))
     if report.changed_at is not None:
         given = named(origins, "freshness")
         bounds = f"; {given}" if given else _bounds(report.spec.freshness)
@@ -120,11 +123,10 @@ def _made(record: JoinRecord, now: datetime) -> list[Fact]:
         ("Result", count(record.result.rows, "row")),
         ("Compared", f"{count(record.left_rows)} x {count(record.right_rows)} rows"),
         ("Unmatched", count(record.unmatched_left_rows, "left row")),
-        ("Excluded", f"{count(record.excluded_right_rows, 'right row')} without a usable vector"),
+        ("Excluded", excluded_rows(record.excluded_right_rows)),
     ]
     if record.recall is not None:
-        probes = f", {count(record.nprobes, 'probe')}" if record.nprobes else ""
-        facts.append(("Recall", f"{record.recall:.3f} on a sample{probes}"))
+        facts.append(("Recall", measured_recall(record.recall, record.nprobes)))
     return facts
 
 
@@ -177,47 +179,36 @@ class ColumnRow:
 
 def column_rows(report: TableReport) -> tuple[ColumnRow, ...]:
     """The columns that have statistics, in the order of the schema."""
-    if report.shown is None:
-        return ()
-    rows = report.shown.rows
-    return tuple(_row(report, name, column, rows) for name, column in report.shown.columns.items())
+    shown = report.shown
+    return () if shown is None else tuple(_row(report, each) for each in column_figures(shown))
 
 
-def _row(report: TableReport, name: str, column: PublishedColumn, rows: int) -> ColumnRow:
-    histogram = report.histograms.get(name)
-    part = None
-    if column.nulls is not None and rows:
-        part = min(1.0, column.nulls / rows)
+def _row(report: TableReport, column: ColumnFigures) -> ColumnRow:
+    histogram = report.histograms.get(column.name)
     return ColumnRow(
-        name,
+        column.name,
         _bound(column.minimum),
         _bound(column.maximum),
         column.minimum,
         column.maximum,
-        _number(column.nulls),
-        part,
-        share(part) if part else "",
-        _number(column.distinct),
+        column.nulls or NOTHING,
+        column.null_share,
+        share(column.null_share) if column.null_share else "",
+        column.distinct or NOTHING,
         _lengths(column),
         distribution(histogram, _kind(column.minimum)) if histogram else None,
     )
-
-
-def _number(value: int | None) -> str:
-    return NOTHING if value is None else count(value)
 
 
 def _bound(value: str | None) -> str:
     return NOTHING if value is None else shorten(value, _LONGEST_BOUND)
 
 
-def _lengths(column: PublishedColumn) -> str:
+def _lengths(column: ColumnFigures) -> str:
     average, longest = column.average_length, column.maximum_length
-    if average is None and longest is None:
-        return NOTHING
-    return (
-        f"{_number(average)}" if average == longest else f"{_number(average)} / {_number(longest)}"
-    )
+    if average == longest:
+        return average or NOTHING
+    return f"{average or NOTHING} / {longest or NOTHING}"
 
 
 def _kind(bound: str | None) -> str:

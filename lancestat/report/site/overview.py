@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.formats import count, size
-from lancestat.plan.table_status import Shown
-from lancestat.report.site.runs import NodeRunRow, node_run
-from lancestat.report.site.text import NOTHING, ago, roughly, share, spoken
+from lancestat.formats import count, size, spoken
+from lancestat.report.node_facts import TableFigures, node_run, table_figures, verdict_words
+from lancestat.report.site.runs import NodeRunRow, node_run_row
+from lancestat.report.site.text import NOTHING, ago
 from lancestat.report.values import Health, JoinReport, NodeReport, ProjectReport, TableReport
 
 
@@ -64,8 +64,8 @@ def column_counts(report: ProjectReport) -> tuple[int, int]:
 
 def last_skips(report: ProjectReport) -> list[tuple[str, int]]:
     """Why the last run of nodes left them alone, and how many."""
-    last = [node_run(node.runs[0]) for node in report.nodes if node.runs]
-    idle = Counter(run.reasons or "nothing to do" for run in last if run.tone == "idle")
+    last = [node_run(node.runs[0].result) for node in report.nodes if node.runs]
+    idle = Counter(run.reasons or "nothing to do" for run in last if run.is_idle)
     return idle.most_common()
 
 
@@ -76,14 +76,14 @@ def table_row(report: TableReport, now: datetime) -> TableRow:
     run = report.runs[0] if report.runs else None
     return TableRow(
         report=report,
-        verdict=verdict_words(report),
-        behind=_behind(shown) if shown else "",
+        verdict=verdict_words(report.verdict == "use", report.reason),
+        behind=_behind(table_figures(shown)) if shown else "",
         coverage=coverage,
         coverage_words=words,
         rows=count(shown.rows) if shown else NOTHING,
         size=size(shown.disk_bytes) if shown else "",
         freshness=freshness_words(report, now),
-        run=node_run(run) if run else None,
+        run=node_run_row(run) if run else None,
         ran=ago(run.finished_at, now) if run else "never",
     )
 
@@ -98,7 +98,7 @@ def join_row(report: JoinReport, now: datetime) -> JoinRow:
         strategy=spoken([record.strategy]) if record else NOTHING,
         rows=count(record.result.rows) if record else NOTHING,
         made=ago(record.finished_at, now) if record else "never",
-        run=node_run(run) if run else None,
+        run=node_run_row(run) if run else None,
         ran=ago(run.finished_at, now) if run else "never",
     )
 
@@ -121,12 +121,6 @@ def freshness_words(report: TableReport, now: datetime) -> str:
     return f"rows changed {ago(report.changed_at, now)}"
 
 
-def verdict_words(report: TableReport) -> str:
-    """What readers do with the statistics, and why."""
-    word = "used" if report.verdict == "use" else "refused"
-    return f"{word}: {spoken([report.reason])}"
-
-
 def result_words(report: JoinReport) -> str:
     """Whether a join's result holds, and why it does not."""
     if report.verdict == "current" or not report.reasons:
@@ -134,9 +128,8 @@ def result_words(report: JoinReport) -> str:
     return f"{report.verdict}: {spoken(report.reasons)}"
 
 
-def _behind(shown: Shown) -> str:
-    parts = [count(shown.versions_behind, "version") + " behind"] if shown.versions_behind else []
-    if parts and shown.changed_rows is not None:
-        parts.append(f"{share(shown.changed_rows)} of rows")
-    parts += [f"{roughly(shown.age)} old"] if shown.age is not None else []
+def _behind(figures: TableFigures) -> str:
+    parts = [f"{figures.behind} behind"] if figures.behind else []
+    parts += [f"{figures.changed} of rows"] if figures.changed else []
+    parts += [f"{figures.age} old"] if figures.age else []
     return ", ".join(parts)

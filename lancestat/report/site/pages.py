@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from lancestat.formats import count, size
+from lancestat.report.node_facts import verdict_words
 from lancestat.report.site import overview
 from lancestat.report.site.facts import (
     column_rows,
@@ -20,7 +21,7 @@ from lancestat.report.site.facts import (
     table_facts,
 )
 from lancestat.report.site.graph import draw
-from lancestat.report.site.runs import all_runs, history, node_run
+from lancestat.report.site.runs import all_runs, history, node_run_row
 from lancestat.report.site.source import Sources
 from lancestat.report.site.text import HEALTH, Plain, addresses, ago, instant, sentence
 from lancestat.report.values import JoinReport, ProjectReport, TableReport
@@ -102,14 +103,14 @@ class Pages:
             "table.html.j2",
             node=table,
             facts=table_facts(table, self._report.made_at, origins),
-            verdict=overview.verdict_words(table),
+            verdict=verdict_words(table.verdict == "use", table.reason),
             coverage=coverage,
             covered=covered,
             columns=column_rows(table),
             declared=named(origins, "columns") or selection_words(table.spec.columns),
             policy=named(origins, "policy") or table.spec.policy.accepted_staleness,
             history=history(table.runs),
-            runs=[node_run(run) for run in table.runs[:_RUNS_SHOWN]],
+            runs=[node_run_row(run) for run in table.runs[:_RUNS_SHOWN]],
             fragments=table.fragments[:_FRAGMENTS_SHOWN],
             source=self._sources.of(table.spec.location),
             reads=self._report.reads.get(name, ()),
@@ -125,7 +126,7 @@ class Pages:
             verdict=overview.result_words(join),
             facts=join_facts(join, self._report.made_at, self._origins.get(name, {})),
             sides=side_facts(join),
-            runs=[node_run(run) for run in join.runs[:_RUNS_SHOWN]],
+            runs=[node_run_row(run) for run in join.runs[:_RUNS_SHOWN]],
             source=self._sources.of(join.spec.location),
             reads=self._report.reads.get(name, ()),
             read_by=self._read_by.get(name, ()),

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.formats import count, duration, large
-from lancestat.plan.node_result import NodeResult, Status
-from lancestat.report.site.text import NOTHING, spoken
+from lancestat.formats import count, duration, large, spoken
+from lancestat.plan.node_result import NodeResult
+from lancestat.report.node_facts import NodeRun, node_run
+from lancestat.report.site.text import NOTHING
 from lancestat.report.values import NodeReport, NodeRunReport
 
 
@@ -66,20 +67,20 @@ class RunRow:
     nodes: tuple[NodeRunRow, ...]
 
 
-def node_run(run: NodeRunReport) -> NodeRunRow:
-    """One run of a node."""
-    result = run.result
+def node_run_row(run: NodeRunReport) -> NodeRunRow:
+    """Return one run of a node."""
+    facts = node_run(run.result)
     return NodeRunRow(
         run.run_id,
         run.finished_at,
-        result.name,
-        _action(result),
-        _tone(result),
-        spoken(result.reasons),
-        _read(result),
-        _version(result),
-        NOTHING if result.elapsed_seconds is None else duration(result.elapsed_seconds),
-        result.message,
+        facts.name,
+        facts.action,
+        "error" if facts.is_failed else "idle" if facts.is_idle else "ok",
+        facts.reasons,
+        _read(facts),
+        _version(run.result),
+        facts.elapsed or NOTHING,
+        run.result.message,
     )
 
 
@@ -95,65 +96,41 @@ def all_runs(nodes: Iterable[NodeReport]) -> tuple[RunRow, ...]:
 
 def _run(parts: Sequence[NodeRunReport]) -> RunRow:
     results = [part.result for part in parts]
-    skipped = [result for result in results if _is_skip(result)]
-    failed = [result for result in results if result.status is Status.ERROR]
-    reasons = Counter(_why(result) for result in skipped)
+    facts = [node_run(result) for result in results]
+    idle = [node for node in facts if node.is_idle]
     # What failed comes first, what was left alone last.
-    order = sorted(parts, key=lambda part: _rank(part.result))
+    order = sorted(zip(facts, parts, strict=True), key=lambda pair: _rank(pair[0]))
     return RunRow(
         run_id=parts[0].run_id,
         command=parts[0].command,
         target=parts[0].target,
         finished_at=max(part.finished_at for part in parts),
-        done=len(results) - len(skipped) - len(failed),
-        failed=len(failed),
-        skipped=len(skipped),
-        skips=tuple(reasons.most_common()),
+        done=sum(node.is_done for node in facts),
+        failed=sum(node.is_failed for node in facts),
+        skipped=len(idle),
+        skips=tuple(Counter(map(_why, idle)).most_common()),
         read=_total(results),
         slowest=duration(max(result.elapsed_seconds or 0 for result in results)),
-        nodes=tuple(node_run(part) for part in order),
+        nodes=tuple(node_run_row(part) for _, part in order),
     )
 
 
-def _is_skip(result: NodeResult) -> bool:
-    return result.status is Status.SKIPPED or (
-        result.action == "skip" and result.status is Status.SUCCESS
-    )
+def _why(node: NodeRun) -> str:
+    return (node.reasons or "nothing to do") if node.result.action == "skip" else "not run"
 
 
-def _why(result: NodeResult) -> str:
-    if result.action == "skip":
-        return spoken(result.reasons) or "nothing to do"
-    return "not run"
+def _rank(node: NodeRun) -> int:
+    return 0 if node.is_failed else 2 if node.is_idle else 1
 
 
-def _rank(result: NodeResult) -> int:
-    return 0 if result.status is Status.ERROR else 2 if _is_skip(result) else 1
-
-
-def _action(result: NodeResult) -> str:
-    if result.status is Status.ERROR:
-        return "failed"
-    return "not run" if result.status is Status.SKIPPED else result.action
-
-
-def _tone(result: NodeResult) -> str:
-    if result.status is Status.ERROR:
-        return "error"
-    return "idle" if _is_skip(result) else "ok"
-
-
-def _read(result: NodeResult) -> str:
-    if _is_skip(result) or result.status is Status.ERROR:
+def _read(node: NodeRun) -> str:
+    if not node.is_done:
         return NOTHING
-    if result.join is not None:
-        scope = spoken([result.join.scope]) if result.join.scope else ""
-        pairs = f"{large(result.join.pairs or 0)} pairs"
-        return f"{pairs}, {scope}" if scope and scope != "all" else pairs
-    if not result.fragments_scanned:
-        return "nothing"
-    total = count(result.fragments_total or 0, "fragment")
-    return f"{count(result.fragments_scanned)} of {total}, {count(result.rows_scanned or 0, 'row')}"
+    join = node.result.join
+    if join is None:
+        return node.read or "nothing"
+    scope = spoken([join.scope]) if join.scope else ""
+    return f"{node.pairs}, {scope}" if scope and scope != "all" else f"{node.pairs}"
 
 
 def _version(result: NodeResult) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from lancestat.formats import age
+from lancestat import formats
 from lancestat.redact import MASK, NOTHING_KNOWN, Audience, Redactor, clean
 from lancestat.report.values import Health, NodeReport, TableReport
 
@@ -72,10 +72,8 @@ NOTHING = "\u2013"
 
 
 def instant(moment: datetime | None) -> str:
-    """A moment to the minute, in UTC."""
-    if moment is None:
-        return NOTHING
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    """Return a moment to the minute, in UTC."""
+    return NOTHING if moment is None else formats.instant(moment)
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
@@ -83,33 +81,12 @@ def ago(moment: datetime | None, now: datetime) -> str:
     if moment is None:
         return NOTHING
     span = now - moment
-    return "just now" if span < timedelta(seconds=1) else f"{roughly(span)} ago"
-
-
-def roughly(span: timedelta) -> str:
-    """A span of time in its largest unit."""
-    return " ".join(age(span).split(" ")[:2])
+    return "just now" if span < timedelta(seconds=1) else f"{formats.roughly(span)} ago"
 
 
 def sentence(text: str) -> str:
     """A text that begins a sentence."""
     return text[:1].upper() + text[1:]
-
-
-def share(part: float | None) -> str:
-    """A share in per cent, such that neither little nor nearly all is rounded away."""
-    if part is None:
-        return NOTHING
-    if 0 < part < 0.001:
-        return "< 0.1 %"
-    if 0.999 < part < 1:
-        return "> 99.9 %"
-    return f"{part:.1%}".replace(".0%", " %").replace("%", " %").replace("  ", " ")
-
-
-def spoken(words: Iterable[str]) -> str:
-    """Machine words for people."""
-    return ", ".join(word.replace("_", " ") for word in words)
 
 
 HEALTH = {

@@ -31,40 +31,35 @@ notes           sentences about the whole
 
 from __future__ import annotations
 
-from lancestat.review.values import (
-    Change,
-    ColumnsChange,
-    Diff,
-    NodeDiff,
-    Property,
-    PropertyChange,
-)
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-FORMAT_VERSION = 1
+from lancestat.presentation.views import DiffView
+
+if TYPE_CHECKING:
+    from lancestat.review.values import ColumnsChange, NodeDiff, Property, PropertyChange
+
+Payload = Mapping[str, object]
 
 
-def render_json(diff: Diff) -> dict[str, object]:
-    """The object that `lancestat diff --output json` prints."""
+def diff_members(view: DiffView) -> dict[str, object]:
+    """Return the members of the object that `lancestat diff --output json` prints."""
+    diff = view.diff
     return {
-        "format_version": FORMAT_VERSION,
-        "command": "diff",
         "project": diff.project,
         "target": diff.target,
         "base": {"label": diff.base, "commit": diff.base_commit},
         "head": {"label": diff.head, "commit": diff.head_commit},
-        "summary": {
-            **{change.value: len(list(diff.of(change))) for change in Change},
-            "unchanged": diff.unchanged,
-        },
+        "summary": {**view.counts, "unchanged": diff.unchanged},
         "risks": sorted(risk.value for risk in diff.risks),
         "cost_bytes": diff.cost_bytes,
         "settings": [_property(change) for change in diff.settings],
-        "nodes": [_node(node) for node in diff.nodes],
+        "nodes": [_node_diff(node) for node in diff.nodes],
         "notes": list(diff.notes),
     }
 
 
-def _node(node: NodeDiff) -> dict[str, object]:
+def _node_diff(node: NodeDiff) -> Payload:
     return {
         "name": node.name,
         "kind": node.kind.value,
@@ -74,14 +69,14 @@ def _node(node: NodeDiff) -> dict[str, object]:
         "line": node.location.line,
         "owners": list(node.owners),
         "properties": [_property(change) for change in node.properties],
-        "columns": None if node.columns is None else _columns(node.columns),
+        "columns": None if node.columns is None else _columns_change(node.columns),
         "cost_bytes": node.cost_bytes,
         "risks": [{"risk": note.risk.value, "message": note.sentence} for note in node.risks],
         "notes": list(node.notes),
     }
 
 
-def _property(change: PropertyChange) -> dict[str, object]:
+def _property(change: PropertyChange) -> Payload:
     return {
         "name": change.name,
         "old": _value(change.old),
@@ -94,7 +89,7 @@ def _value(side: Property | None) -> object:
     return None if side is None else side.shown
 
 
-def _columns(columns: ColumnsChange) -> dict[str, object]:
+def _columns_change(columns: ColumnsChange) -> Payload:
     return {
         "resolved": columns.are_names,
         "gained": list(columns.gained),

@@ -9,23 +9,15 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from lancestat.formats import count, size
-from lancestat.review.comment import NO_CHANGES
-from lancestat.review.values import Change, ColumnsChange, Diff, NodeDiff, PropertyChange
-from lancestat.review.wording import (
-    KINDS,
-    NOTHING,
-    SYMBOLS,
-    by_risk,
-    cost,
-    counts,
-    line_diff,
-    risk_words,
-    side_name,
-    sides,
-    what_changed,
-)
+from lancestat.formats import count
+from lancestat.presentation.terminal import ZERO_WIDTH_SPACE
+from lancestat.presentation.text_diff import NOTHING
+from lancestat.presentation.views import DiffView, NodeDiffView, PropertyView
+
+if TYPE_CHECKING:
+    from lancestat.review.values import ColumnsChange
 
 MAX_CHARACTERS = 65_000
 """Below what GitHub takes in one comment, so that a marker fits too."""
@@ -35,30 +27,35 @@ _RISKS_END, _OWNERS_END, _TABLE_END = 16_000, 20_000, 40_000
 _RESERVE = 200
 _VALUE = 4_000
 _CELL = 300
-_UNSEEN = "\u200b"
 _MARKUP = re.compile(r"([\\`*_\[\]<|~$&#])")
 
 
-def render_markdown(diff: Diff) -> str:
-    """At most `MAX_CHARACTERS` characters: a summary, risks, a table of nodes, details folded."""
+def diff_page(view: DiffView) -> str:
+    """Return at most `MAX_CHARACTERS`: a summary, risks, a table of nodes, then details folded."""
+    diff = view.diff
     title = f"### lancestat: {prose(diff.project)}, target {prose(diff.target)}"
+    base, head = _side(diff.base, view.base), _side(diff.head, view.head)
     if diff.is_empty:
-        told = f"Nothing changes between {_side(diff.base)} and {_side(diff.head)}."
-        return "\n".join([title, "", told, "", NO_CHANGES])
+        same = f"Nothing changes between {base} and {head}."
+        return "\n".join([title, "", same, "", view.no_changes_mark])
     page = _Page()
-    page.lines(title, "", f"**{counts(diff)}**, {_side(diff.base)} → {_side(diff.head)}.")
-    if diff.settings:
-        names = ", ".join(span(change.name) for change in diff.settings)
+    page.lines(title, "", f"**{view.summary}**, {base} → {head}.")
+    if view.settings:
+        names = ", ".join(span(change.name) for change in view.settings)
         page.lines(f"The project or its target changes: {names}.")
-    told_cost = cost(diff)
-    if told_cost is not None:
-        page.lines(told_cost)
-    page.some(_risks(diff), _RISKS_END, "risk", start="\n**Risks**\n")
-    page.some(_owners(diff), _OWNERS_END, "owner", start="\n**Owners**\n")
-    if diff.nodes:
-        head = "\n| | node | kind | changed | risks |\n|:-:|---|---|---|---|"
-        page.some(map(_row, diff.nodes), _TABLE_END, "node", start=head)
-    page.some(_details(diff), MAX_CHARACTERS - _RESERVE, "detail", start="")
+    if view.cost is not None:
+        page.lines(view.cost)
+    risks = (
+        f"- {span(risk)} of {_listed(names)}: {prose(sentence)}"
+        for risk, sentence, names in view.risks
+    )
+    page.some(risks, _RISKS_END, "risk", start="\n**Risks**\n")
+    owners = (f"- {span(owner)}: {_listed(names)}" for owner, names in view.owners.items())
+    page.some(owners, _OWNERS_END, "owner", start="\n**Owners**\n")
+    if view.nodes:
+        table_head = "\n| | node | kind | changed | risks |\n|:-:|---|---|---|---|"
+        page.some(map(_row, view.nodes), _TABLE_END, "node", start=table_head)
+    page.some(_details(view), MAX_CHARACTERS - _RESERVE, "detail", start="")
     return page.text
 
 
@@ -86,44 +83,30 @@ class _Page:
             self.lines("", f"*{count(left, f'{noun} is', f'{noun}s are')} left out for length.*")
 
 
-def _side(label: str) -> str:
-    called = side_name(label)
-    return span(called) if called == label else called
+def _side(label: str, name: str) -> str:
+    return span(name) if name == label else name
 
 
-def _risks(diff: Diff) -> Iterator[str]:
-    for risk, sentence, names in by_risk(diff):
-        yield f"- {span(risk.value)} of {_listed(names)}: {prose(sentence)}"
-
-
-def _owners(diff: Diff) -> Iterator[str]:
-    owned: dict[str, list[str]] = {}
-    for node in diff.nodes:
-        for owner in node.owners:
-            owned.setdefault(owner, []).append(node.name)
-    for owner, names in owned.items():
-        yield f"- {span(owner)}: {_listed(names)}"
-
-
-def _row(node: NodeDiff) -> str:
+def _row(node: NodeDiffView) -> str:
+    changed = [cell(change.name) for change in node.properties] if node.change == "changed" else []
     cells = (
-        SYMBOLS[node.change],
+        node.symbol,
         cell(node.name),
-        KINDS[node.kind.value],
-        ", ".join(map(cell, what_changed(node))) or node.change.value,
-        ", ".join(map(cell, risk_words(node))),
+        node.kind,
+        ", ".join(changed) or node.change,
+        ", ".join(map(cell, dict.fromkeys(risk for risk, _ in node.risks))),
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _details(diff: Diff) -> Iterator[str]:
-    if diff.settings:
-        yield _folded("project and target", _properties(diff.settings, is_new=False))
-    for node in diff.nodes:
-        name = f"{SYMBOLS[node.change]} <code>{_html(node.name)}</code>"
-        yield _folded(f"{name}, {node.change.value}", _node(node), is_html=True)
-    if diff.notes:
-        yield "\n".join(f"- {prose(note)}" for note in diff.notes)
+def _details(view: DiffView) -> Iterator[str]:
+    if view.settings:
+        yield _folded("project and target", _properties(view.settings, is_new=False))
+    for node in view.nodes:
+        name = f"{node.symbol} <code>{_html(node.name)}</code>"
+        yield _folded(f"{name}, {node.change}", _node(node), is_html=True)
+    if view.diff.notes:
+        yield "\n".join(f"- {prose(note)}" for note in view.diff.notes)
 
 
 def _folded(title: str, lines: Iterable[str], *, is_html: bool = False) -> str:
@@ -132,16 +115,14 @@ def _folded(title: str, lines: Iterable[str], *, is_html: bool = False) -> str:
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
-def _node(node: NodeDiff) -> Iterator[str]:
-    place = f"{node.location.file}:{node.location.line}"
-    yield f"{KINDS[node.kind.value]}, {span(place)}"
+def _node(node: NodeDiffView) -> Iterator[str]:
+    yield f"{node.kind}, {span(node.place)}"
     yield ""
-    if node.change is not Change.REMOVED:
-        yield from _properties(node.properties, is_new=node.change is Change.ADDED)
+    yield from _properties(node.properties, is_new=node.change == "added")
     if node.columns is not None:
         yield from _columns(node.columns)
-    if node.cost_bytes:
-        yield f"- first run reads about {size(node.cost_bytes)}"
+    if node.cost:
+        yield f"- first run reads about {node.cost}"
     yield from (f"- {prose(note)}" for note in node.notes)
 
 
@@ -152,25 +133,24 @@ def _columns(columns: ColumnsChange) -> Iterator[str]:
             yield f"- {what} that {verb} statistics: {_listed(names)}"
 
 
-def _properties(changes: Sequence[PropertyChange], *, is_new: bool) -> Iterator[str]:
+def _properties(changes: Sequence[PropertyView], *, is_new: bool) -> Iterator[str]:
     for change in changes:
-        old, new = sides(change)
-        long = any(side is not None and ("\n" in side or len(side) > _CELL) for side in (old, new))
-        if long:
+        texts = [side for side in (change.old, change.new) if side is not None]
+        if any("\n" in text or len(text) > _CELL for text in texts):
             yield f"- {span(change.name)}:"
-            yield from (f"  {line}" for line in _block(old, new))
+            yield from (f"  {line}" for line in _block(change))
         elif is_new:
-            yield f"- {span(change.name)}: {span(new or '')}"
+            yield f"- {span(change.name)}: {span(change.new or '')}"
         else:
-            yield f"- {span(change.name)}: {_value(old)} → {_value(new)}"
+            yield f"- {span(change.name)}: {_value(change.old)} → {_value(change.new)}"
 
 
 def _value(text: str | None) -> str:
     return f"*{NOTHING}*" if text is None else span(text)
 
 
-def _block(old: str | None, new: str | None) -> list[str]:
-    text = "\n".join(line_diff(old, new))
+def _block(change: PropertyView) -> list[str]:
+    text = "\n".join(change.lines())
     if len(text) > _VALUE:
         text = f"{text[:_VALUE]}\n... {count(len(text) - _VALUE, 'more character')}"
     fence = "`" * max(3, _longest_run(text) + 1)
@@ -200,8 +180,9 @@ def cell(text: str) -> str:
 def prose(text: str) -> str:
     """Text that turns into no markup, link, mention or reference."""
     escaped = _MARKUP.sub(r"\\\1", " ".join(text.split()))
-    escaped = escaped.replace("@", f"@{_UNSEEN}").replace("\\#", f"\\#{_UNSEEN}")
-    return escaped.replace("://", f":{_UNSEEN}//").replace("www.", f"www{_UNSEEN}.")
+    for start, end in (("@", ""), ("\\#", ""), (":", "//"), ("www", ".")):
+        escaped = escaped.replace(start + end, start + ZERO_WIDTH_SPACE + end)
+    return escaped
 
 
 def _longest_run(text: str) -> int:

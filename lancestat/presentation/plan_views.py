@@ -1,0 +1,219 @@
+"""The views of plans and runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from typing_extensions import assert_never
+
+from lancestat.execution.result import RunResult
+from lancestat.formats import count, duration, large, size
+from lancestat.knn.work import Scope
+from lancestat.plan.actions import (
+    SYMBOLS,
+    Action,
+    Blocked,
+    Deferred,
+    JoinAction,
+    Plan,
+    TableAction,
+    blocked,
+    is_pending,
+    join_figures,
+    table_figures,
+)
+from lancestat.plan.node_result import Status, planned
+from lancestat.plan.stages import (
+    CommitResult,
+    JoinStage,
+    LayOut,
+    MeasureIndex,
+    MergeNeighbours,
+    PrepareSides,
+    Probe,
+)
+from lancestat.presentation.views import ActionView, PlanView, RunView
+from lancestat.redact import clean
+from lancestat.report.node_facts import NodeRun, node_run
+from lancestat.spec.model import Policy
+
+
+def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:
+    """Return the view of a plan; `policies` has the policy of every table by its name."""
+    verbs = Counter[str](action.verb for action in plan.actions)
+    return PlanView(
+        plan.project,
+        plan.target,
+        tuple(_action(action, policies.get(action.node)) for action in plan.actions),
+        tuple((SYMBOLS[verb], verb, verbs[verb]) for verb in SYMBOLS if verbs[verb]),
+        _total(plan.actions),
+        bool(blocked(plan)),
+        any(map(join_figures, plan.actions)),
+    )
+
+
+def _action(action: Action, policy: Policy | None) -> ActionView:
+    accepted = (policy.shown or policy.accepted_staleness) if policy else ""
+    result = planned(action)
+    if isinstance(action, Blocked):
+        error = str(action.error)
+        return ActionView(result, SYMBOLS[action.verb], "", False, accepted=accepted, error=error)
+    view = ActionView(
+        result,
+        SYMBOLS[action.verb],
+        _reads(action),
+        is_pending(action),
+        result.reasons,
+        action.notes,
+        accepted,
+    )
+    if not isinstance(action, JoinAction):
+        return view
+    choice = f"{action.decision.strategy.value}: {action.decision.why}"
+    is_whole = action.work.scope is Scope.FULL
+    return view._replace(choice=choice, method=tuple(explain_join(action)), is_whole=is_whole)
+
+
+def _reads(action: Action) -> str:
+    """Return what an action reads: `1 of 17 fragments, 250,000 rows, 12 MB`.
+
+    Of a join, what it compares: `exact, 1,000 x 250,000 rows, about 3.1 s`.
+    """
+    if isinstance(action, JoinAction):
+        return _compares(action)
+    figures = table_figures(action)
+    if figures is None or not is_pending(action):
+        return ""
+    if not figures.fragments_scanned:
+        return "nothing to read"
+    part = f"{count(figures.fragments_scanned)} of {count(figures.fragments_total, 'fragment')}"
+    rows = count(figures.rows_scanned, "row")
+    return f"{part}{_columns(action)}, {rows}, {size(figures.bytes_scanned)}"
+
+
+def explain_join(action: JoinAction) -> list[str]:
+    """A line for the decision of a join, and one for each of its stages that does any work."""
+    decision = action.decision
+    lines = [f"gate: {decision.strategy.value}, {decision.why}"]
+    lines += [line for stage in action.stages if (line := _explain(stage)) is not None]
+    return lines
+
+
+def _explain(stage: JoinStage) -> str | None:
+    match stage:
+        case PrepareSides(written=()):
+            return None
+        case PrepareSides():
+            sides = " and ".join(stage.written)
+            return f"scratch: the {sides} side is written once, as a Lance dataset"
+        case LayOut():
+            lists = count(stage.lists, "list") if stage.lists else "lists"
+            return f"scratch: the right side is laid out in {lists} by centroid"
+        case MeasureIndex():
+            return None
+        case Probe():
+            pairs = f", {large(stage.pairs)} pairs" if stage.pairs is not None else ""
+            return f"probe: {_COMPARED[stage.scope]}{pairs}"
+        case MergeNeighbours():
+            return "merge: with the neighbours that the last run found"
+        case CommitResult():
+            how = "appended to" if stage.appends else "written to"
+            return f"materialize: {how} {clean(stage.uri)} as {stage.format.value}"
+        case _:
+            assert_never(stage)
+
+
+_COMPARED = {
+    Scope.FULL: "left rows against right rows",
+    Scope.NEW_LEFT: "new left rows against right rows",
+    Scope.NEW_RIGHT: "left rows against new right rows",
+}
+
+
+def _compares(action: JoinAction) -> str:
+    decision, new = action.decision, action.new_rows
+    left, right = action.figures.left_rows, action.figures.right_rows
+    match action.work.scope:
+        case Scope.NEW_LEFT:
+            left = new
+        case Scope.NEW_RIGHT:
+            right = new
+    rows = " x ".join("?" if side is None else count(side) for side in (left, right)) + " rows"
+    if left is None or right is None:
+        rows += " (counted when it runs)"
+    parts = [decision.strategy.value, rows]
+    if decision.seconds is not None:
+        parts.append(f"about {duration(decision.seconds)}")
+    return ", ".join(parts)
+
+
+def _columns(action: Action) -> str:
+    """Which columns are read, where not all of them are."""
+    if not isinstance(action, TableAction) or action.verb == "restamp":
+        return ""
+    touched = frozenset[str]().union(*{scan.fields for scan in action.scans})
+    total = action.figures.columns
+    return f" ({count(len(touched))} of {count(total, 'column')})" if len(touched) < total else ""
+
+
+def _total(actions: Sequence[Action]) -> str:
+    """Return what all actions read and compare, in a sentence or two."""
+    figures = [each for each in map(table_figures, actions) if each is not None]
+    scanned, sentences = sum(each.fragments_scanned for each in figures), []
+    joins = [
+        each
+        for each in actions
+        if isinstance(each, JoinAction | Deferred) and each.kind == JoinAction.kind
+    ]
+    if scanned:
+        part = f"{count(scanned)} of {count(sum(f.fragments_total for f in figures), 'fragment')}"
+        rows = count(sum(each.rows_scanned for each in figures), "row")
+        sentences.append(f"Reads {part}: {rows}, {size(sum(f.bytes_scanned for f in figures))}.")
+    if joins:
+        compared = [each.pairs if each else None for each in map(join_figures, joins)]
+        # A join that waits for another does not know yet.
+        pairs = "" if None in compared else f", {large(sum(each or 0 for each in compared))} pairs"
+        sentences.append(f"Runs {count(len(joins), 'join')}{pairs}.")
+    return " ".join(sentences) or "Reads no data."
+
+
+def run_view(result: RunResult) -> RunView:
+    """Return the view of a run."""
+    nodes = tuple(map(node_run, result.nodes))
+    done = [node for node in nodes if node.result.status is Status.SUCCESS]
+    changed = [node for node in done if node.action != "skip"]
+    statuses = Counter(node.result.status for node in nodes)
+    return RunView(
+        result.command,
+        result.project,
+        result.target,
+        result.status.value,
+        nodes,
+        _kinds(changed),
+        len(done) - len(changed),
+        statuses[Status.SKIPPED],
+        statuses[Status.ERROR],
+        _all_read(done),
+    )
+
+
+def _kinds(nodes: Sequence[NodeRun]) -> str:
+    joins = sum(node.result.join is not None for node in nodes)
+    tables = count(len(nodes) - joins, "table")
+    if not joins:
+        return tables
+    return count(joins, "join") if joins == len(nodes) else f"{tables} and {count(joins, 'join')}"
+
+
+def _all_read(nodes: Sequence[NodeRun]) -> str:
+    results = [node.result for node in nodes]
+    rows = sum(result.rows_scanned or 0 for result in results)
+    fragments = sum(result.fragments_scanned or 0 for result in results)
+    pairs = sum(result.join.pairs or 0 for result in results if result.join is not None)
+    parts = []
+    if fragments:
+        parts.append(f"Read {count(fragments, 'fragment')}, {count(rows, 'row')}.")
+    if pairs:
+        parts.append(f"Compared {large(pairs)} pairs.")
+    return " ".join(parts) or "No data was read."

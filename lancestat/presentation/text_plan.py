@@ -1,0 +1,165 @@
+"""Plans and runs as text: a line per node, below it what needs more words, then the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from lancestat.formats import count, duration, spoken
+from lancestat.presentation.registry import Page
+from lancestat.presentation.terminal import cell_width, paint, table, wrapped
+from lancestat.presentation.views import ActionView, PlanView, RunView
+from lancestat.redact import message_lines
+
+if TYPE_CHECKING:
+    from lancestat.report.node_facts import NodeRun
+
+# So many unchanged nodes are still listed one by one.
+SKIPS_LISTED = 12
+_INDENT = " " * 13
+# Symbol, verb and name, of which the name may take 40 columns.
+_WIDEST = {0: 51}
+
+
+def plan_lines(view: PlanView, page: Page) -> list[str]:
+    """Return the page that `lancestat plan` prints."""
+    if not view.actions:
+        return ["No nodes selected."]
+    idle = sum(action.verb == "skip" for action in view.actions)
+    is_folded = idle > SKIPS_LISTED and not page.verbose
+    actions = [each for each in view.actions if not (is_folded and each.verb == "skip")]
+    lines = [paint(f"Plan for {view.project}, target {view.target}", "title"), ""]
+    for line, action in zip(_action_lines(actions, page.width), actions, strict=True):
+        lines += [*line, *_below_action(action, page)]
+    if is_folded:
+        lines.append(_folded(f"{count(idle)} {'more unchanged' if actions else 'unchanged'}"))
+    counts = [paint(f"{symbol} {number} {verb}", verb) for symbol, verb, number in view.counts]
+    return [*lines, "", "   ".join(counts), paint(_verdict(view), "title")]
+
+
+def _folded(text: str) -> str:
+    return paint(f"  . skip     {text} (--verbose lists them)", "skip")
+
+
+def _action_lines(actions: Sequence[ActionView], width: int) -> list[list[str]]:
+    """Return the lines of each action, with the reasons below where the page is too narrow."""
+    rows = [_cells(action) for action in actions]
+    names = min(40, max((len(action.node) for action in actions), default=0))
+    left = width - len(_INDENT) - names - max((len(each.reads) for each in actions), default=0) - 4
+    if all(cell_width(row[2]) <= left for row in rows if len(row) == 3):
+        return [[line] for line in table(rows, widest=_WIDEST, indent="  ")]
+    lines = table([row[:2] for row in rows], widest=_WIDEST, indent="  ")
+    return [
+        [line, _INDENT + row[2]] if len(row) == 3 else [line]
+        for line, row in zip(lines, rows, strict=True)
+    ]
+
+
+def _cells(action: ActionView) -> tuple[str, ...]:
+    head = f"{action.symbol} {action.verb:<8}"
+    if action.error is not None:
+        return paint(f"{head} {action.node}", action.verb), ""
+    why = spoken(action.reasons)
+    if action.verb == "skip":
+        return paint(f"{head} {action.node}", action.verb), paint(why, action.verb)
+    return f"{paint(head, action.verb)} {action.node}", action.reads, paint(why, "note")
+
+
+def _below_action(action: ActionView, page: Page) -> list[str]:
+    if action.error is not None:
+        return indented(action.error, page.width)
+    if action.verb == "skip" and not page.verbose:
+        return []
+    texts: list[str] = []
+    if action.choice is not None and page.verbose:
+        texts += action.method
+    elif action.choice is not None and action.is_whole:
+        # What a narrowed scope does is in its note.
+        texts.append(action.choice)
+    result = action.result
+    if page.verbose and result.version_read is not None:
+        analyzed = count(result.columns or 0, "column")
+        texts.append(f"version {result.version_read}, {analyzed} analyzed")
+    texts += [f"note: {note}" for note in action.notes]
+    return [paint(line, "note") for text in texts for line in indented(text, page.width)]
+
+
+def _verdict(view: PlanView) -> str:
+    if view.pending:
+        return view.total
+    if view.is_blocked:
+        return "Nothing else to do."
+    what = "everything is" if view.has_joins else "all statistics are"
+    return f"Nothing to do: {what} up to date."
+
+
+def run_lines(view: RunView, page: Page) -> list[str]:
+    """Return the page that `lancestat run` and `lancestat retry` print."""
+    is_retry = view.command == "retry"
+    if not view.nodes:
+        return ["Nothing to retry." if is_retry else "No nodes selected."]
+    idle = sum(node.result.action == "skip" for node in view.nodes)
+    is_folded = idle > SKIPS_LISTED and not page.verbose
+    nodes = [node for node in view.nodes if not (is_folded and node.result.action == "skip")]
+    what = "Retry" if is_retry else "Run"
+    lines = [paint(f"{what} of {view.project}, target {view.target}", "title"), ""]
+    rows = table(map(_run_cells, nodes), right={3}, indent="  ")
+    for line, node in zip(rows, nodes, strict=True):
+        lines += [line, *indented(node.result.message or "", page.width)]
+        below = indented(", ".join(node.quality), page.width)
+        lines += [paint(text, "note") for text in below]
+    if is_folded:
+        lines.append(_folded(f"{count(idle)} unchanged"))
+    return [*lines, "", *_run_summary(view)]
+
+
+def _run_cells(node: NodeRun) -> tuple[str, ...]:
+    """Return symbol, action and name; what was read, what was published, how long it took."""
+    tone = "error" if node.is_failed else "note" if node.action == "not run" else node.action
+    head = paint(f"{node.symbol} {node.action:<8}", tone)
+    if node.action == "skip":
+        return f"{head} {paint(node.name, 'note')}", paint(node.reasons, "note"), "", ""
+    name = f"{head} {node.name}"
+    if not node.is_done:
+        return name, "", "", ""
+    elapsed = node.elapsed or duration(0)
+    return name, _compared(node) or node.read or "nothing read", _published(node), elapsed
+
+
+def _compared(node: NodeRun) -> str | None:
+    join = node.result.join
+    if join is None:
+        return None
+    whole = f"{count(join.left_rows or 0)} x {count(join.right_rows or 0)} rows"
+    rows = {"new_left": "new left rows", "new_right": "new right rows"}.get(join.scope or "", whole)
+    return f"{join.strategy}, {rows}, {node.pairs}"
+
+
+def _published(node: NodeRun) -> str:
+    read, published = node.result.version_read, node.result.version_published
+    if node.result.join is not None:
+        return "written" if published is None else f"version {published}"
+    return f"version {read}" if published is None else f"version {read} -> {published}"
+
+
+def _run_summary(view: RunView) -> Iterator[str]:
+    text = paint(f"{view.updated} brought up to date, {view.unchanged} unchanged", "success")
+    if view.not_run:
+        text += paint(f", {view.not_run} not run", "note")
+    if view.failed:
+        text += paint(f", {view.failed} failed", "error")
+    yield f"{text}."
+    yield paint(view.total, "title")
+
+
+def indented(text: str, width: int) -> list[str]:
+    """Return the lines of a message as they stand below a node's name."""
+    return [
+        part
+        for line in message_lines(text)
+        for part in wrapped(
+            line.strip(),
+            max(width, 40),
+            indent=_INDENT + " " * (len(line) - len(line.lstrip())),
+        )
+    ]

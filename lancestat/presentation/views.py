@@ -1,0 +1,295 @@
+"""The views: one value per command that holds all that any output format tells.
+
+Figures are kept as the values that JSON has; what people read is put into words once, where the
+view is made. This module imports nothing heavy, so that a format can register its renderers without
+loading what makes the views; for the same reason views are named tuples, of which twenty are made
+in the time that one frozen dataclass takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from lancestat.errors import LancestatError
+    from lancestat.plan.node_result import NodeResult
+    from lancestat.plan.table_status import Shown
+    from lancestat.report.node_facts import ColumnFigures, NodeRun, NodeStatus, TableFigures
+    from lancestat.report.rows import Row
+    from lancestat.report.values import ProjectReport
+    from lancestat.review.comment import Kept
+    from lancestat.review.values import ColumnsChange, Diff, PropertyChange
+    from lancestat.spark.sql.explain import PlanExplanation
+    from lancestat.spec.model import Node
+    from lancestat.state.garbage_collection import SweepReport
+
+
+class InitView(NamedTuple):
+    """The files of a new project in a folder."""
+
+    folder: Path
+    files: Sequence[str]
+
+
+class SchemaKindsView(NamedTuple):
+    """The kinds of YAML that have a schema, each with what it describes."""
+
+    kinds: Mapping[str, str]
+
+
+class SchemaFilesView(NamedTuple):
+    """Schemas that were written into a folder."""
+
+    folder: Path
+    files: Sequence[str]
+
+
+class ValidationView(NamedTuple):
+    """A project with the kinds of its nodes, or its errors, which also go to stderr."""
+
+    project: str | None = None
+    target: str | None = None
+    kinds: Sequence[str] = ()
+    errors: Sequence[LancestatError] = ()
+
+
+class ListView(NamedTuple):
+    """Selected nodes as the audience may see them; `is_empty` where the project declares none."""
+
+    project: str
+    target: str
+    nodes: Sequence[Node]
+    is_empty: bool = False
+
+
+class ActionView(NamedTuple):
+    """An action of a plan.
+
+    `reads` tells what it reads or compares, `reasons` are machine words, `accepted` is the
+    staleness that readers accept. `choice` tells how a join is done and why, `method` the same in
+    as many lines as it takes; `is_whole` where no narrowed scope does. `error` is set of blocked
+    nodes alone.
+    """
+
+    result: NodeResult
+    symbol: str
+    reads: str
+    is_pending: bool
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    accepted: str = ""
+    choice: str | None = None
+    method: tuple[str, ...] = ()
+    is_whole: bool = True
+    error: str | None = None
+
+    @property
+    def node(self) -> str:
+        """The name of the node."""
+        return self.result.name
+
+    @property
+    def verb(self) -> str:
+        """The word for what is done."""
+        return self.result.action
+
+
+class PlanView(NamedTuple):
+    """What a run would do: `counts` has a symbol, a verb and how many actions have it."""
+
+    project: str
+    target: str
+    actions: tuple[ActionView, ...]
+    counts: tuple[tuple[str, str, int], ...]
+    total: str
+    is_blocked: bool
+    has_joins: bool
+
+    @property
+    def pending(self) -> int:
+        """How many nodes a run would change."""
+        return sum(action.is_pending for action in self.actions)
+
+
+class RunView(NamedTuple):
+    """What a run did, and the sum of it in words; `command` is what started it."""
+
+    command: str
+    project: str
+    target: str
+    status: str
+    nodes: tuple[NodeRun, ...]
+    updated: str
+    unchanged: int
+    not_run: int
+    failed: int
+    total: str
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether any node failed."""
+        return self.status == "error"
+
+
+class ShowView(NamedTuple):
+    """One table's statistics: `rows` are those of `lancestat.statistics`, by column."""
+
+    shown: Shown
+    figures: TableFigures
+    columns: tuple[ColumnFigures, ...]
+    names: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+class SiteView(NamedTuple):
+    """Pages that were written, and the health of the nodes that they are about."""
+
+    page: Path
+    pages: int
+    size_bytes: int
+    health: tuple[tuple[str, str], ...]
+
+
+class StatusView(NamedTuple):
+    """The state of nodes: `counts` has how many are of each health, in words, the best first."""
+
+    project: str
+    target: str
+    report: ProjectReport
+    nodes: tuple[NodeStatus, ...]
+    counts: tuple[tuple[str, str], ...]
+
+
+class QueryColumn(NamedTuple):
+    """A column of a query's result; `type` is Spark's."""
+
+    name: str
+    type: str
+    is_number: bool
+
+
+@dataclass(slots=True)
+class QueryView:
+    """The result of a query, of which one of `values` and `cells` is read, once.
+
+    Both end at the query's limit. While they are read, `printed` counts the rows, and at their end
+    `is_complete` tells whether there were no more. `is_shortened` is set by a renderer that does
+    not print cells whole.
+    """
+
+    columns: tuple[QueryColumn, ...]
+    values: Iterator[list[object]]
+    cells: Iterator[list[str]]
+    printed: int = 0
+    is_complete: bool = True
+    is_shortened: bool = False
+
+
+class ExplanationView(NamedTuple):
+    """The plan of a query and what its estimates stand on."""
+
+    explanation: PlanExplanation
+
+
+class SweepView(NamedTuple):
+    """What was dropped, or would be."""
+
+    project: str
+    target: str
+    report: SweepReport
+    is_dry_run: bool
+
+
+class CommentView(NamedTuple):
+    """What became of a pull request's comment."""
+
+    kept: Kept
+
+
+class Check(NamedTuple):
+    """What was found of a subject, and what to do when it is not as it should be."""
+
+    subject: str
+    passed: bool
+    finding: str
+    advice: str | None = None
+
+
+class ChecksView(NamedTuple):
+    """Whether the environment is as it should be."""
+
+    checks: Sequence[Check]
+
+
+# Of so many lines, those that repeat are not matched one by one.
+_MANY_LINES = 1000
+
+
+class PropertyView(NamedTuple):
+    """A property before and after as people see it, None where it was not there."""
+
+    change: PropertyChange
+    old: str | None
+    new: str | None
+
+    @property
+    def name(self) -> str:
+        """The name of the property."""
+        return self.change.name
+
+    def lines(self) -> list[str]:
+        """Return the lines of both, with `- ` before those that went, `+ ` before new ones."""
+        before, after = ([] if text is None else text.split("\n") for text in (self.old, self.new))
+        lines: list[str] = []
+        matcher = SequenceMatcher(a=before, b=after, autojunk=len(before) > _MANY_LINES)
+        for word, start, end, new_start, new_end in matcher.get_opcodes():
+            if word == "equal":
+                lines += (f"  {line}" for line in before[start:end])
+            else:
+                lines += (f"- {line}" for line in before[start:end])
+                lines += (f"+ {line}" for line in after[new_start:new_end])
+        return lines
+
+
+class NodeDiffView(NamedTuple):
+    """A node that changed; `risks` are words with sentences.
+
+    A removed node has no properties here. `cost` is what the first run reads for the change.
+    """
+
+    name: str
+    symbol: str
+    change: str
+    kind: str
+    place: str
+    owners: tuple[str, ...]
+    properties: tuple[PropertyView, ...]
+    columns: ColumnsChange | None
+    risks: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    cost: str | None
+
+
+class DiffView(NamedTuple):
+    """What a change of the project means.
+
+    `base` and `head` are the sides as people call them, `counts` is by change, `summary` and `cost`
+    are sentences. `risks` has each risk and each of its sentences with the nodes that have it.
+    `no_changes_mark` is the line of Markdown by which `comment` knows that nothing changes.
+    """
+
+    diff: Diff
+    base: str
+    head: str
+    counts: Mapping[str, int]
+    summary: str
+    cost: str | None
+    settings: tuple[PropertyView, ...]
+    nodes: tuple[NodeDiffView, ...]
+    risks: tuple[tuple[str, str, tuple[str, ...]], ...]
+    owners: Mapping[str, tuple[str, ...]]
+    no_changes_mark: str

@@ -1,0 +1,262 @@
+"""Facts about tables, joins and their runs in words, built once for every command and page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from lancestat.formats import count, duration, large, roughly, share, size, spoken
+from lancestat.plan.actions import SYMBOLS, JoinFigures
+from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.table_status import Shown
+from lancestat.redact import clean, visible
+from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
+
+
+@dataclass(frozen=True, slots=True)
+class TableFigures:
+    """What is known of a table's content and its statistics.
+
+    `age` is that of the statistics; `behind` counts the versions since and `changed` is the share
+    of rows that changed since, None where there are none or it is not known. `covered` of the
+    `wanted` columns have statistics.
+    """
+
+    verdict: str
+    rows: str
+    size: str
+    age: str | None
+    behind: str | None
+    changed: str | None
+    covered: int
+    wanted: int
+
+
+def table_figures(shown: Shown) -> TableFigures:
+    """Return the figures of a table."""
+    is_behind = bool(shown.versions_behind)
+    changed = shown.changed_rows
+    return TableFigures(
+        verdict=verdict_words(shown.use, shown.reason),
+        rows=f"{count(shown.rows, 'row')} in {count(shown.fragments, 'fragment')}",
+        size=f"{size(shown.size_bytes)} decoded, {size(shown.disk_bytes)} on disk",
+        age=None if shown.age is None else roughly(shown.age),
+        behind=count(shown.versions_behind or 0, "version") if is_behind else None,
+        changed=share(changed) if is_behind and changed is not None else None,
+        covered=len(shown.columns),
+        wanted=len(shown.columns) + len(shown.missing),
+    )
+
+
+def verdict_words(is_used: bool, reason: str) -> str:
+    """Return what readers do with the statistics, and why: `refused: stale`."""
+    return f"{'used' if is_used else 'refused'}: {spoken([reason])}"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFigures:
+    """A column with statistics, None where a figure is not known.
+
+    `minimum` and `maximum` are as they are published, `null_share` is of all rows.
+    """
+
+    name: str
+    minimum: str | None
+    maximum: str | None
+    nulls: str | None
+    null_share: float | None
+    distinct: str | None
+    average_length: str | None
+    maximum_length: str | None
+
+
+def column_figures(shown: Shown) -> Iterator[ColumnFigures]:
+    """Yield the columns that have statistics, in the order of the schema."""
+    for name, column in shown.columns.items():
+        is_known = column.nulls is not None and shown.rows
+        yield ColumnFigures(
+            name,
+            column.minimum,
+            column.maximum,
+            _number(column.nulls),
+            min(1.0, (column.nulls or 0) / shown.rows) if is_known else None,
+            _number(column.distinct),
+            _number(column.average_length),
+            _number(column.maximum_length),
+        )
+
+
+def _number(value: int | None) -> str | None:
+    return None if value is None else count(value)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """What one run did to one node.
+
+    `action` is what was done, `failed` or `not run`; an idle node was left as it was. `fragments`
+    and `rows` tell what was read of a table, `pairs` what was compared by a join; None where that
+    is nothing. `elapsed` is None where no time was taken. `quality` is what a reader of a join's
+    result should know of it.
+    """
+
+    result: NodeResult
+    symbol: str
+    action: str
+    is_failed: bool
+    is_idle: bool
+    reasons: str
+    fragments: str | None
+    rows: str
+    pairs: str | None
+    elapsed: str | None
+    quality: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.result.name
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended well and did something."""
+        return not (self.is_failed or self.is_idle)
+
+    @property
+    def read(self) -> str | None:
+        """What was read of a table: `1 of 17 fragments, 250,000 rows`."""
+        return self.fragments and f"{self.fragments}, {self.rows}"
+
+
+def node_run(result: NodeResult) -> NodeRun:
+    """Return what a run did to a node, in words."""
+    is_failed, is_skipped = result.status is Status.ERROR, result.status is Status.SKIPPED
+    fragments = None
+    if result.fragments_scanned:
+        total = count(result.fragments_total or 0, "fragment")
+        fragments = f"{count(result.fragments_scanned)} of {total}"
+    return NodeRun(
+        result,
+        SYMBOLS["blocked"] if is_failed else SYMBOLS.get(result.action, " "),
+        "failed" if is_failed else "not run" if is_skipped else result.action,
+        is_failed,
+        is_skipped or (result.action == "skip" and not is_failed),
+        spoken(result.reasons),
+        fragments,
+        count(result.rows_scanned or 0, "row"),
+        None if result.join is None else f"{large(result.join.pairs or 0)} pairs",
+        None if result.elapsed_seconds is None else duration(result.elapsed_seconds),
+        () if result.join is None or result.action == "skip" else tuple(_quality(result.join)),
+    )
+
+
+def _quality(join: JoinFigures) -> list[str]:
+    parts = []
+    if join.unmatched_left_rows:
+        parts.append(f"{count(join.unmatched_left_rows, 'left row')} without neighbours")
+    if join.excluded_right_rows:
+        parts.append(excluded_rows(join.excluded_right_rows))
+    if join.recall is not None and join.recall < 1:
+        parts.append(f"recall {measured_recall(join.recall, join.nprobes)}")
+    return parts
+
+
+def excluded_rows(rows: int) -> str:
+    """Return how many rows of the right side take no part in a join."""
+    return f"{count(rows, 'right row')} without a usable vector"
+
+
+def measured_recall(recall: float, nprobes: int | None) -> str:
+    """Return the recall of an approximate join: `0.987 on a sample with 8 probes`."""
+    probes = f" with {count(nprobes, 'probe')}" if nprobes else ""
+    return f"{recall:.3f} on a sample{probes}"
+
+
+# What a count of nodes is called.
+_COUNTED = {
+    Health.OK: ("ok", "ok"),
+    Health.WARN: ("warning", "warnings"),
+    Health.ERROR: ("error", "errors"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node on a line; texts are empty where there is nothing to tell.
+
+    One of `table` and `join` is what is known of it. `verdict` is the word that matters most.
+    `behind` counts versions and `changed` is the share of rows that changed since, where there are
+    any. `columns` tells how many of the wanted ones have statistics. `age` is that of the
+    statistics or of the join's result, `rows_age` that of the newest rows.
+    """
+
+    table: TableReport | None
+    join: JoinReport | None
+    name: str
+    health: str
+    verdict: str
+    behind: str
+    changed: str
+    columns: str
+    age: str
+    rows_age: str
+    last_run: str
+    problems: tuple[str, ...]
+
+
+def node_status(node: NodeReport, now: datetime) -> NodeStatus:
+    """Return the texts of one node, on one line each and without secrets."""
+    table = node if isinstance(node, TableReport) else None
+    join = node if isinstance(node, JoinReport) else None
+    shown = table.shown if table else None
+    figures = table_figures(shown) if shown else None
+    record = join.record if join else None
+    made_at = shown.computed_at if shown else record.finished_at if record else None
+    return NodeStatus(
+        table=table,
+        join=join,
+        name=one_line(node.spec.name),
+        health=node.health.value,
+        verdict=spoken([table.reason]) if table else node.verdict,
+        behind=count(shown.versions_behind) if shown and shown.versions_behind else "",
+        changed=(figures and figures.changed) or "",
+        columns=f"{figures.covered}/{figures.wanted}" if figures else "",
+        age=_since(made_at, now),
+        rows_age=_since(table.changed_at, now) if table else "",
+        last_run=_last_run(node.runs[0], now) if node.runs else "",
+        problems=tuple(map(one_line, node.problems)),
+    )
+
+
+def health_counts(nodes: Iterable[NodeReport]) -> tuple[tuple[str, str], ...]:
+    """Return how many nodes are of each health that a node has, the best first."""
+    numbers = Counter(node.health for node in nodes)
+    return tuple(
+        (count(numbers[health], *_COUNTED[health]), health.value)
+        for health in Health
+        if numbers[health]
+    )
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, without secrets, whose characters can all be seen."""
+    return visible(clean(text))
+
+
+def _since(moment: datetime | None, now: datetime) -> str:
+    return "" if moment is None else roughly(now - moment)
+
+
+def _last_run(run: NodeRunReport, now: datetime) -> str:
+    """Return what it did, when, and how long it took: `refresh 2 h ago, 250,000 rows, 1.2 s`."""
+    facts = node_run(run.result)
+    parts = [f"{visible(facts.action)} {_since(run.finished_at, now)} ago"]
+    if facts.is_done and run.result.join is None:
+        parts.append(facts.rows if run.result.rows_scanned else "nothing read")
+    elif facts.is_done and facts.pairs and run.result.join and run.result.join.pairs is not None:
+        parts.append(facts.pairs)
+    if facts.elapsed and run.result.action != "skip":
+        parts.append(facts.elapsed)
+    return ", ".join(parts)

@@ -1,0 +1,35 @@
+"""Views as the output formats render them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lancestat.plan.actions import Plan
+from lancestat.presentation.diff_view import diff_view
+from lancestat.presentation.json import FORMAT as JSON
+from lancestat.presentation.markdown import FORMAT as MARKDOWN
+from lancestat.presentation.plan_views import plan_view
+from lancestat.presentation.registry import Page
+from lancestat.presentation.terminal import unpainted
+from lancestat.presentation.text import FORMAT as TEXT
+from lancestat.review.values import Diff
+from lancestat.spec.model import Policy
+
+
+def view_of(value: Plan | Diff, policies: Mapping[str, Policy] | None = None) -> object:
+    return plan_view(value, policies or {}) if isinstance(value, Plan) else diff_view(value)
+
+
+def as_text(value: Plan | Diff, *, verbose: bool = False, width: int = 100) -> str:
+    page = Page(verbose, width)
+    return "\n".join(map(unpainted, TEXT.render(view_of(value), page)))
+
+
+def as_markdown(value: Plan | Diff, policies: Mapping[str, Policy] | None = None) -> str:
+    return "\n".join(MARKDOWN.render(view_of(value, policies), Page()))
+
+
+def as_json(value: Plan | Diff) -> dict[str, object]:
+    payload = JSON.render(view_of(value), Page())
+    assert isinstance(payload, dict)
+    return payload
