@@ -27,6 +27,7 @@ from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.spec.selection import select as select_nodes
 from lancestat.state.identity import canonical_uri
+from lancestat.state.store import open_state
 from lancestat.state.values import StateReader
 
 
@@ -312,8 +313,6 @@ def _load(
 
 def _state_of(old: ProjectSpec | None, new: ProjectSpec) -> Callable[[], StateReader]:
     def opened() -> StateReader:
-        from lancestat.state.store import open_state
-
         if old is None or not is_state_trusted(old, new):
             message = "the place of the state or its storage options are not those of BASE"
             raise UsageError(FOREIGN_STATE, message)

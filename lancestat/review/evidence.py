@@ -12,7 +12,9 @@ from datetime import datetime
 
 from lancestat.errors import LakeError, LancestatError, SpecError
 from lancestat.lake.column_bytes import estimated_bytes
+from lancestat.lake.files import list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key
+from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.plan.assessment import Appraisal, appraise
 from lancestat.plan.coverage import cover
@@ -110,8 +112,6 @@ class Evidence:
 
 def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateReader]) -> Evidence:
     """Open the trusted datasets in parallel and ask the state; neither has to be there."""
-    from lancestat.lake.observe import observe_snapshots
-
     wanted = dict.fromkeys(filter(nothing.may_open, uris))
     if not wanted:
         return nothing
@@ -228,8 +228,6 @@ def _read_bytes(snapshot: Snapshot, select: Iterable[str] | None) -> int:
 
 
 def _files_bytes(uri: str, evidence: Evidence) -> int | None:
-    from lancestat.lake.files import list_files, list_store_files, local_path
-
     if not evidence.may_open(uri):
         return None
     if local_path(uri) is not None:

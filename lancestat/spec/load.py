@@ -22,7 +22,8 @@ from lancestat.spec.project_file import Arguments, read_header
 from lancestat.spec.resources import PROJECT_FILE
 from lancestat.spec.schema import SPECS_SCHEMA, keywords
 from lancestat.spec.schema_check import check
-from lancestat.spec.template import Rendering, Scope
+from lancestat.spec.template import Rendering
+from lancestat.spec.template_scope import Scope
 from lancestat.spec.wording import subject
 
 __all__ = ["dependencies", "load_project"]

@@ -26,7 +26,8 @@ from lancestat.spec.names import Item, Namespace
 from lancestat.spec.quoting import quoted
 from lancestat.spec.schema import PROJECT_SCHEMA
 from lancestat.spec.schema_check import check
-from lancestat.spec.template import Rendering, Scope, is_template
+from lancestat.spec.template import Rendering, is_template
+from lancestat.spec.template_scope import Scope
 
 
 @dataclass(frozen=True, slots=True)

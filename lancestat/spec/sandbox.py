@@ -28,7 +28,13 @@ from jinja2.visitor import NodeTransformer
 
 from lancestat.errors import did_you_mean
 from lancestat.redact import Known
-from lancestat.spec.template import MAX_BITS, MAX_CHARACTERS, BadTemplateError, Names, scalar_result
+from lancestat.spec.template_scope import (
+    MAX_BITS,
+    MAX_CHARACTERS,
+    BadTemplateError,
+    Names,
+    scalar_result,
+)
 
 MAX_STEPS = 10_000
 MAX_EXPONENT = 64

@@ -76,7 +76,7 @@ class Lake:
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
     found = Lake()
-    monkeypatch.setattr("lancestat.lake.observe.observe_snapshots", found.observe)
+    monkeypatch.setattr("lancestat.review.evidence.observe_snapshots", found.observe)
     return found
 
 

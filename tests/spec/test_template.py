@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from lancestat.errors import Location, SpecError
 from lancestat.redact import Origin, Variable
 from lancestat.spec.sandbox import evaluate
-from lancestat.spec.template import BadTemplateError, Names, Scope, is_template, render
+from lancestat.spec.template import is_template, render
+from lancestat.spec.template_scope import BadTemplateError, Names, Scope
 
 PLACE = Location("f.yml", 3, 7)
 SCOPE = Scope(
@@ -265,7 +266,7 @@ def test_jinja_is_imported_for_templates_alone() -> None:
 import sys
 from lancestat.spec.document import read_document
 from lancestat.spec.template import Rendering
-from lancestat.spec.template import Scope
+from lancestat.spec.template_scope import Scope
 for text, templated in ((b"a: b", False), (b"a: '{{ 1 }}'", True)):
     document = read_document(text, "f.yml")
     Rendering().render(document, document.value, (), Scope({}))
