@@ -1,0 +1,199 @@
+"""The stages of joins, and what becomes of a plan when the facts are other ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from lancestat.execution.evaluator import JoinEvaluation, JoinSession
+from lancestat.knn.cost_model import JoinSize
+from lancestat.knn.request import JoinRequest, Mode, OnStage, Stage, StageProgress
+from lancestat.knn.work import (
+    JoinCounts,
+    JoinOutcome,
+    JoinWork,
+    OutputFormat,
+    OutputState,
+    PinnedTable,
+    Scope,
+    SideWork,
+    StaleBase,
+)
+from lancestat.lake.snapshot import Pin
+from lancestat.plan.actions import JoinAction
+from lancestat.plan.join_planner import JoinFacts, plan_join
+from lancestat.plan.stages import CommitResult, Probe
+
+EXACT = JoinRequest(3)
+APPROXIMATE = JoinRequest(3, mode=Mode.APPROX, recall=0.9)
+OUTPUT = OutputState(OutputFormat.LANCE, "near.lance", 30, "made", 2)
+COUNTS = JoinCounts(10, 10, 0, 0)
+FEW, MANY = JoinSize(100, 50, 8), JoinSize(20_000, 20_000_000, 8)
+
+
+@dataclass
+class Session:
+    """Notes the stages that it is told to do."""
+
+    facts: JoinSize
+    works: list[JoinWork] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    finds_rows: bool = True
+    reaches_recall: bool = True
+    has_last_result: bool = True
+
+    @contextmanager
+    def open(self, work: JoinWork, on_stage: OnStage) -> Iterator[JoinSession]:
+        self.works.append(work)
+        yield self
+        self.done.append("closed")
+
+    def prepare_sides(self) -> JoinFacts:
+        self.done.append("prepare")
+        return JoinFacts(self.facts, cores=2)
+
+    def lay_out(self, lists: int) -> bool:
+        self.done.append("lay out")
+        return self.finds_rows
+
+    def measure_index(self) -> bool:
+        self.done.append("measure")
+        return self.reaches_recall
+
+    def probe(self, stage: Probe) -> None:
+        self.done.append(f"probe {stage.strategy.value}")
+
+    def merge_neighbours(self) -> None:
+        if not self.has_last_result:
+            raise StaleBase("LS569", "the result has gone")
+        self.done.append("merge")
+
+    def commit(self, stage: CommitResult) -> JoinOutcome:
+        self.done.append("append" if stage.appends else "replace")
+        return JoinOutcome("any", COUNTS, OUTPUT, 100)
+
+
+def action(request: JoinRequest, planned: JoinSize, scope: Scope = Scope.FULL) -> JoinAction:
+    table = PinnedTable("t", Pin("t.lance", 1, "m"), ())
+    left, right = SideWork("v", ("id",), table), SideWork("w", ("id",), table)
+    work = JoinWork("near", request, left, right, OutputFormat.LANCE, "near.lance", scope)
+    return plan_join(work, planned, cores=2, new_rows=5)
+
+
+def run(planned: JoinAction, session: Session) -> tuple[JoinAction, list[StageProgress]]:
+    told: list[StageProgress] = []
+    done, _ = JoinEvaluation(session.open, told.append).run(planned)
+    return done, told
+
+
+@pytest.mark.parametrize(
+    ("request_", "sizes", "scope", "stages"),
+    [
+        (EXACT, FEW, Scope.FULL, ["prepare", "probe spark", "replace"]),
+        (EXACT, MANY, Scope.FULL, ["prepare", "probe exact", "replace"]),
+        (EXACT, FEW, Scope.NEW_LEFT, ["prepare", "probe exact", "append"]),
+        (EXACT, FEW, Scope.NEW_RIGHT, ["prepare", "probe exact", "merge", "replace"]),
+        (APPROXIMATE, MANY, Scope.FULL, ["prepare", "lay out", "probe partitioned", "replace"]),
+        (
+            APPROXIMATE,
+            replace(MANY, left_rows=10, has_index=True),
+            Scope.FULL,
+            ["prepare", "measure", "probe index", "replace"],
+        ),
+    ],
+)
+def test_a_join_goes_through_the_stages_of_its_plan(
+    request_: JoinRequest,
+    sizes: JoinSize,
+    scope: Scope,
+    stages: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    planned = action(request_, sizes, scope)
+    session = Session(sizes)
+    done, told = run(planned, session)
+    assert session.done == [*stages, "closed"]
+    assert [stage.stage for stage in told] == [Stage.GATE]
+    if scope is Scope.FULL:
+        assert done == planned
+    assert not caplog.records
+
+
+def test_facts_that_contradict_a_decision_have_the_join_planned_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    planned = action(APPROXIMATE, FEW)
+    assert planned.decision.strategy == "spark"
+    session = Session(MANY)
+    with caplog.at_level(logging.INFO, "lancestat.run"):
+        done, told = run(planned, session)
+    assert session.done == ["prepare", "lay out", "probe partitioned", "replace", "closed"]
+    assert done.figures.strategy == "partitioned"
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == f"'near' is planned again: partitioned, {done.decision.why}"
+    assert told[0].note == f"partitioned: {done.decision.why}"
+
+
+def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptureFixture) -> None:
+    planned = action(APPROXIMATE, JoinSize(None, None, None))
+    assert planned.decision.strategy == "partitioned"
+    session = Session(FEW)
+    with caplog.at_level(logging.INFO, "lancestat.run"):
+        run(planned, session)
+    assert session.done == ["prepare", "probe spark", "replace", "closed"]
+    assert [record.levelno for record in caplog.records] == [logging.INFO]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wrong", "stage", "why"),
+    [
+        (
+            replace(MANY, left_rows=10, has_index=True),
+            {"reaches_recall": False},
+            "measure",
+            "the index does not reach the recall",
+        ),
+        (MANY, {"finds_rows": False}, "lay out", "no right row can match"),
+    ],
+)
+def test_a_strategy_that_turns_out_not_to_do_leaves_the_join_to_the_exact_one(
+    sizes: JoinSize,
+    wrong: dict[str, bool],
+    stage: str,
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    session = Session(sizes, **wrong)  # type: ignore[arg-type]
+    done, _ = run(action(APPROXIMATE, sizes), session)
+    assert session.done == ["prepare", stage, "probe exact", "replace", "closed"]
+    assert (done.figures.strategy, done.decision.why) == ("exact", why)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"'near' is planned again: exact, {why}"
+    ]
+
+
+def test_a_join_whose_last_result_has_gone_is_planned_in_full(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    session = Session(FEW, has_last_result=False)
+    done, _ = run(action(EXACT, FEW, Scope.NEW_RIGHT), session)
+    assert [work.scope for work in session.works] == [Scope.NEW_RIGHT, Scope.FULL]
+    assert session.done == [
+        "prepare", "probe exact", "prepare", "probe spark", "replace", "closed",
+    ]  # fmt: skip
+    assert done.work.scope is Scope.FULL
+    assert "is planned again, in full: the result has gone" in caplog.text
+
+
+def test_a_join_in_full_whose_result_is_not_what_it_was_taken_for_fails() -> None:
+    class Failing(Session):
+        def commit(self, stage: CommitResult) -> JoinOutcome:
+            raise StaleBase("LS569", "the result has been replaced")
+
+    with pytest.raises(StaleBase):
+        run(action(EXACT, FEW), Failing(FEW))
