@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 import lancestat
 from lancestat.errors import RunError, UsageError
-from lancestat.spark.knn import dataframe as result
+from lancestat.execution import knn_join as result
 from lancestat.spark.knn import engine
 from lancestat.spark.knn import sides as opened_side
 from lancestat.spark.knn.written_side import write_side
