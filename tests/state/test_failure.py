@@ -71,7 +71,7 @@ def test_an_unknown_scheme_is_no_damage() -> None:
         "LanceError(IO): No space left on device (os error 28)",
         "LanceError(IO): the credential provider was not enabled",
         "Error performing GET https://h/b in 1s: <Error><Code>AccessDenied</Code></Error>",
-        "LanceError(IO): Generic S3 error: Server returned non-2xx status code: 501 Not Implemented",
+        "Generic S3 error: Server returned non-2xx status code: 501 Not Implemented",
         "LanceError(IO): Generic S3 error: Error performing GET: 404 Not Found: NoSuchBucket",
         'Generic Config error: failed to parse "abc" as Duration',
         "LanceError(IO): Input/output error (os error 5)",
