@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol
 
 from lancestat.errors import LakeError
@@ -32,6 +31,9 @@ _RETRIES = 20
 
 def commit_properties(message: str, run: str | None) -> dict[str, str]:
     """Return properties by which a commit names its purpose, its run and this lancestat."""
+    # Not at the top, for the time that commands take to start.
+    from importlib.metadata import version
+
     # The package's own module lies above this layer, so its version comes from the distribution.
     lancestat = version("lancestat")
     properties = {

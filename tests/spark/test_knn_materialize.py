@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import lance
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from lancestat.knn.request import JoinKind, output_names
 from lancestat.knn.search import Neighbours
 from lancestat.knn.work import PinnedTable, Rows, VectorSide
 from lancestat.lake.observe import snapshot
+from lancestat.output import result as output
 from lancestat.output.writer import OutputWriter
 from lancestat.spark.knn.materialize import Chunk, Materialize, output_schema
 
 WIDTH = 200_000
 LEFT, K = 400, 3
-
-
-@dataclass
-class Captured:
-    """Stands in for a writer: holds what it is given."""
-
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-
-    def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-        self.batches += batches
 
 
 def side(path: Path, table: pa.Table, columns: tuple[str, ...]) -> VectorSide:
@@ -38,25 +28,26 @@ def side(path: Path, table: pa.Table, columns: tuple[str, ...]) -> VectorSide:
     return VectorSide(pinned.pin, "v", columns, pinned.fragments, {})
 
 
-def test_wide_columns_come_in_small_batches(tmp_path: Path) -> None:
+def test_wide_columns_come_in_small_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = [chr(97 + number % 26) * WIDTH for number in range(50)]
     left = side(tmp_path / "l", pa.table({"v": np.zeros(LEFT), "id": np.arange(LEFT)}), ("id",))
     right = side(tmp_path / "r", pa.table({"v": np.zeros(50), "text": texts}), ("text",))
     names = output_names(["id"], ["text"], with_rank=True)
-    writer = Captured()
+    batches: list[pa.RecordBatch] = []
+    monkeypatch.setattr(output, "write", lambda _, number, schema, written: batches.extend(written))
     schema = output_schema(left, right, names, JoinKind.INNER)
-    made = Materialize(
-        left, right, names, JoinKind.INNER, schema, cast(OutputWriter, cast(Any, writer))
-    )
+    made = Materialize(left, right, names, JoinKind.INNER, schema, cast(OutputWriter, None))
     places = np.random.default_rng(1).integers(0, 50, (LEFT, K))
     distances = np.tile(np.arange(K, dtype=np.float32), (LEFT, 1))
 
     made.write(Chunk(0, Rows(0, LEFT), np.ones(LEFT, np.bool_), Neighbours(places, distances)))
 
-    later = writer.batches[1:]
+    later = batches[1:]
     assert len(later) > 5
     assert max(batch.nbytes for batch in later) < 2 * (16 << 20)
-    found = pa.Table.from_batches(writer.batches)
+    found = pa.Table.from_batches(batches)
     assert found["id"].to_pylist() == np.repeat(np.arange(LEFT), K).tolist()
     assert found["text"].to_pylist() == [texts[place] for place in places.ravel()]
     assert found["_rank"].to_pylist() == [1, 2, 3] * LEFT

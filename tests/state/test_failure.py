@@ -71,6 +71,10 @@ def test_an_unknown_scheme_is_no_damage() -> None:
         "LanceError(IO): No space left on device (os error 28)",
         "LanceError(IO): the credential provider was not enabled",
         "Error performing GET https://h/b in 1s: <Error><Code>AccessDenied</Code></Error>",
+        "Generic S3 error: Server returned non-2xx status code: 501 Not Implemented",
+        "LanceError(IO): Generic S3 error: Error performing GET: 404 Not Found: NoSuchBucket",
+        'Generic Config error: failed to parse "abc" as Duration',
+        "LanceError(IO): Input/output error (os error 5)",
     ],
 )
 def test_denied_and_unreachable_places_are_no_damage(text: str) -> None:
@@ -85,6 +89,7 @@ def test_denied_and_unreachable_places_are_no_damage(text: str) -> None:
         "External error: Generic N/A error: Not found: /s/v1/partials-1.lance/data/01.lance",
         "Generic S3 error: 416 Range Not Satisfiable: InvalidRange",
         "No such file or directory (os error 2)",
+        "Not supported: Please upgrade Lance to read this. Flags: 64",
         "LanceError(IO): file size is too small: s3://forbidden/timeout/connection/1.lance",
     ],
 )
