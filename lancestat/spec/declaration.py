@@ -1,9 +1,10 @@
 """How a resource of the YAML declares its keys: once, on the class that holds their values.
 
-A resource is a frozen dataclass with a `Resource` as its `declares`. A field that the YAML sets has
-a `Key` in its metadata, made by `key`. From these declarations come the JSON Schema (`schema`), the
-values with their defaults (`build`), the digest (`digest`), what others may see (`disclosure`),
-what a diff compares (`lancestat.review.properties`), and docs/yaml.md (`reference`).
+A resource is a class under `@resource`, with a `Resource` as its `declares`. A field that the YAML
+sets is made by `key` and holds a `Key`. From these declarations come the JSON Schema (`schema`),
+the values with their defaults (`build`), the digest (`digest`), what others may see
+(`disclosure`), what a diff compares (`lancestat.review.properties`) and docs/yaml.md
+(`reference`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from typing_extensions import dataclass_transform
 
 
 class Risk(str, Enum):
@@ -38,6 +41,9 @@ class Role(Enum):
     CHECK = "part of a diff only: no run depends on it"
     REMARK = "part of a diff only, after all else: it is for people"
     LABEL = "part of neither: a name, or a remark on a part that nodes share"
+
+
+MEANING, CHECK, REMARK, LABEL = Role.MEANING, Role.CHECK, Role.REMARK, Role.LABEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,17 +300,38 @@ class KeyField:
         return self.default is MISSING or self.first.is_required
 
 
-def key(shape: Shape, about: str | None = None, *path: str, **rest: Any) -> dict[str, Any]:
-    """Return the metadata of a field that one key sets, by default the key of the field's name.
+def key(
+    shape: Shape,
+    about: str | None = None,
+    *path: str,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    kw_only: bool = False,
+    repr: bool = True,
+    **attributes: Any,
+) -> Any:
+    """Return a field that one key sets, by default the key of the field's name.
 
-    `rest` are further attributes of `Key`.
+    `attributes` are further ones of `Key`, the other arguments those of `dataclasses.field`.
     """
-    return keys(Key(path, shape, about, **rest))
+    spelling = Key(path, shape, about, **attributes)
+    return keys(
+        spelling, default=default, default_factory=default_factory, kw_only=kw_only, repr=repr
+    )
 
 
-def keys(*spellings: Key) -> dict[str, Any]:
-    """Return the metadata of a field that any one of several keys sets."""
-    return {"keys": spellings}
+def keys(*spellings: Key, **options: Any) -> Any:
+    """Return a field that any one of several keys sets; `options` are `dataclasses.field`'s."""
+    return field(metadata={"keys": spellings}, **options)
+
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, key, keys))
+def resource(kind: type[T]) -> type[T]:
+    """Make a class a frozen dataclass whose fields may be declared by `key` and `keys`."""
+    return dataclass(frozen=True, slots=True)(kind)
 
 
 @cache

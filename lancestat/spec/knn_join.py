@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import ClassVar
 
 from lancestat.errors import Location
 from lancestat.spec.declaration import (
+    LABEL,
+    MEANING,
+    REMARK,
     Chosen,
     Flag,
     Key,
@@ -16,12 +19,11 @@ from lancestat.spec.declaration import (
     Number,
     Resource,
     Risk,
-    Role,
-    Shape,
     Text,
     Words,
     key,
     keys,
+    resource,
 )
 from lancestat.spec.shapes import (
     AT_LEAST_0,
@@ -36,11 +38,7 @@ from lancestat.spec.shapes import (
 )
 from lancestat.spec.table import NodeKind
 
-
-def _of_join(shape: Shape, about: str | None = None, *path: str, **rest: Any) -> dict[str, Any]:
-    """Return the metadata of a key that decides which rows a join gives."""
-    risk = Risk.JOIN_MEANING_CHANGED
-    return key(shape, about, *path, **{"role": Role.MEANING, "risk": risk, **rest})
+ROWS = Risk.JOIN_MEANING_CHANGED
 
 
 def _side_uri(path: str, about: str) -> Key:
@@ -48,13 +46,13 @@ def _side_uri(path: str, about: str) -> Key:
         (path,),
         FILLED_PLACE,
         about,
-        role=Role.MEANING,
-        risk=Risk.JOIN_MEANING_CHANGED,
+        role=MEANING,
+        risk=ROWS,
         label="uri",
     )
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class KnnSide:
     """One side of a KNN join: exactly one of `table`, `uri` (with `format`) or `sql` is set.
 
@@ -62,58 +60,63 @@ class KnnSide:
     `options` may hold secrets: `repr` omits them. `sql_location` is where the query is written.
     """
 
-    table: str | None = field(
+    table: str | None = key(
+        PUBLIC,
+        "A declared table, or the output of another KNN join.",
+        role=MEANING,
+        risk=ROWS,
         default=None,
         kw_only=True,
-        metadata=_of_join(PUBLIC, "A declared table, or the output of another KNN join."),
     )
-    format: str | None = field(
-        default=None,
-        kw_only=True,
-        metadata=keys(
-            Key(
-                ("format",),
-                PUBLIC,
-                "A Spark data source, with 'path' and 'options'.",
-                role=Role.MEANING,
-                risk=Risk.JOIN_MEANING_CHANGED,
-            ),
-            Key(("format",), Chosen(paths=(("lance",), ("parquet",))), None),
+    format: str | None = keys(
+        Key(
+            ("format",),
+            PUBLIC,
+            "A Spark data source, with 'path' and 'options'.",
+            role=MEANING,
+            risk=ROWS,
         ),
-    )
-    uri: str | None = field(
+        Key(("format",), Chosen(paths=(("lance",), ("parquet",))), None),
         default=None,
         kw_only=True,
-        metadata=keys(
-            _side_uri("lance", "A Lance dataset that is not declared."),
-            _side_uri("parquet", "Parquet files."),
-            _side_uri("path", "What Spark loads, with 'format'."),
-        ),
     )
-    options: Mapping[str, str] = field(
+    uri: str | None = keys(
+        _side_uri("lance", "A Lance dataset that is not declared."),
+        _side_uri("parquet", "Parquet files."),
+        _side_uri("path", "What Spark loads, with 'format'."),
+        default=None,
+        kw_only=True,
+    )
+    options: Mapping[str, str] = key(
+        SETTINGS,
+        "Options of the Spark data source.",
+        role=MEANING,
+        risk=ROWS,
         default_factory=dict,
         repr=False,
         kw_only=True,
-        metadata=_of_join(SETTINGS, "Options of the Spark data source."),
     )
-    sql: str | None = field(
+    sql: str | None = key(
+        FILLED,
+        "A query; {{ ref('table') }} names a declared node.",
+        role=MEANING,
+        risk=ROWS,
         default=None,
         kw_only=True,
-        metadata=_of_join(FILLED, "A query; {{ ref('table') }} names a declared node."),
     )
-    vector: str = field(metadata=_of_join(FILLED, "The column that holds the vectors."))
-    select: tuple[str, ...] | None = field(
-        default=None,
-        metadata=_of_join(
-            Listed(
-                title="a list of columns",
-                items=Text(title="a column", limits={"minLength": 1}),
-                is_unique=True,
-            ),
-            "The columns that the result keeps; all when left out. A right column that the left "
-            "side has too gets the suffix _right.",
-            unset="*",
+    vector: str = key(FILLED, "The column that holds the vectors.", role=MEANING, risk=ROWS)
+    select: tuple[str, ...] | None = key(
+        Listed(
+            title="a list of columns",
+            items=Text(title="a column", limits={"minLength": 1}),
+            is_unique=True,
         ),
+        "The columns that the result keeps; all when left out. A right column that the left "
+        "side has too gets the suffix _right.",
+        unset="*",
+        role=MEANING,
+        risk=ROWS,
+        default=None,
     )
     refs: tuple[str, ...] = ()
     sql_location: Location | None = field(default=None, compare=False, kw_only=True)
@@ -129,98 +132,90 @@ class KnnSide:
 
 
 def _output(form: str, about: str) -> Key:
-    return Key(("output", form), FILLED_PLACE, about, role=Role.MEANING, risk=Risk.OUTPUT_MOVED)
+    return Key(("output", form), FILLED_PLACE, about, role=MEANING, risk=Risk.OUTPUT_MOVED)
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class KnnJoin:
     """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set."""
 
-    name: str = field(metadata=key(NAME, "The name of the node.", role=Role.LABEL))
-    description: str | None = field(
-        default=None, kw_only=True, metadata=key(TEXT, "What it is for.", role=Role.REMARK)
+    name: str = key(NAME, "The name of the node.", role=LABEL)
+    description: str | None = key(TEXT, "What it is for.", role=REMARK, default=None, kw_only=True)
+    tags: tuple[str, ...] = key(TAGS, role=REMARK, default=(), kw_only=True)
+    owner: str | None = key(TEXT, "Whom to ask.", role=REMARK, default=None, kw_only=True)
+    left: KnnSide = key(
+        Nested(resource=KnnSide), "The rows that look for neighbours.", role=MEANING, risk=ROWS
     )
-    tags: tuple[str, ...] = field(default=(), kw_only=True, metadata=key(TAGS, role=Role.REMARK))
-    owner: str | None = field(
-        default=None, kw_only=True, metadata=key(TEXT, "Whom to ask.", role=Role.REMARK)
+    right: KnnSide = key(
+        Nested(resource=KnnSide), "The rows that are found.", role=MEANING, risk=ROWS
     )
-    left: KnnSide = field(
-        metadata=_of_join(Nested(resource=KnnSide), "The rows that look for neighbours.")
-    )
-    right: KnnSide = field(metadata=_of_join(Nested(resource=KnnSide), "The rows that are found."))
-    k: int = field(metadata=_of_join(TO_100000, "How many neighbours each left row gets."))
-    metric: str = field(
+    k: int = key(TO_100000, "How many neighbours each left row gets.", role=MEANING, risk=ROWS)
+    metric: str = key(
+        Words(title="a metric", choices=("l2", "cosine", "dot")),
+        "How distance is measured.",
+        role=MEANING,
+        risk=ROWS,
         default="l2",
         kw_only=True,
-        metadata=_of_join(
-            Words(title="a metric", choices=("l2", "cosine", "dot")), "How distance is measured."
-        ),
     )
-    mode: str = field(
+    mode: str = key(
+        Words(title="a mode", choices=("exact", "approx")),
+        "exact compares all pairs; approx only those whose partitions are near.",
+        role=MEANING,
+        risk=ROWS,
         default="exact",
         kw_only=True,
-        metadata=_of_join(
-            Words(title="a mode", choices=("exact", "approx")),
-            "exact compares all pairs; approx only those whose partitions are near.",
-        ),
     )
-    nprobes: int | None = field(
+    nprobes: int | None = key(
+        TO_100000,
+        "How many partitions each left row visits.",
+        "approx",
+        "nprobes",
+        role=MEANING,
+        risk=ROWS,
         default=None,
         kw_only=True,
-        metadata=_of_join(
-            TO_100000, "How many partitions each left row visits.", "approx", "nprobes"
-        ),
     )
-    recall: float | None = field(
+    recall: float | None = key(
+        Number(
+            title="a number over 0 and at most 1",
+            limits={"exclusiveMinimum": 0, "maximum": 1},
+        ),
+        "The share of true neighbours to reach.",
+        "approx",
+        "recall",
+        role=MEANING,
+        risk=ROWS,
         default=None,
         kw_only=True,
-        metadata=_of_join(
-            Number(
-                title="a number over 0 and at most 1",
-                limits={"exclusiveMinimum": 0, "maximum": 1},
-            ),
-            "The share of true neighbours to reach.",
-            "approx",
-            "recall",
-        ),
     )
-    join: str = field(
+    join: str = key(
+        Words(title="a join type", choices=("inner", "left_outer")),
+        "left_outer keeps left rows that have no neighbour.",
+        role=MEANING,
+        risk=ROWS,
         default="inner",
         kw_only=True,
-        metadata=_of_join(
-            Words(title="a join type", choices=("inner", "left_outer")),
-            "left_outer keeps left rows that have no neighbour.",
-        ),
     )
-    rank: bool = field(
+    rank: bool = key(
+        Flag(),
+        "Whether the result has a column _rank: 1 for the nearest right row, and so on.",
+        risk=ROWS,
         default=False,
         kw_only=True,
-        metadata=_of_join(
-            Flag(),
-            "Whether the result has a column _rank: 1 for the nearest right row, and so on.",
-            role=Role.OPTION,
-        ),
     )
-    min_right_rows: int = field(
+    min_right_rows: int = key(
+        AT_LEAST_0,
+        "Below this many right rows Spark joins by itself.",
+        role=MEANING,
         default=10_000,
         kw_only=True,
-        metadata=key(
-            AT_LEAST_0, "Below this many right rows Spark joins by itself.", role=Role.MEANING
-        ),
     )
-    output_format: str = field(
-        metadata=key(
-            Chosen(paths=(("output", "lance"), ("output", "parquet"))),
-            None,
-            "output",
-            role=Role.MEANING,
-        )
+    output_format: str = key(
+        Chosen(paths=(("output", "lance"), ("output", "parquet"))), None, "output", role=MEANING
     )
-    output_uri: str = field(
-        metadata=keys(
-            _output("lance", "A Lance dataset."),
-            _output("parquet", "A folder of Parquet files."),
-        )
+    output_uri: str = keys(
+        _output("lance", "A Lance dataset."), _output("parquet", "A folder of Parquet files.")
     )
     location: Location
 

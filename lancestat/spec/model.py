@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from lancestat.redact import NOTHING_KNOWN, Origin, Redactor, secret_options
 from lancestat.spec.declaration import (
@@ -24,6 +24,7 @@ from lancestat.spec.declaration import (
     Variables,
     Words,
     key,
+    resource,
 )
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
@@ -53,67 +54,55 @@ class Reader(str, Enum):
 _FOLDER = Place(title="a folder or an object-store URI", limits={"minLength": 1})
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class Target:
     """Where a project runs; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
 
     name: str
-    state: str = field(
+    state: str = key(
+        _FOLDER,
+        "Where partial statistics and run records are kept. Deleting it costs time, never "
+        "correctness.",
         default=".lancestat/state",
-        metadata=key(
-            _FOLDER,
-            "Where partial statistics and run records are kept. Deleting it costs time, never "
-            "correctness.",
-        ),
     )
-    scratch: str | None = field(
+    scratch: str | None = key(
+        _FOLDER,
+        "Where KNN joins keep intermediate results; all executors must reach it.",
         default=None,
         kw_only=True,
-        metadata=key(
-            _FOLDER,
-            "Where KNN joins keep intermediate results; all executors must reach it.",
-        ),
     )
-    spark_master: str | None = field(
+    spark_master: str | None = key(
+        Text(title="a Spark master such as local[*]", limits={"minLength": 1}),
+        "Spark's master URL.",
+        "spark",
+        "master",
         default=None,
         kw_only=True,
-        metadata=key(
-            Text(title="a Spark master such as local[*]", limits={"minLength": 1}),
-            "Spark's master URL.",
-            "spark",
-            "master",
-        ),
     )
-    spark_conf: Mapping[str, str] = field(
+    spark_conf: Mapping[str, str] = key(
+        replace(SETTINGS, title="a mapping of Spark settings"),
+        "Spark settings by name; numbers and booleans are passed on as Spark spells them.",
+        "spark",
+        "conf",
         default_factory=dict,
         repr=False,
         kw_only=True,
-        metadata=key(
-            replace(SETTINGS, title="a mapping of Spark settings"),
-            "Spark settings by name; numbers and booleans are passed on as Spark spells them.",
-            "spark",
-            "conf",
-        ),
     )
-    reader: Reader = field(
+    reader: Reader = key(
+        Words(title="'lancestat' or 'connector'", choices=Reader),
+        "What reads the rows of queries: lancestat itself, or the Lance connector for Spark, "
+        "which must be on Spark's class path. Statistics are the same.",
         default=Reader.LANCESTAT,
         kw_only=True,
-        metadata=key(
-            Words(title="'lancestat' or 'connector'", choices=Reader),
-            "What reads the rows of queries: lancestat itself, or the Lance connector for Spark, "
-            "which must be on Spark's class path. Statistics are the same.",
-        ),
     )
-    storage_options: Mapping[str, str] = field(
+    storage_options: Mapping[str, str] = key(
+        replace(SETTINGS, title="a mapping of storage options"),
+        "Options for object stores, as Lance names them (aws_region, aws_endpoint, ...). Take "
+        "secrets from {{ env_var('X') }}.",
+        "storage-options",
         default_factory=dict,
         repr=False,
         kw_only=True,
-        metadata=key(
-            replace(SETTINGS, title="a mapping of storage options"),
-            "Options for object stores, as Lance names them (aws_region, aws_endpoint, ...). Take "
-            "secrets from {{ env_var('X') }}.",
-            "storage-options",
-        ),
     )
 
     declares: ClassVar[Resource] = Resource(
@@ -131,60 +120,50 @@ class Target:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class ProjectFile:
     """The keys of `lancestat_project.yml`; the values are read one by one (`project_file`)."""
 
-    name: str = field(
-        metadata=key(NAME, "The name of the project, as plans and run records show it.")
-    )
-    description: str | None = field(default=None, metadata=key(TEXT, "What the project is for."))
-    spec_paths: tuple[str, ...] = field(
+    name: str = key(NAME, "The name of the project, as plans and run records show it.")
+    description: str | None = key(TEXT, "What the project is for.", default=None)
+    spec_paths: tuple[str, ...] = key(
+        Listed(
+            title="a list of folders",
+            items=Text(title="a folder", limits={"minLength": 1}),
+            is_filled=True,
+        ),
+        "Folders whose .yml and .yaml files, at any depth, declare tables, column sets, "
+        "policies and KNN joins. Relative to the project's folder.",
+        "spec-paths",
         default=("specs",),
-        metadata=key(
-            Listed(
-                title="a list of folders",
-                items=Text(title="a folder", limits={"minLength": 1}),
-                is_filled=True,
-            ),
-            "Folders whose .yml and .yaml files, at any depth, declare tables, column sets, "
-            "policies and KNN joins. Relative to the project's folder.",
-            "spec-paths",
-        ),
     )
-    vars: Mapping[str, object] = field(
+    vars: Mapping[str, object] = key(
+        Variables(title="a mapping of variables"),
+        "Values for {{ var('name') }}. The option --vars overrides them. A value may use "
+        "env_var() and target.name.",
         default_factory=dict,
-        metadata=key(
-            Variables(title="a mapping of variables"),
-            "Values for {{ var('name') }}. The option --vars overrides them. A value may use "
-            "env_var() and target.name.",
-        ),
     )
-    default_target: str | None = field(
+    default_target: str | None = key(
+        Text(title="the name of a target", limits={"minLength": 1}),
+        "The target when --target is not given. It may be left out when there is only one.",
+        "default-target",
         default=None,
-        metadata=key(
-            Text(title="the name of a target", limits={"minLength": 1}),
-            "The target when --target is not given. It may be left out when there is only one.",
-            "default-target",
-        ),
     )
-    targets: Mapping[str, Target] = field(
-        kw_only=True,
-        metadata=key(
-            ByName(
-                title="a mapping of targets",
-                names=Text(
-                    title="a name of letters, digits, '_', '-' and '.', starting with a letter, a "
-                    "digit or '_'",
-                    limits={
-                        "pattern": START + r"[^\u0000-,/:-@\[-^`{-\u00a9]*$(?!\n)",
-                        "format": "lancestat-target",
-                    },
-                ),
-                items=Nested(resource=Target),
+    targets: Mapping[str, Target] = key(
+        ByName(
+            title="a mapping of targets",
+            names=Text(
+                title="a name of letters, digits, '_', '-' and '.', starting with a letter, a "
+                "digit or '_'",
+                limits={
+                    "pattern": START + r"[^\u0000-,/:-@\[-^`{-\u00a9]*$(?!\n)",
+                    "format": "lancestat-target",
+                },
             ),
-            "Where the project runs, by name.",
+            items=Nested(resource=Target),
         ),
+        "Where the project runs, by name.",
+        kw_only=True,
     )
 
     declares: ClassVar[Resource] = Resource(
@@ -194,33 +173,29 @@ class ProjectFile:
     )
 
 
-def _list_of(resource: type[Declared], title: str, about: str) -> dict[str, Any]:
-    return key(Listed(title=title, items=Nested(resource=resource)), about)
-
-
-@dataclass(frozen=True, slots=True)
+@resource
 class SpecFile:
     """The keys of a spec file."""
 
-    tables: tuple[Table, ...] = field(
+    tables: tuple[Table, ...] = key(
+        Listed(title="a list of tables", items=Nested(resource=Table)),
+        "Lance datasets whose statistics are kept.",
         default=(),
-        metadata=_list_of(Table, "a list of tables", "Lance datasets whose statistics are kept."),
     )
-    column_sets: tuple[ColumnSet, ...] = field(
+    column_sets: tuple[ColumnSet, ...] = key(
+        Listed(title="a list of column sets", items=Nested(resource=ColumnSet)),
+        "Selections of columns that tables share.",
         default=(),
-        metadata=_list_of(
-            ColumnSet, "a list of column sets", "Selections of columns that tables share."
-        ),
     )
-    policies: tuple[Policy, ...] = field(
+    policies: tuple[Policy, ...] = key(
+        Listed(title="a list of policies", items=Nested(resource=Policy)),
+        "Which staleness readers accept, by name.",
         default=(),
-        metadata=_list_of(Policy, "a list of policies", "Which staleness readers accept, by name."),
     )
-    knn_joins: tuple[KnnJoin, ...] = field(
+    knn_joins: tuple[KnnJoin, ...] = key(
+        Listed(title="a list of KNN joins", items=Nested(resource=KnnJoin)),
+        "Nearest-neighbour joins that are written to a dataset.",
         default=(),
-        metadata=_list_of(
-            KnnJoin, "a list of KNN joins", "Nearest-neighbour joins that are written to a dataset."
-        ),
     )
 
     declares: ClassVar[Resource] = Resource(

@@ -11,17 +11,21 @@ from typing import ClassVar
 from lancestat.errors import Location
 from lancestat.formats import age, count
 from lancestat.spec.declaration import (
+    CHECK,
+    LABEL,
+    MEANING,
+    REMARK,
     Either,
     Flag,
     Nested,
     Place,
     Resource,
     Risk,
-    Role,
     Share,
     Text,
     Words,
     key,
+    resource,
 )
 from lancestat.spec.shapes import (
     AT_LEAST_0,
@@ -57,7 +61,7 @@ class Refresh(str, Enum):
     WHEN_STALE = "when_stale"
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class StaleBounds:
     """How far behind statistics may be; every bound that is given must hold.
 
@@ -65,24 +69,20 @@ class StaleBounds:
     messages give in place of a bound, by its name, where the environment gave that bound.
     """
 
-    max_versions: int | None = field(
-        default=None, metadata=key(AT_LEAST_0, "How many versions behind.", role=Role.MEANING)
+    max_versions: int | None = key(
+        AT_LEAST_0, "How many versions behind.", role=MEANING, default=None
     )
-    max_age: timedelta | None = field(
+    max_age: timedelta | None = key(
+        DURATION,
+        "How long ago the statistics were computed: seconds, minutes, hours or days.",
+        role=MEANING,
         default=None,
-        metadata=key(
-            DURATION,
-            "How long ago the statistics were computed: seconds, minutes, hours or days.",
-            role=Role.MEANING,
-        ),
     )
-    max_changed_rows: float | None = field(
+    max_changed_rows: float | None = key(
+        Share(),
+        "Rows added, removed or rewritten since, as a share of the current rows.",
+        role=MEANING,
         default=None,
-        metadata=key(
-            Share(),
-            "Rows added, removed or rewritten since, as a share of the current rows.",
-            role=Role.MEANING,
-        ),
     )
     shown: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -106,7 +106,7 @@ def staleness_words(allowed: bool | StaleBounds) -> str:
     return "any staleness" if allowed else "never stale"
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class Policy:
     """Which staleness readers accept: none (False), any (True) or bounds.
 
@@ -114,43 +114,34 @@ class Policy:
     environment gave any of that.
     """
 
-    name: str | None = field(
-        default=None,
-        metadata=key(NAME, "What tables call it.", is_required=True, role=Role.LABEL),
-    )
-    description: str | None = field(
-        default=None, metadata=key(TEXT, "What it is for.", role=Role.LABEL)
-    )
-    allow_stale: bool | StaleBounds = field(
+    name: str | None = key(NAME, "What tables call it.", is_required=True, role=LABEL, default=None)
+    description: str | None = key(TEXT, "What it is for.", role=LABEL, default=None)
+    allow_stale: bool | StaleBounds = key(
+        Either(
+            title="true, false, or bounds ('max_versions', 'max_age', 'max_changed_rows')",
+            description="Whether readers may use statistics of an older version: never, "
+            "always, or while every bound that is given holds.",
+            definition="allow_stale",
+            shapes=(Flag(), Nested(resource=StaleBounds)),
+        ),
+        None,
+        "allow.stale",
+        role=MEANING,
+        risk=Risk.STALENESS_LOOSENED,
+        words=staleness_words,
         default=False,
-        metadata=key(
-            Either(
-                title="true, false, or bounds ('max_versions', 'max_age', 'max_changed_rows')",
-                description="Whether readers may use statistics of an older version: never, "
-                "always, or while every bound that is given holds.",
-                definition="allow_stale",
-                shapes=(Flag(), Nested(resource=StaleBounds)),
-            ),
-            None,
-            "allow.stale",
-            role=Role.MEANING,
-            risk=Risk.STALENESS_LOOSENED,
-            words=staleness_words,
-        ),
     )
-    refresh: Refresh = field(
-        default=Refresh.ALWAYS,
-        metadata=key(
-            Words(
-                title="when to refresh",
-                description="always: a run brings statistics up to date. when_stale: a run does "
-                "nothing while allow.stale accepts what is published.",
-                definition="refresh",
-                choices=Refresh,
-            ),
-            role=Role.MEANING,
-            risk=Risk.STALENESS_LOOSENED,
+    refresh: Refresh = key(
+        Words(
+            title="when to refresh",
+            description="always: a run brings statistics up to date. when_stale: a run does "
+            "nothing while allow.stale accepts what is published.",
+            definition="refresh",
+            choices=Refresh,
         ),
+        role=MEANING,
+        risk=Risk.STALENESS_LOOSENED,
+        default=Refresh.ALWAYS,
     )
     shown: str | None = field(default=None, compare=False)
 
@@ -198,17 +189,15 @@ class ColumnSelection:
     exclude: tuple[ColumnPattern, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class ColumnSet:
     """A selection of columns that tables share."""
 
-    name: str = field(metadata=key(NAME, "What tables call it.", role=Role.LABEL))
-    description: str | None = field(
-        default=None, kw_only=True, metadata=key(TEXT, "What it is for.", role=Role.LABEL)
-    )
-    include: tuple[ColumnPattern, ...] = field(metadata=key(FILLED_PATTERNS))
-    exclude: tuple[ColumnPattern, ...] = field(default=(), metadata=key(PATTERNS))
-    types: frozenset[str] | None = field(default=None, metadata=key(TYPES))
+    name: str = key(NAME, "What tables call it.", role=LABEL)
+    description: str | None = key(TEXT, "What it is for.", role=LABEL, default=None, kw_only=True)
+    include: tuple[ColumnPattern, ...] = key(FILLED_PATTERNS)
+    exclude: tuple[ColumnPattern, ...] = key(PATTERNS, default=())
+    types: frozenset[str] | None = key(TYPES, default=None)
 
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'name' and 'include'",
@@ -218,17 +207,16 @@ class ColumnSet:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class ColumnChoice:
     """The mapping that a table may have as its `columns`."""
 
-    set: str | None = field(
-        default=None,
-        metadata=key(PUBLIC, "The name of a column set.", title="the name of a column set"),
+    set: str | None = key(
+        PUBLIC, "The name of a column set.", title="the name of a column set", default=None
     )
-    include: tuple[ColumnPattern, ...] = field(default=(), metadata=key(FILLED_PATTERNS))
-    exclude: tuple[ColumnPattern, ...] = field(default=(), metadata=key(PATTERNS))
-    types: frozenset[str] | None = field(default=None, metadata=key(TYPES))
+    include: tuple[ColumnPattern, ...] = key(FILLED_PATTERNS, default=())
+    exclude: tuple[ColumnPattern, ...] = key(PATTERNS, default=())
+    types: frozenset[str] | None = key(TYPES, default=None)
 
     declares: ClassVar[Resource] = Resource("", is_filled=True)
 
@@ -247,7 +235,7 @@ COLUMNS = Either(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class Freshness:
     """How old a table's newest rows may be before that is a warning, or an error.
 
@@ -255,21 +243,17 @@ class Freshness:
     that messages give in place of a bound, by its name, where the environment gave that bound.
     """
 
-    warn_after: timedelta | None = field(
+    warn_after: timedelta | None = key(
+        DURATION,
+        "Older rows than this are a warning: seconds, minutes, hours or days.",
+        role=CHECK,
         default=None,
-        metadata=key(
-            DURATION,
-            "Older rows than this are a warning: seconds, minutes, hours or days.",
-            role=Role.CHECK,
-        ),
     )
-    error_after: timedelta | None = field(
+    error_after: timedelta | None = key(
+        DURATION,
+        "Older rows than this are an error: seconds, minutes, hours or days.",
+        role=CHECK,
         default=None,
-        metadata=key(
-            DURATION,
-            "Older rows than this are an error: seconds, minutes, hours or days.",
-            role=Role.CHECK,
-        ),
     )
     shown: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -291,79 +275,63 @@ def _histogram_warning(old: bool, new: bool) -> str | None:
     return None if new else "histograms are made no more"
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class Table:
     """A declared Lance dataset; a relative `uri` is resolved against the project's folder."""
 
-    name: str = field(
-        metadata=key(NAME, "The name of the node and of its view in SQL.", role=Role.LABEL)
-    )
-    uri: str = field(
-        metadata=key(
-            Place(title="a path or an object-store URI", limits={"minLength": 1}),
-            "The Lance dataset; a relative path starts at the project's folder.",
-            role=Role.MEANING,
-            risk=Risk.DATASET_MOVED,
-        )
+    name: str = key(NAME, "The name of the node and of its view in SQL.", role=LABEL)
+    uri: str = key(
+        Place(title="a path or an object-store URI", limits={"minLength": 1}),
+        "The Lance dataset; a relative path starts at the project's folder.",
+        role=MEANING,
+        risk=Risk.DATASET_MOVED,
     )
     location: Location
-    description: str | None = field(
-        default=None, metadata=key(TEXT, "What a row is.", role=Role.REMARK)
-    )
-    tags: tuple[str, ...] = field(default=(), metadata=key(TAGS, role=Role.REMARK))
-    owner: str | None = field(default=None, metadata=key(TEXT, "Whom to ask.", role=Role.REMARK))
-    columns: ColumnSelection = field(
+    description: str | None = key(TEXT, "What a row is.", role=REMARK, default=None)
+    tags: tuple[str, ...] = key(TAGS, role=REMARK, default=())
+    owner: str | None = key(TEXT, "Whom to ask.", role=REMARK, default=None)
+    columns: ColumnSelection = key(
+        COLUMNS,
+        "The columns that get statistics: 'all', which skips what cannot be analyzed (naming "
+        "such a column is an error); names and patterns; or the union of 'set' and 'include' "
+        "(every column when neither is given), of 'types' only, less 'exclude'.",
+        role=MEANING,
+        risk=Risk.COVERAGE_LOST,
         default_factory=ColumnSelection,
-        metadata=key(
-            COLUMNS,
-            "The columns that get statistics: 'all', which skips what cannot be analyzed (naming "
-            "such a column is an error); names and patterns; or the union of 'set' and 'include' "
-            "(every column when neither is given), of 'types' only, less 'exclude'.",
-            role=Role.MEANING,
-            risk=Risk.COVERAGE_LOST,
-        ),
     )
-    policy: Policy = field(
+    policy: Policy = key(
+        Either(
+            title="the name of a policy, or a mapping with 'allow.stale' and 'refresh'",
+            shapes=(PUBLIC, Nested(resource=Policy, is_inline=True)),
+        ),
+        "Which staleness readers accept: a shared policy, or one for this table alone. Without "
+        "one, none.",
+        role=MEANING,
+        label="",
         default_factory=Policy,
-        metadata=key(
-            Either(
-                title="the name of a policy, or a mapping with 'allow.stale' and 'refresh'",
-                shapes=(PUBLIC, Nested(resource=Policy, is_inline=True)),
-            ),
-            "Which staleness readers accept: a shared policy, or one for this table alone. Without "
-            "one, none.",
-            role=Role.MEANING,
-            label="",
-        ),
     )
-    publish: Publish = field(
+    publish: Publish = key(
+        Words(title="where statistics go", choices=Publish),
+        "manifest commits them to the table; none keeps them in the state only.",
+        role=MEANING,
+        risk=Risk.PUBLISH_CHANGED,
+        warning=_publish_warning,
         default=Publish.MANIFEST,
-        metadata=key(
-            Words(title="where statistics go", choices=Publish),
-            "manifest commits them to the table; none keeps them in the state only.",
-            role=Role.MEANING,
-            risk=Risk.PUBLISH_CHANGED,
-            warning=_publish_warning,
-        ),
     )
-    histogram: bool = field(
+    histogram: bool = key(
+        Flag(),
+        "Whether number, date and timestamp columns get an equi-height histogram too, which is "
+        "kept in the state and told to Spark's optimizer; for skewed columns.",
+        risk=Risk.COVERAGE_LOST,
+        warning=_histogram_warning,
         default=False,
-        metadata=key(
-            Flag(),
-            "Whether number, date and timestamp columns get an equi-height histogram too, which is "
-            "kept in the state and told to Spark's optimizer; for skewed columns.",
-            risk=Risk.COVERAGE_LOST,
-            warning=_histogram_warning,
-        ),
     )
-    freshness: Freshness | None = field(
+    freshness: Freshness | None = key(
+        Nested(resource=Freshness),
+        "How old the newest rows may be before 'lancestat status' warns of it, or calls it an "
+        "error; no run depends on it.",
+        role=CHECK,
         default=None,
-        metadata=key(
-            Nested(resource=Freshness),
-            "How old the newest rows may be before 'lancestat status' warns of it, or calls it an "
-            "error; no run depends on it.",
-            role=Role.CHECK,
-        ),
     )
 
     kind = NodeKind.TABLE
