@@ -1,4 +1,4 @@
-"""GitHub's REST interface, as far as comments need it."""
+"""A client of GitHub's REST interface, as far as comments need it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from lancestat.redact import clean
 NOT_CONFIGURED = "LS610"
 """The token, the repository, the pull request or the API's address is missing or wrong."""
 UNREACHABLE = "LS611"
-"""GitHub does not answer, or has no time for us, however often it is asked."""
+"""GitHub does not answer, or limits our requests, after all attempts."""
 REFUSED = "LS612"
-"""GitHub says no."""
+"""GitHub refuses the request."""
 READ_ONLY = "LS613"
 """The token may not comment, as that of a pull request from a fork."""
 LEADS_AWAY = "LS614"
-"""An answer leads to another host, where the token is not sent."""
+"""An answer redirects to another host, where the token is not sent."""
 NOT_UNDERSTOOD = "LS615"
-"""An answer is not what GitHub's interface gives."""
+"""An answer is not of the form that GitHub documents."""
 
 ATTEMPTS = 5
 LONGEST_PAUSE_SECONDS = 60.0
@@ -45,26 +45,26 @@ class ReadOnlyToken(CommentError):  # noqa: N818 - a state of the token
 
 
 class InDoubt(CommentError):  # noqa: N818 - neither done nor refused
-    """LS611 for a request that may have been carried out: look before it is sent again."""
+    """LS611 for a request that may have been carried out: check before sending it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The JSON of an answer, and where its next page is."""
+    """The JSON of an answer, and the address of its next page."""
 
     value: Any
     next_url: str | None = None
 
 
-class _Still(urllib.request.HTTPRedirectHandler):
-    """Follows nothing by itself: it would take the token along."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect by itself, which would take the token along."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None
 
 
 class GitHub:
-    """Asks one host, with patience, and sends the token to no other.
+    """A client of one host, which retries, and sends the token to no other host.
 
     Args:
         root: The address of the interface, as GITHUB_API_URL gives it.
@@ -86,7 +86,7 @@ class GitHub:
         self._token = _checked_token(token)
         self._sleep = sleep
         self._timeout_seconds = timeout_seconds
-        self._opener = urllib.request.build_opener(_Still)
+        self._opener = urllib.request.build_opener(_NoRedirects)
 
     def __repr__(self) -> str:
         return f"GitHub({self._root!r})"
@@ -170,9 +170,9 @@ class GitHub:
         return Answer(value, _next_page(response.headers.get("Link")))
 
     def _refusal(self, method: str, url: str, error: urllib.error.HTTPError) -> Exception:
-        said = self._shown(_message(error))
+        reason = self._shown(_message(error))
         place = urlsplit(url).path
-        text = f"GitHub refused {method} {place}: {error.code} {said}"
+        text = f"GitHub refused {method} {place}: {error.code} {reason}"
         is_limited = error.code == 429 or (
             error.code == 403
             and (
@@ -254,18 +254,18 @@ def _checked_token(token: str) -> str:
 
 
 def _message(error: urllib.error.HTTPError) -> str:
-    """What GitHub says of a refusal: its `message`, and where a field is wrong."""
+    """Return GitHub's reason for a refusal: its `message`, and the fields that are wrong."""
     try:
-        said = json.loads(error.read(100_000))
-        parts = [str(said["message"])]
-        parts += [str(each.get("message") or each.get("code")) for each in said.get("errors", ())]
+        body = json.loads(error.read(100_000))
+        parts = [str(body["message"])]
+        parts += [str(item.get("message") or item.get("code")) for item in body.get("errors", ())]
         return "; ".join(parts)
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
         return str(error.reason)
 
 
 def _wait_seconds(headers: Message) -> float | None:
-    """How long to wait, as `Retry-After` or `X-RateLimit-Reset` say, or None where neither does."""
+    """Return how long `Retry-After` or `X-RateLimit-Reset` asks to wait, None without them."""
     after = headers.get("Retry-After", "")
     if after.isascii() and after.isdigit():
         return float(after)
@@ -280,10 +280,10 @@ def _wait_seconds(headers: Message) -> float | None:
 
 
 def _next_page(link: str | None) -> str | None:
-    """The address with `rel="next"` in a Link header (RFC 8288)."""
+    """Return the address with `rel="next"` in a Link header (RFC 8288)."""
     for part in (link or "").split(","):
         target, *parameters = part.strip().split(";")
-        is_next = any(each.strip() in ('rel="next"', "rel=next") for each in parameters)
+        is_next = any(p.strip() in ('rel="next"', "rel=next") for p in parameters)
         if is_next and target.startswith("<") and target.endswith(">"):
             return target[1:-1]
     return None

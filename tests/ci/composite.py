@@ -1,15 +1,31 @@
-"""Runs a composite action as GitHub does: steps in order, expressions, environment, outputs."""
+"""Runs the scripts of action.yml in order, each with the environment that its step declares."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+Values = Callable[[str], str]
+
+# The conditions of steps as action.yml has them, and when each holds. Another one is a KeyError.
+CONDITIONS: Mapping[str | None, Callable[[Values], bool]] = {
+    None: lambda value: True,
+    "inputs.base != '' || github.base_ref != ''": lambda value: (
+        value("inputs.base") != "" or value("github.base_ref") != ""
+    ),
+    "steps.diff.outputs.markdown-file != '' && inputs.comment == 'true' "
+    "&& github.event.pull_request": lambda value: (
+        value("steps.diff.outputs.markdown-file") != ""
+        and value("inputs.comment") == "true"
+        and value("github.event.pull_request") != ""
+    ),
+    "steps.diff.outputs.status == '3'": lambda value: value("steps.diff.outputs.status") == "3",
+}
 _EXPRESSION = re.compile(r"\$\{\{ *(.*?) *\}\}")
 # What GitHub gives every step; nothing else of this process reaches one.
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
@@ -27,121 +43,72 @@ class Ran:
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
-@dataclass
-class Composite:
-    """An action that is called with some inputs in some job."""
+def run_action(
+    action: Mapping[str, Any],
+    known: Mapping[str, str],
+    environment: Mapping[str, str],
+    *,
+    work_tree: Path,
+    temporary: Path,
+) -> Ran:
+    """Run an action.
 
-    action: Mapping[str, Any]
-    action_path: Path
-    work_tree: Path
-    temporary: Path
-    inputs: Mapping[str, str]
-    github: Mapping[str, Any]
-    # What `uses` steps give, by their id.
-    given: Mapping[str, Mapping[str, str]]
-    environment: Mapping[str, str]
+    Args:
+        action: The parsed action.yml.
+        known: By expression, the values that inputs, `github` and `uses` steps have.
+        environment: What the job gives every step.
+        work_tree: The folder in which steps start.
+        temporary: The folder for the files of steps.
+    """
+    ran = Ran()
+    values = dict(known)
 
-    def run(self) -> Ran:
-        ran = Ran()
-        outputs: dict[str, Mapping[str, str]] = dict(self.given)
-        defaults = {name: each.get("default", "") for name, each in self.action["inputs"].items()}
-        inputs = {name: self.text(value, {}, outputs) for name, value in defaults.items()}
-        inputs |= self.inputs
-        for step in self.action["runs"]["steps"]:
-            if "run" not in step or not self.holds(step.get("if", "true"), inputs, outputs):
-                continue
-            ran.steps.append(step["id"])
-            outputs[step["id"]] = self.execute(step, inputs, outputs, ran)
-            if ran.code:
-                break
-        for name, output in self.action["outputs"].items():
-            ran.outputs[name] = self.text(output["value"], inputs, outputs)
-        return ran
+    def value(name: str) -> str:
+        # A step that has not run, or that left no such output, has empty ones.
+        return values.get(name, "") if name.startswith("steps.") else values[name]
 
-    def execute(
-        self,
-        step: Mapping[str, Any],
-        inputs: Mapping[str, str],
-        outputs: Mapping[str, Mapping[str, str]],
-        ran: Ran,
-    ) -> dict[str, str]:
-        assert step["shell"] == "bash"
+    def text(template: str) -> str:
+        return _EXPRESSION.sub(lambda found: value(found[1]), template)
+
+    for name, about in action["inputs"].items():
+        values.setdefault(f"inputs.{name}", text(about.get("default", "")))
+    for step in action["runs"]["steps"]:
+        if ran.code or "run" not in step or not CONDITIONS[step.get("if")](value):
+            continue
+        name = step["id"]
         script, output, summary = (
-            self.temporary / f"{step['id']}.{kind}" for kind in ("sh", "output", "summary")
+            temporary / f"{name}.{kind}" for kind in ("sh", "output", "summary")
         )
         script.write_text(step["run"])
         output.touch()
         summary.touch()
-        own = {key: self.text(value, inputs, outputs) for key, value in step["env"].items()}
-        ran.environments[step["id"]] = own
-        environment = {
-            **{key: os.environ[key] for key in _KEPT if key in os.environ},
-            "RUNNER_TEMP": str(self.temporary),
-            "GITHUB_ACTIONS": "true",
-            "GITHUB_WORKSPACE": str(self.work_tree),
-            "GITHUB_ACTION_PATH": str(self.action_path),
-            "GITHUB_BASE_REF": self.github.get("base_ref", ""),
-            "GITHUB_OUTPUT": str(output),
-            "GITHUB_STEP_SUMMARY": str(summary),
-            **self.environment,
-            **own,
-        }
+        ran.steps.append(name)
+        own = ran.environments[name] = {key: text(each) for key, each in step["env"].items()}
+        assert step["shell"] == "bash"
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)],
-            cwd=self.work_tree,
-            env=environment,
+            cwd=work_tree,
+            env={
+                **{key: os.environ[key] for key in _KEPT if key in os.environ},
+                "GITHUB_ACTIONS": "true",
+                "GITHUB_BASE_REF": value("github.base_ref"),
+                "GITHUB_OUTPUT": str(output),
+                "GITHUB_STEP_SUMMARY": str(summary),
+                "GITHUB_WORKSPACE": str(work_tree),
+                "RUNNER_TEMP": str(temporary),
+                **environment,
+                **own,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
+        ran.code = done.returncode
         ran.log += done.stdout
         ran.summary += summary.read_text()
-        ran.code = done.returncode
-        lines = (line.partition("=") for line in output.read_text().splitlines())
-        return {name: value for name, _, value in lines}
-
-    def text(
-        self, value: str, inputs: Mapping[str, str], outputs: Mapping[str, Mapping[str, str]]
-    ) -> str:
-        return _EXPRESSION.sub(lambda found: str(self.value(found[1], inputs, outputs)), value)
-
-    def holds(
-        self, condition: str, inputs: Mapping[str, str], outputs: Mapping[str, Mapping[str, str]]
-    ) -> bool:
-        """`&&` binds before `||`; there are no brackets."""
-        return any(
-            all(self._compares(part.strip(), inputs, outputs) for part in each.split("&&"))
-            for each in condition.split("||")
-        )
-
-    def _compares(
-        self, text: str, inputs: Mapping[str, str], outputs: Mapping[str, Mapping[str, str]]
-    ) -> bool:
-        for sign in ("==", "!="):
-            left, found, right = text.partition(sign)
-            if found:
-                same = self.value(left.strip(), inputs, outputs) == self.value(
-                    right.strip(), inputs, outputs
-                )
-                return same if sign == "==" else not same
-        return bool(self.value(text, inputs, outputs))
-
-    def value(
-        self, name: str, inputs: Mapping[str, str], outputs: Mapping[str, Mapping[str, str]]
-    ) -> Any:
-        if name.startswith("'"):
-            return name.strip("'")
-        match name.split("."):
-            case ["true"]:
-                return True
-            case ["inputs", key]:
-                return inputs[key]
-            case ["steps", step, "outputs", key]:
-                return outputs.get(step, {}).get(key, "")
-            case ["github", *keys]:
-                found: Any = self.github
-                for key in keys:
-                    found = found.get(key, "") if isinstance(found, Mapping) else ""
-                return found
-        raise AssertionError(f"no such value: {name}")
+        for line in output.read_text().splitlines():
+            key, _, given = line.partition("=")
+            values[f"steps.{name}.outputs.{key}"] = given
+    ran.outputs = {name: text(each["value"]) for name, each in action["outputs"].items()}
+    return ran

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.ci.composite import Composite, Ran
+from tests.ci.composite import Ran, run_action
 from tests.review.github_stub import GitHubStub, serving
 
 ROOT = Path(__file__).parent.parent.parent
@@ -92,29 +92,23 @@ def act(tmp_path: Path, repository: Repository, github: GitHubStub) -> Callable[
         environment: Mapping[str, str] | None = None,
         **inputs: str,
     ) -> Ran:
-        about = {"pull_request": {"number": 7}} if pull_request else {}
-        called = Composite(
-            action=action,
-            action_path=ROOT,
-            work_tree=repository.folder,
-            temporary=temporary,
-            inputs={"project-dir": "statistics"}
-            | {name.replace("_", "-"): value for name, value in inputs.items()},
-            github={
-                "token": TOKEN,
-                "base_ref": base_ref if pull_request else "",
-                "event": about,
-            },
-            given={"python": {"python-path": str(python or _python(temporary))}},
-            environment={
-                "GITHUB_API_URL": github.url,
-                "GITHUB_REPOSITORY": "o/r",
-                "GITHUB_EVENT_PATH": str(event),
-                "no_proxy": "127.0.0.1",
-                **(environment or {}),
-            },
-        )
-        return called.run()
+        known = {
+            "github.token": TOKEN,
+            "github.base_ref": base_ref if pull_request else "",
+            "github.event.pull_request": "a pull request" if pull_request else "",
+            "steps.python.outputs.python-path": str(python or _python(temporary)),
+            "inputs.project-dir": "statistics",
+            **{f"inputs.{name.replace('_', '-')}": value for name, value in inputs.items()},
+        }
+        given = {
+            "GITHUB_ACTION_PATH": str(ROOT),
+            "GITHUB_API_URL": github.url,
+            "GITHUB_REPOSITORY": "o/r",
+            "GITHUB_EVENT_PATH": str(event),
+            "no_proxy": "127.0.0.1",
+            **(environment or {}),
+        }
+        return run_action(action, known, given, work_tree=repository.folder, temporary=temporary)
 
     return run
 
