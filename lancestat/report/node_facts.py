@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lancestat.formats import count, duration, large, roughly, share, size, spoken
-from lancestat.plan.actions import Analyze, Blocked, JoinFigures, Refresh, Restamp, Skip
+from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import Shown
 from lancestat.redact import clean, visible
@@ -92,10 +92,6 @@ def _number(value: int | None) -> str | None:
     return None if value is None else count(value)
 
 
-# Of verbs, in the order in which a summary counts them.
-SYMBOLS = {kind.verb: kind.symbol for kind in (Analyze, Refresh, Restamp, Skip, Blocked)}
-
-
 @dataclass(frozen=True, slots=True)
 class NodeRun:
     """What one run did to one node.
@@ -107,7 +103,6 @@ class NodeRun:
     """
 
     result: NodeResult
-    symbol: str
     action: str
     is_failed: bool
     is_idle: bool
@@ -143,7 +138,6 @@ def node_run(result: NodeResult) -> NodeRun:
         fragments = f"{count(result.fragments_scanned)} of {total}"
     return NodeRun(
         result,
-        SYMBOLS["blocked"] if is_failed else SYMBOLS.get(result.action, " "),
         "failed" if is_failed else "not run" if is_skipped else result.action,
         is_failed,
         is_skipped or (result.action == "skip" and not is_failed),

@@ -1,11 +1,10 @@
-"""The views of plans and runs."""
+"""The view of a plan."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lancestat.execution.result import RunResult
 from lancestat.formats import count, duration, large, size
 from lancestat.knn.work import Scope
 from lancestat.plan.actions import (
@@ -21,9 +20,8 @@ from lancestat.plan.actions import (
     join_figures,
     table_figures,
 )
-from lancestat.plan.node_result import Status, planned
-from lancestat.presentation.views import ActionView, PlanView, RunView
-from lancestat.report.node_facts import SYMBOLS, NodeRun, node_run
+from lancestat.plan.node_result import planned
+from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
 from lancestat.spec.model import Policy
 
 
@@ -46,10 +44,10 @@ def _action(action: Action, policy: Policy | None) -> ActionView:
     result = planned(action)
     if isinstance(action, Blocked):
         error = str(action.error)
-        return ActionView(result, action.symbol, "", False, accepted=accepted, error=error)
+        return ActionView(result, SYMBOLS[action.verb], "", False, accepted=accepted, error=error)
     view = ActionView(
         result,
-        action.symbol,
+        SYMBOLS[action.verb],
         _reads(action),
         is_pending(action),
         result.reasons,
@@ -121,44 +119,3 @@ def _total(actions: Sequence[Action]) -> str:
         pairs = "" if None in compared else f", {large(sum(each or 0 for each in compared))} pairs"
         sentences.append(f"Runs {count(len(joins), 'join')}{pairs}.")
     return " ".join(sentences) or "Reads no data."
-
-
-def run_view(result: RunResult) -> RunView:
-    """Return the view of a run."""
-    nodes = tuple(map(node_run, result.nodes))
-    done = [node for node in nodes if node.result.status is Status.SUCCESS]
-    changed = [node for node in done if node.action != "skip"]
-    statuses = Counter(node.result.status for node in nodes)
-    return RunView(
-        result.command,
-        result.project,
-        result.target,
-        result.status.value,
-        nodes,
-        _kinds(changed),
-        len(done) - len(changed),
-        statuses[Status.SKIPPED],
-        statuses[Status.ERROR],
-        _all_read(done),
-    )
-
-
-def _kinds(nodes: Sequence[NodeRun]) -> str:
-    joins = sum(node.result.join is not None for node in nodes)
-    tables = count(len(nodes) - joins, "table")
-    if not joins:
-        return tables
-    return count(joins, "join") if joins == len(nodes) else f"{tables} and {count(joins, 'join')}"
-
-
-def _all_read(nodes: Sequence[NodeRun]) -> str:
-    results = [node.result for node in nodes]
-    rows = sum(result.rows_scanned or 0 for result in results)
-    fragments = sum(result.fragments_scanned or 0 for result in results)
-    pairs = sum(result.join.pairs or 0 for result in results if result.join is not None)
-    parts = []
-    if fragments:
-        parts.append(f"Read {count(fragments, 'fragment')}, {count(rows, 'row')}.")
-    if pairs:
-        parts.append(f"Compared {large(pairs)} pairs.")
-    return " ".join(parts) or "No data was read."
