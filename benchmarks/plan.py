@@ -149,7 +149,7 @@ def steps(folder: Path, tiny: bool) -> Measures:
     step.take("import what plans", lambda: import_module("lancestat.plan.observe"))
     from lancestat.lake.observe import observe_snapshots
     from lancestat.plan.actions import Plan
-    from lancestat.presentation.plan_views import plan_view
+    from lancestat.presentation.plan_view import plan_view
     from lancestat.presentation.registry import Page, load_format
 
     spec, observer = project.spec, project._observer

@@ -111,7 +111,7 @@ def decided(
     from lancestat.plan.actions import Plan, TableAction
     from lancestat.plan.assessment import appraise
     from lancestat.plan.planner import decide
-    from lancestat.presentation.plan_views import plan_view
+    from lancestat.presentation.plan_view import plan_view
     from lancestat.presentation.registry import Page, load_format
     from lancestat.spec.model import Table
 

@@ -42,14 +42,6 @@ class Reason(str, Enum):
 
 Verb = Literal["analyze", "refresh", "restamp", "skip", "blocked"]
 
-SYMBOLS: Mapping[str, str] = {
-    "analyze": "+",
-    "refresh": "~",
-    "restamp": "=",
-    "skip": ".",
-    "blocked": "!",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Figures:

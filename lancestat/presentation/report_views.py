@@ -1,19 +1,30 @@
-"""The views of what is known of nodes: `show`, `status` and `docs`."""
+"""The views of what is known of nodes: `run`, `show`, `status` and `docs`."""
 
 from __future__ import annotations
 
-from lancestat.plan.table_status import Shown
-from lancestat.presentation.views import ShowView, SiteView, StatusView
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lancestat.formats import count, large
+from lancestat.plan.node_result import Status
+from lancestat.presentation.views import RunView, ShowView, SiteView, StatusView
 from lancestat.report.node_facts import (
+    NodeRun,
     column_figures,
     health_counts,
+    node_run,
     node_status,
     one_line,
     table_figures,
 )
 from lancestat.report.rows import STATISTICS, statistics_rows
-from lancestat.report.site.build import Site
-from lancestat.report.values import ProjectReport
+
+if TYPE_CHECKING:
+    from lancestat.execution.result import RunResult
+    from lancestat.plan.table_status import Shown
+    from lancestat.report.site.build import Site
+    from lancestat.report.values import ProjectReport
 
 
 def show_view(shown: Shown) -> ShowView:
@@ -38,3 +49,44 @@ def site_view(site: Site) -> SiteView:
     """Return the view of pages that were written."""
     health = tuple((node.spec.name, node.health.value) for node in site.report.nodes)
     return SiteView(site.page, site.pages, site.size_bytes, health)
+
+
+def run_view(result: RunResult) -> RunView:
+    """Return the view of a run."""
+    nodes = tuple(map(node_run, result.nodes))
+    done = [node for node in nodes if node.result.status is Status.SUCCESS]
+    changed = [node for node in done if node.action != "skip"]
+    statuses = Counter(node.result.status for node in nodes)
+    return RunView(
+        result.command,
+        result.project,
+        result.target,
+        result.status.value,
+        nodes,
+        _kinds(changed),
+        len(done) - len(changed),
+        statuses[Status.SKIPPED],
+        statuses[Status.ERROR],
+        _all_read(done),
+    )
+
+
+def _kinds(nodes: Sequence[NodeRun]) -> str:
+    joins = sum(node.result.join is not None for node in nodes)
+    tables = count(len(nodes) - joins, "table")
+    if not joins:
+        return tables
+    return count(joins, "join") if joins == len(nodes) else f"{tables} and {count(joins, 'join')}"
+
+
+def _all_read(nodes: Sequence[NodeRun]) -> str:
+    results = [node.result for node in nodes]
+    rows = sum(result.rows_scanned or 0 for result in results)
+    fragments = sum(result.fragments_scanned or 0 for result in results)
+    pairs = sum(result.join.pairs or 0 for result in results if result.join is not None)
+    parts = []
+    if fragments:
+        parts.append(f"Read {count(fragments, 'fragment')}, {count(rows, 'row')}.")
+    if pairs:
+        parts.append(f"Compared {large(pairs)} pairs.")
+    return " ".join(parts) or "No data was read."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lancestat.formats import count, duration, spoken
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table, wrapped
-from lancestat.presentation.views import ActionView, PlanView, RunView
+from lancestat.presentation.views import SYMBOLS, ActionView, PlanView, RunView
 from lancestat.redact import message_lines
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def plan_lines(view: PlanView, page: Page) -> list[str]:
 
 
 def _folded(text: str) -> str:
-    return paint(f"  . skip     {text} (--verbose lists them)", "skip")
+    return paint(f"  {SYMBOLS['skip']} skip     {text} (--verbose lists them)", "skip")
 
 
 def _action_lines(actions: Sequence[ActionView], width: int) -> list[list[str]]:
@@ -116,7 +116,8 @@ def run_lines(view: RunView, page: Page) -> list[str]:
 def _run_cells(node: NodeRun) -> tuple[str, ...]:
     """Return symbol, action and name; what was read, what was published, how long it took."""
     tone = "error" if node.is_failed else "note" if node.action == "not run" else node.action
-    head = paint(f"{node.symbol} {node.action:<8}", tone)
+    symbol = SYMBOLS.get("blocked" if node.is_failed else node.result.action, " ")
+    head = paint(f"{symbol} {node.action:<8}", tone)
     if node.action == "skip":
         return f"{head} {paint(node.name, 'note')}", paint(node.reasons, "note"), "", ""
     name = f"{head} {node.name}"

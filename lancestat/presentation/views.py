@@ -66,6 +66,10 @@ class ListView(NamedTuple):
     is_empty: bool = False
 
 
+# Of what is done with a node, in the order in which a summary counts them.
+SYMBOLS = {"analyze": "+", "refresh": "~", "restamp": "=", "skip": ".", "blocked": "!"}
+
+
 class ActionView(NamedTuple):
     """An action of a plan.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lancestat.formats import count, duration, large, roughly, share, size, spoken
-from lancestat.plan.actions import SYMBOLS, JoinFigures
+from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import Shown
 from lancestat.redact import clean, visible
@@ -103,7 +103,6 @@ class NodeRun:
     """
 
     result: NodeResult
-    symbol: str
     action: str
     is_failed: bool
     is_idle: bool
@@ -139,7 +138,6 @@ def node_run(result: NodeResult) -> NodeRun:
         fragments = f"{count(result.fragments_scanned)} of {total}"
     return NodeRun(
         result,
-        SYMBOLS["blocked"] if is_failed else SYMBOLS.get(result.action, " "),
         "failed" if is_failed else "not run" if is_skipped else result.action,
         is_failed,
         is_skipped or (result.action == "skip" and not is_failed),

@@ -12,7 +12,7 @@ from lancestat.lake.fingerprint import FragmentContent
 from lancestat.plan.actions import JoinAction, Reason, Skip
 from lancestat.plan.join_planner import decide_join
 from lancestat.plan.join_sides import JoinInput
-from lancestat.presentation.plan_views import explain_join
+from lancestat.presentation.plan_view import explain_join
 from tests.plan.join_values import (
     LEFT,
     OUTPUT,

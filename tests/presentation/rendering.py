@@ -8,7 +8,7 @@ from lancestat.plan.actions import Plan
 from lancestat.presentation.diff_view import diff_view
 from lancestat.presentation.json import FORMAT as JSON
 from lancestat.presentation.markdown import FORMAT as MARKDOWN
-from lancestat.presentation.plan_views import plan_view
+from lancestat.presentation.plan_view import plan_view
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import unpainted
 from lancestat.presentation.text import FORMAT as TEXT

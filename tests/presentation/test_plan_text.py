@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lancestat.errors import RunError
-from lancestat.presentation.plan_views import plan_view
+from lancestat.presentation.plan_view import plan_view
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import paint
 from lancestat.presentation.text_plan import SKIPS_LISTED, plan_lines

@@ -37,7 +37,7 @@ def plan(
     out: Path | None,
 ) -> None:
     """Print the plan."""
-    from lancestat.presentation.plan_views import plan_view
+    from lancestat.presentation.plan_view import plan_view
 
     project = invocation.project()
     chosen = any_of(select), any_of(exclude)

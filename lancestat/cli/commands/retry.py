@@ -32,7 +32,7 @@ def retry(
 ) -> None:
     """Find what failed, plan that, do it, and print what was done."""
     from lancestat.cli.progress import progress_display
-    from lancestat.presentation.plan_views import run_view
+    from lancestat.presentation.report_views import run_view
 
     project = invocation.project()
     left = project.unfinished()

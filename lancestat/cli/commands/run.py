@@ -41,7 +41,7 @@ def run(
 ) -> None:
     """Plan, do it, and print what was done."""
     from lancestat.cli.progress import progress_display
-    from lancestat.presentation.plan_views import run_view
+    from lancestat.presentation.report_views import run_view
 
     if plan_file is not None and (select or exclude or full_refresh):
         raise click.UsageError(

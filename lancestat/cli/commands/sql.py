@@ -219,7 +219,7 @@ def _analyze(
 ) -> bool:
     """Do what ANALYZE TABLE says; False when it is about a table of Spark's own catalog."""
     from lancestat.cli.progress import progress_display
-    from lancestat.presentation.plan_views import run_view
+    from lancestat.presentation.report_views import run_view
     from lancestat.spark.sql.statement import find_declared, not_declared
 
     names = [table.name for table in project.spec.tables]

@@ -1,4 +1,4 @@
-"""The views of plans and runs."""
+"""The view of a plan."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import assert_never
 
-from lancestat.execution.result import RunResult
 from lancestat.formats import count, duration, large, size
 from lancestat.knn.work import Scope
 from lancestat.plan.actions import (
-    SYMBOLS,
     Action,
     Blocked,
     Deferred,
@@ -23,7 +21,7 @@ from lancestat.plan.actions import (
     join_figures,
     table_figures,
 )
-from lancestat.plan.node_result import Status, planned
+from lancestat.plan.node_result import planned
 from lancestat.plan.stages import (
     CommitResult,
     JoinStage,
@@ -33,9 +31,8 @@ from lancestat.plan.stages import (
     PrepareSides,
     Probe,
 )
-from lancestat.presentation.views import ActionView, PlanView, RunView
+from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
 from lancestat.redact import clean
-from lancestat.report.node_facts import NodeRun, node_run
 from lancestat.spec.model import Policy
 
 
@@ -176,44 +173,3 @@ def _total(actions: Sequence[Action]) -> str:
         pairs = "" if None in compared else f", {large(sum(each or 0 for each in compared))} pairs"
         sentences.append(f"Runs {count(len(joins), 'join')}{pairs}.")
     return " ".join(sentences) or "Reads no data."
-
-
-def run_view(result: RunResult) -> RunView:
-    """Return the view of a run."""
-    nodes = tuple(map(node_run, result.nodes))
-    done = [node for node in nodes if node.result.status is Status.SUCCESS]
-    changed = [node for node in done if node.action != "skip"]
-    statuses = Counter(node.result.status for node in nodes)
-    return RunView(
-        result.command,
-        result.project,
-        result.target,
-        result.status.value,
-        nodes,
-        _kinds(changed),
-        len(done) - len(changed),
-        statuses[Status.SKIPPED],
-        statuses[Status.ERROR],
-        _all_read(done),
-    )
-
-
-def _kinds(nodes: Sequence[NodeRun]) -> str:
-    joins = sum(node.result.join is not None for node in nodes)
-    tables = count(len(nodes) - joins, "table")
-    if not joins:
-        return tables
-    return count(joins, "join") if joins == len(nodes) else f"{tables} and {count(joins, 'join')}"
-
-
-def _all_read(nodes: Sequence[NodeRun]) -> str:
-    results = [node.result for node in nodes]
-    rows = sum(result.rows_scanned or 0 for result in results)
-    fragments = sum(result.fragments_scanned or 0 for result in results)
-    pairs = sum(result.join.pairs or 0 for result in results if result.join is not None)
-    parts = []
-    if fragments:
-        parts.append(f"Read {count(fragments, 'fragment')}, {count(rows, 'row')}.")
-    if pairs:
-        parts.append(f"Compared {large(pairs)} pairs.")
-    return " ".join(parts) or "No data was read."
