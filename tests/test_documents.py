@@ -24,7 +24,12 @@ from lancestat.review.values import Risk
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"))
+    for path in (
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+    )
 )
 # Pages that speak of the repository's own files; the others also speak of users' files.
 OF_THE_CODE = [page for page in PAGES if page[0].isupper() or page.startswith("docs/")]
