@@ -25,6 +25,11 @@ demo: java install ## Generate TPC-H tables, analyze and join them, change them,
 .PHONY: install
 install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
+.PHONY: check
+check: chromium install lint ## Check style, types and layers, then run the tests that start no JVM
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	    -m "not spark and not fault and not s3"
+
 .PHONY: test
 test: jdk chromium install lint $(ARCHIVE) ## Check style, types and layers, then run every test
 	@JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE))" \

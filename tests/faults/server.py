@@ -50,7 +50,7 @@ def preload() -> None:
     import lancestat.cli.commands.plan
     import lancestat.cli.commands.run
     import lancestat.cli.main
-    import lancestat.execution.executor
+    import lancestat.execution.execute
     import lancestat.execution.garbage_collection
     import lancestat.execution.summarize
     import lancestat.output.lance_output

@@ -1,0 +1,173 @@
+"""The documents name what is there: files, links, rooms, commands, options, keys and words."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from lancestat.cli.command import Command
+from lancestat.cli.failure import ExitCode
+from lancestat.cli.main import COMMANDS
+from lancestat.manifest import wire
+from lancestat.manifest.guard import GuardReason
+from lancestat.plan.actions import Reason
+from lancestat.review.values import Risk
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+    )
+)
+# Pages that speak of the repository's own files; the others also speak of users' files.
+OF_THE_CODE = [page for page in PAGES if page[0].isupper() or page.startswith("docs/")]
+
+_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_SPAN = re.compile(r"`([^`\n]+)`")
+_OWN_FOLDERS = ("lancestat", "tests", "docs", "examples", "schemas", "benchmarks", "ci", ".ci")
+_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
+
+# Files that other changes bring; each goes from here once it is there.
+PENDING = (
+    "docs/yaml.md",
+    "docs/recipes/table-key.md",
+    "docs/recipes/output-format.md",
+    "lancestat/lake/lease.py",
+)
+
+
+def exists(path: Path) -> bool:
+    """Whether a path of the repository is there, or is about to be."""
+    return path.exists() or path.resolve().relative_to(ROOT).as_posix() in PENDING
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, *languages: str) -> Iterator[str]:
+    for language, block in _FENCE.findall(text_of(page)):
+        if language in languages:
+            yield block
+
+
+def prose(page: str) -> str:
+    return _FENCE.sub("", text_of(page))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_path(span: str) -> bool:
+    if not _PATH.fullmatch(span) or "/" not in span:
+        return False
+    return span.endswith((".py", ".java")) or span.split("/")[0] in _OWN_FOLDERS
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page: str) -> None:
+    for target in _LINK.findall(prose(page)):
+        if target.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / file if file else ROOT / page
+        assert exists(path), f"{page} links to {target}"
+        assert not anchor or anchor in anchors(path), f"{page} links to {target}"
+
+
+@pytest.mark.parametrize("page", OF_THE_CODE)
+def test_paths_that_are_named_exist(page: str) -> None:
+    named = [span for span in _SPAN.findall(prose(page)) if is_path(span)]
+    missing = [
+        span for span in named if not any(exists(top / span) for top in (ROOT, ROOT / "lancestat"))
+    ]
+    assert not missing, f"{page} names {missing}"
+
+
+def test_the_rooms_are_the_layers_of_the_import_contract() -> None:
+    layers = text_of("pyproject.toml").split("layers = [")[1].split("]")[0]
+    section = text_of("ARCHITECTURE.md").split("## Rooms")[1].split("\n## ")[0]
+    rooms = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert [f"lancestat.{room}" for room in rooms] == re.findall(r'"([\w.]+)"', layers)
+
+
+def test_operations_lists_every_command_in_the_order_of_the_help() -> None:
+    section = text_of("docs/operations.md").split("## Commands")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `([a-z]+)", section, re.MULTILINE) == list(COMMANDS)
+    for code in ExitCode:
+        assert str(code.value) in section
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_that_are_shown_have_these_options(page: str) -> None:
+    for block in blocks(page, "console"):
+        for line in re.findall(r"^\$ lancestat (.*)$", block, re.MULTILINE):
+            words = line.split("  #")[0].split()
+            command = COMMANDS[words[0]].load()
+            assert isinstance(command, Command)
+            known = {option for param in command.params for option in param.opts}
+            assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_targets_of_make_that_are_named_exist(page: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", text_of("Makefile"), re.MULTILINE))
+    lines = "\n".join(blocks(page, "console"))
+    named = {*re.findall(r"`make ([a-z]+)", prose(page)), *re.findall(r"\$ make ([a-z]+)", lines)}
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_yaml_that_is_shown_is_valid(page: str) -> None:
+    for block in blocks(page, "yaml"):
+        shown = yaml.safe_load(block)
+        kind = "project" if "targets" in shown else "specs"
+        if "repos" not in shown:
+            schema = json.loads(text_of(f"schemas/lancestat_{kind}.schema.json"))
+            jsonschema.validate(shown, schema)
+
+
+def test_statistics_explains_every_word_and_key() -> None:
+    page = text_of("docs/statistics.md")
+    words = [each.value for each in (*Reason, *GuardReason)]
+    keys = [
+        wire.VERSION,
+        wire.COMPLETE,
+        wire.COMPUTED_AT_VERSION,
+        wire.COMPUTED_AT,
+        wire.NUM_ROWS,
+        wire.SCHEMA_HASH,
+    ]
+    assert not [word for word in (*words, *keys) if f"`{word}`" not in page]
+
+
+def test_every_risk_is_explained() -> None:
+    page = text_of("docs/ci.md")
+    assert not [risk.value for risk in Risk if f"| `{risk.value}` |" not in page]
+
+
+def test_hooks_run_tools_of_the_virtual_environment_and_download_nothing() -> None:
+    config: Any = yaml.safe_load(text_of(".pre-commit-config.yaml"))
+    hooks = [hook for repo in config["repos"] for hook in repo["hooks"]]
+    assert [repo["repo"] for repo in config["repos"]] == ["local"]
+    assert {hook["language"] for hook in hooks} == {"system"}
+    tools = {hook["entry"].split()[0] for hook in hooks}
+    assert tools == {f".venv/bin/{name}" for name in ("ruff", "mypy", "lint-imports")}
+    beside = Path(sys.executable).parent
+    assert all((beside / Path(tool).name).exists() for tool in tools)
