@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.statistics.kernel import analyze
-from lancestat.statistics.kll import K, QuantileBuilder, QuantileSketch, thinned, union
+from lancestat.statistics.kll import K, thinned
+from lancestat.statistics.quantiles import QuantileBuilder, QuantileSketch, union
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode, encode, merge
 from tests.statistics.columns import COLUMNS, Column
 
