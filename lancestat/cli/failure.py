@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from lancestat.errors import InvalidProject, LancestatError, UsageError
 from lancestat.presentation.terminal import CONSOLE, paint
-from lancestat.redact import message_lines
+from lancestat.redact import clean, message_lines
 
 
 class Terminated(KeyboardInterrupt):
@@ -93,7 +93,5 @@ def painted(error: LancestatError) -> list[str]:
 
 
 def _cleaned(line: str) -> str:
-    from lancestat.redact import clean
-
     indent = line[: len(line) - len(line.lstrip())]
     return indent + clean(CONSOLE.text(line))

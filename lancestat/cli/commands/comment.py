@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, command
+from lancestat.errors import UsageError
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import CommentView
 from lancestat.redact import inert, visible
@@ -73,8 +74,6 @@ def _read(path: Path) -> str:
     try:
         content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
-        from lancestat.errors import UsageError
-
         reason = error.strerror or str(error)
         raise UsageError("LS616", f"cannot read {path}: {reason}") from None
     return content.decode("utf-8", "replace")

@@ -8,6 +8,7 @@ import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.cli.failure import ExitCode
+from lancestat.errors import UsageError, did_you_mean
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import DiffView
 
@@ -99,7 +100,6 @@ def diff(
 
 
 def _risks(texts: tuple[str, ...]) -> frozenset[Risk]:
-    from lancestat.errors import UsageError, did_you_mean
     from lancestat.review.values import Risk
 
     known = [risk.value for risk in Risk]

@@ -8,6 +8,7 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.completion import complete_schema
+from lancestat.errors import UsageError, did_you_mean
 from lancestat.presentation.views import SchemaFilesView, SchemaKindsView
 
 _HELP = """Print the JSON Schema of a KIND of YAML, or list the kinds.
@@ -27,7 +28,6 @@ accepted wherever one can stand, while 'validate' judges what it gives."""
 )
 def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
     """Print one, write them, or list them."""
-    from lancestat.errors import UsageError, did_you_mean
     from lancestat.spec.resources import KINDS, editor_schema, json_text
 
     if kind is not None and out is not None:
@@ -44,7 +44,6 @@ def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
 
 
 def _write(folder: Path) -> list[str]:
-    from lancestat.errors import UsageError
     from lancestat.lake.temporary_files import write_whole
     from lancestat.spec.resources import editor_schemas, json_text
 

@@ -11,13 +11,14 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.failure import ExitCode
+from lancestat.errors import LancestatError, UsageError
 from lancestat.formats import count
 from lancestat.presentation.views import ExplanationView, QueryView, RunView
+from lancestat.redact import secret_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lancestat.errors import LancestatError
     from lancestat.project import Project
     from lancestat.spark.sql.query_failure import QueryText, Surroundings
     from lancestat.spark.sql.statement import AnalyzeStatement, Statement
@@ -86,7 +87,6 @@ def sql(
     explain: bool,
 ) -> None:
     """Run one statement and print what it gives."""
-    from lancestat.errors import UsageError
     from lancestat.spark.sql.query import query_session
     from lancestat.spark.sql.statement import parse
 
@@ -142,7 +142,6 @@ def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
 
 def _attach(project: Project, spark: SparkSession, text: QueryText) -> Surroundings:
     """Open the tables that the query may name; one that cannot be opened fails who names it."""
-    from lancestat.redact import secret_values
     from lancestat.report.rows import ReportTable
     from lancestat.spark.sql.query_failure import Surroundings
     from lancestat.spark.sql.statement import mentioned
