@@ -40,19 +40,6 @@ _SPAN = re.compile(r"`([^`\n]+)`")
 _OWN_FOLDERS = ("lancestat", "tests", "docs", "examples", "schemas", "benchmarks", "ci", ".ci")
 _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
 
-# Files that other changes bring; each goes from here once it is there.
-PENDING = (
-    "docs/yaml.md",
-    "docs/recipes/table-key.md",
-    "docs/recipes/output-format.md",
-    "lancestat/lake/lease.py",
-)
-
-
-def exists(path: Path) -> bool:
-    """Whether a path of the repository is there, or is about to be."""
-    return path.exists() or path.resolve().relative_to(ROOT).as_posix() in PENDING
-
 
 def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
@@ -87,7 +74,7 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
             continue
         file, _, anchor = target.partition("#")
         path = (ROOT / page).parent / file if file else ROOT / page
-        assert exists(path), f"{page} links to {target}"
+        assert (path).exists(), f"{page} links to {target}"
         assert not anchor or anchor in anchors(path), f"{page} links to {target}"
 
 
@@ -95,7 +82,9 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
 def test_paths_that_are_named_exist(page: str) -> None:
     named = [span for span in _SPAN.findall(prose(page)) if is_path(span)]
     missing = [
-        span for span in named if not any(exists(top / span) for top in (ROOT, ROOT / "lancestat"))
+        span
+        for span in named
+        if not any((top / span).exists() for top in (ROOT, ROOT / "lancestat"))
     ]
     assert not missing, f"{page} names {missing}"
 

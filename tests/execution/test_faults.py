@@ -84,20 +84,20 @@ def test_a_table_that_never_rests_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a bounded number of attempts the run gives up; what it leaves is refused by readers."""
-    import lancestat.execution.table_run as table_run
+    from lancestat.execution import assembly
 
-    commit = table_run.commit
+    commit = assembly.commit
 
     def slip_in(publication: object, **options: object) -> object:
         lance.write_dataset(orders(100, 1), str(world.path), mode="append")
         return commit(publication, **options)
 
-    monkeypatch.setattr(table_run, "commit", slip_in)
+    monkeypatch.setattr(assembly, "commit", slip_in)
     [node] = world.run().nodes
     assert node.status == "error"
     assert "LS604" in (node.message or "")
     assert not check_no_reader_is_misled(world.path)
-    monkeypatch.setattr(table_run, "commit", commit)
+    monkeypatch.setattr(assembly, "commit", commit)
     world.reads.clear()
     assert world.run().status == "success"
     assert check_no_reader_is_misled(world.path)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.kll import K, thinned
-from lancestat.statistics.quantiles import QuantileBuilder, QuantileSketch, union
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode, encode, merge
+from lancestat.statistics.quantiles import QuantileBuilder, QuantileSketch, union
 from tests.statistics.columns import COLUMNS, Column
 
 # The bound that the library states for a sketch of `K`, and what is never seen to be exceeded: its

@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from lancestat.report.site import place
+from lancestat.report.site import build as place
 from tests.report.site.test_place import site
 
 folder, point, way = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
