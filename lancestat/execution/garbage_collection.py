@@ -15,7 +15,7 @@ from lancestat.plan.join_planner import remembered_result
 from lancestat.scratch.garbage_collection import sweep_scratch
 from lancestat.spark.knn.scratch_root import known_roots
 from lancestat.spec.digest import node_digest
-from lancestat.spec.model import KnnJoin, ProjectSpec, Table
+from lancestat.spec.model import ProjectSpec, Table
 from lancestat.state.garbage_collection import SweepReport, sweep
 from lancestat.state.identity import join_identity, table_identity
 from lancestat.state.store import LanceState
@@ -47,15 +47,14 @@ def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: b
 
 def _sweep_outputs(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
 
-    for join in spec.nodes:
-        if isinstance(join, KnnJoin):
-            try:
-                format = OutputFormat(join.output_format)
-                remembered = remembered_result(records.get(join.name), node_digest(join))
-                sweep_output(format, join.output_uri, spec.target.storage_options, remembered)
-            except LancestatError as error:
-                # The join itself says so when it runs.
-                _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
+    for join in spec.joins:
+        try:
+            format = OutputFormat(join.output_format)
+            remembered = remembered_result(records.get(join.name), node_digest(join))
+            sweep_output(format, join.output_uri, spec.target.storage_options, remembered)
+        except LancestatError as error:
+            # The join itself says so when it runs.
+            _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
 
 
 def _with_scratch(

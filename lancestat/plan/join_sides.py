@@ -214,7 +214,7 @@ def datasets_of(spec: ProjectSpec, side: KnnSide) -> tuple[Dataset, ...]:
     if side.sql is not None or side.table is not None:
         named = [(ref, spec.node(ref)) for ref in dict.fromkeys(side.refs)]
         return tuple(
-            Dataset(ref, node.uri if isinstance(node, Table) else node.output_uri)
+            Dataset(ref, node.dataset_uri)
             for ref, node in named
             if isinstance(node, Table) or (node is not None and node.output_format == "lance")
         )

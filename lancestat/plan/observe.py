@@ -69,9 +69,7 @@ class Observer:
         planned = self._plan_joins(
             joins, awaited, JoinObserver(self.spec, snapshots, made), full_refresh
         )
-        busy = {
-            name for name, action in planned.items() if isinstance(action, JoinAction | Deferred)
-        }
+        busy = {name for name, action in planned.items() if _writes(action)}
 
         def look(node: Node) -> Action:
             if isinstance(node, KnnJoin):
@@ -104,11 +102,7 @@ class Observer:
             alone = pool.map(lambda join: observer.plan(join, full_refresh=full_refresh), joins)
             planned = {action.node: action for action in alone}
         for join in in_order(joins, awaited):
-            pending = tuple(
-                name
-                for name in awaited[join.name]
-                if isinstance(planned[name], JoinAction | Deferred)
-            )
+            pending = tuple(name for name in awaited[join.name] if _writes(planned[name]))
             if pending:
                 is_known = join.name in observer.records
                 planned[join.name] = deferred(

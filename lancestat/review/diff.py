@@ -79,8 +79,7 @@ def _alone(nodes: Iterable[Node]) -> dict[Key, Node]:
     """Nodes by what they write to, without those that share it."""
     found: dict[Key, Node | None] = {}
     for node in nodes:
-        uri = node.uri if isinstance(node, Table) else node.output_uri
-        place = node.kind.value, canonical_uri(uri)
+        place = node.kind.value, canonical_uri(node.dataset_uri)
         found[place] = None if place in found else node
     return {place: node for place, node in found.items() if node is not None}
 

@@ -37,7 +37,7 @@ def trusted_uris(base: ProjectSpec, head: ProjectSpec) -> frozenset[str]:
     """
     if not _has_same_options(base, head):
         return frozenset()
-    outputs = (node.output_uri for node in base.nodes if isinstance(node, KnnJoin))
+    outputs = (join.output_uri for join in base.joins)
     return frozenset(uri for node in base.nodes for uri in read_uris(base, node)).union(outputs)
 
 

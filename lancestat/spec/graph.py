@@ -84,20 +84,16 @@ def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
 def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
     """Replacing a result would take what lies inside it away, and files inside are none of ours."""
     nodes = tuple(nodes)
-    owners = {_place(node).rstrip("/"): node for node in nodes}
+    owners = {node.dataset_uri.rstrip("/"): node for node in nodes}
     errors: list[LancestatError] = []
     for node in nodes:
-        path = _place(node).rstrip("/")
+        path = node.dataset_uri.rstrip("/")
         while "/" in path.strip("/"):
             path = path.rpartition("/")[0]
             owner = owners.get(path)
             if owner is not None and KnnJoin in (type(node), type(owner)):
                 errors.append(_inside(node, owner))
     return errors
-
-
-def _place(node: Node) -> str:
-    return node.uri if isinstance(node, Table) else node.output_uri
 
 
 def _inside(node: Node, owner: Node) -> SpecError:

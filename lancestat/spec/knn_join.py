@@ -239,3 +239,8 @@ class KnnJoin:
             ),
         },
     )
+
+    @property
+    def dataset_uri(self) -> str:
+        """The dataset that the node stands for, where another one names it."""
+        return self.output_uri

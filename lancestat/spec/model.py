@@ -236,15 +236,19 @@ class ProjectSpec:
 
     def __post_init__(self) -> None:
         known = [*secret_options(self.target.storage_options)]
-        for node in self.nodes:
-            if isinstance(node, KnnJoin):
-                known += (*secret_options(node.left.options), *secret_options(node.right.options))
+        for join in self.joins:
+            known += (*secret_options(join.left.options), *secret_options(join.right.options))
         object.__setattr__(self, "redactor", self.redactor.with_known(known))
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """The table nodes."""
         return tuple(node for node in self.nodes if isinstance(node, Table))
+
+    @property
+    def joins(self) -> tuple[KnnJoin, ...]:
+        """The KNN join nodes."""
+        return tuple(node for node in self.nodes if isinstance(node, KnnJoin))
 
     def node(self, name: str) -> Node | None:
         """The node of that exact name."""

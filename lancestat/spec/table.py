@@ -341,3 +341,8 @@ class Table:
         noun="table",
         definition="table",
     )
+
+    @property
+    def dataset_uri(self) -> str:
+        """The dataset that the node stands for, where another one names it."""
+        return self.uri
