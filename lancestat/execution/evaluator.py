@@ -18,6 +18,7 @@ from lancestat.execution.assembly import (
     ScanTable,
     TableWorkspace,
 )
+from lancestat.formats import count
 from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, StaleBase
 from lancestat.lake.fingerprint import Fingerprint
@@ -181,14 +182,15 @@ class JoinEvaluation:
 
 
 def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
-    """Say which decision the facts contradict, if any."""
-    decision = revised.decision
-    if decision.strategy is not action.decision.strategy:
+    """Return the revised action; the log says so where it contradicts what was planned."""
+    before, after = action.decision, revised.decision
+    if (before.strategy, before.lists) != (after.strategy, after.lists):
         # A decision that was made without knowing the sides is expected to change.
         is_known = None not in (action.sides.left_rows, action.sides.right_rows)
         level = logging.WARNING if is_known else logging.INFO
-        text = "'%s' is planned again: %s, %s"
-        _log.log(level, text, action.node, decision.strategy.value, decision.why)
+        lists = f" in {count(after.lists, 'list')}" if after.lists else ""
+        text = "'%s' is planned again: %s%s, %s"
+        _log.log(level, text, action.node, after.strategy.value, lists, after.why)
     return revised
 
 

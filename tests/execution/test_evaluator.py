@@ -135,7 +135,8 @@ def test_facts_that_contradict_a_decision_have_the_join_planned_again(
     assert done.figures.strategy == "partitioned"
     [record] = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage() == f"'near' is planned again: partitioned, {done.decision.why}"
+    lists = f"partitioned in {done.decision.lists:,} lists"
+    assert record.getMessage() == f"'near' is planned again: {lists}, {done.decision.why}"
     assert told[0].note == f"partitioned: {done.decision.why}"
 
 
