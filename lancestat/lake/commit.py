@@ -134,9 +134,14 @@ class VersionIs:
 
 @dataclass(frozen=True, slots=True)
 class SameDataset:
-    """The dataset is the one that was read, not another that has taken its place."""
+    """The dataset is the one that was read, not another that has taken its place.
+
+    With `or_cleaned_up` a version that is gone after the commit counts as cleaned up, and the
+    dataset as the same: Lance commits nothing to a dataset that lacks the version that was read.
+    """
 
     pin: Pin
+    or_cleaned_up: bool = False
 
     def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
         """See `Requirement`."""
@@ -151,10 +156,10 @@ class SameDataset:
     def violation_after(self, storage_options: Mapping[str, str] | None) -> str | None:
         """See `Requirement`."""
         failure = replacement(self.pin, storage_options)
-        # A version that is gone was cleaned up: a dataset without it would not have taken the
-        # commit.
-        is_replaced = failure is not None and failure.code == LakeErrorCode.REPLACED.value
-        return _REPLACED if is_replaced else None
+        if failure is None:
+            return None
+        is_gone = failure.code != LakeErrorCode.REPLACED.value
+        return None if is_gone and self.or_cleaned_up else _REPLACED
 
 
 _REPLACED = "the table was replaced: another dataset has taken its place"

@@ -320,7 +320,7 @@ def _commit(
     with writing(uri, options):
         outcome = commit(
             Change(uri, operation, read_version, properties),
-            [] if before is None else [SameDataset(pin_of(before, uri))],
+            [] if before is None else [SameDataset(pin_of(before, uri), or_cleaned_up=True)],
             storage_options=options,
             undo=put_back,
         )

@@ -142,11 +142,13 @@ def test_a_commit_that_another_dataset_got_is_undone(
     assert lance.dataset(uri).config() == {}
 
 
-def test_a_version_that_was_cleaned_up_after_the_commit_is_no_other_dataset(
-    uri: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("or_cleaned_up", [True, False])
+def test_a_version_that_is_gone_after_the_commit_proves_nothing(
+    uri: str, monkeypatch: pytest.MonkeyPatch, or_cleaned_up: bool
 ) -> None:
-    requirement = SameDataset(pin(uri))
+    requirement = SameDataset(pin(uri), or_cleaned_up)
     real = lance.LanceDataset.commit
+    undone: list[object] = []
 
     def clean_up_after(*arguments: object, **options: object) -> object:
         monkeypatch.undo()
@@ -155,8 +157,9 @@ def test_a_version_that_was_cleaned_up_after_the_commit_is_no_other_dataset(
         return landed
 
     monkeypatch.setattr(lance.LanceDataset, "commit", clean_up_after)
-    outcome = commit(configure(uri, 1), [requirement], undo=lambda landed: pytest.fail("undone"))
-    assert isinstance(outcome, Landed)
+    outcome = commit(configure(uri, 1), [requirement], undo=undone.append)
+    assert isinstance(outcome, Landed if or_cleaned_up else Conflict)
+    assert len(undone) == (0 if or_cleaned_up else 1)
     assert [version["version"] for version in lance.dataset(uri).versions()] == [2]
 
 
