@@ -35,7 +35,8 @@ from lancestat.manifest.publication import Publication, commit
 from lancestat.manifest.wire import encode_statistics
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import decode, encode, summarize
+from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.partial import decode, encode
 
 rows = pa.table({"price": [1.5, float("nan"), None, float("nan")]})
 lance.write_dataset(rows, "orders.lance")
