@@ -112,10 +112,19 @@ def encode_statistics(
 
 def published_column(type: ColumnType, statistics: ColumnStatistics[Bound]) -> PublishedColumn:
     """Return what publishing these statistics of a column tells its readers."""
-    values = {s.name: value for s, value in statistics.items() if type.kind in s.kinds}
+    return PublishedColumn(**_published(type, statistics))
+
+
+def _published(type: ColumnType, statistics: ColumnStatistics[Bound]) -> dict[str, Any]:
+    """Return what is published of these statistics, by name."""
+    values = {
+        statistic.name: value
+        for statistic, value in statistics.items()
+        if type.kind in statistic.kinds
+    }
     bounds = column_bounds(type, statistics.minimum, statistics.maximum)
     values["minimum"], values["maximum"] = bounds or (None, None)
-    return PublishedColumn(**values)
+    return values
 
 
 def is_storable_name(name: str) -> bool:
@@ -124,9 +133,13 @@ def is_storable_name(name: str) -> bool:
 
 
 def _encode_column(type: ColumnType, statistics: ColumnStatistics[Bound]) -> dict[str, str]:
-    values = published_column(type, statistics).items()
-    texts = {statistic.key: str(value) for statistic, value in values if value is not None}
-    return {"version": str(COLUMN_VERSION), **texts}
+    entries = {"version": str(COLUMN_VERSION)}
+    values = _published(type, statistics)
+    for statistic in STATISTICS:
+        value = values.get(statistic.name)
+        if value is not None:
+            entries[statistic.key] = str(value)
+    return entries
 
 
 def column_bounds(
@@ -258,6 +271,8 @@ def _column_value(statistic: Statistic, text: str) -> str | int:
 
 def _with_usable_bounds(column: PublishedColumn, type: ColumnType) -> PublishedColumn:
     minimum, maximum = column.minimum, column.maximum
+    if minimum is None and maximum is None:
+        return column
     lowest, highest = _bound("min", minimum, type), _bound("max", maximum, type)
     if lowest is None or highest is None or not are_estimable(lowest, highest):
         return replace(column, minimum=None, maximum=None)

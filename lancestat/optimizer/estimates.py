@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedColumn, column_bounds, published_column
@@ -205,16 +205,19 @@ def _with_histogram(
 
 def _sampled(column: ColumnEstimate, rows: int, of: int) -> ColumnEstimate:
     """A column in those rows of a scan that a sample says pass its filters."""
-    column = _with_row_counts(column, lambda counted: round(counted * rows / of))
+    values = _with_row_counts(column, lambda counted: round(counted * rows / of))
+    values["distinct"] = _possible_distinct(values, rows)
     histogram = column.histogram
     if histogram is not None:
         histogram = replace(histogram, height=histogram.height * rows / of)
-    return replace(column, distinct=_possible_distinct(column, rows), histogram=histogram)
+    return ColumnEstimate(**values, histogram=histogram)
 
 
 def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:
     """The whole table's statistics for a part of its rows, spread evenly."""
-    return _with_row_counts(column, lambda counted: round(counted * rows / of) if of else None)
+    return PublishedColumn(
+        **_with_row_counts(column, lambda counted: round(counted * rows / of) if of else None)
+    )
 
 
 def _told(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
@@ -223,28 +226,27 @@ def _told(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimat
     Of a type whose bounds Spark's `FilterEstimation` uses, a distinct count is told with both
     bounds or not at all: with one and not the other it would estimate that no row is left.
     """
-    column = _with_row_counts(column, lambda counted: min(counted, rows))
-    column = replace(column, distinct=_possible_distinct(column, rows))
+    values = _with_row_counts(column, lambda counted: min(counted, rows))
+    values["distinct"] = _possible_distinct(values, rows)
     if column.minimum is None or column.maximum is None:
-        distinct = column.distinct if type.is_variable_width else None
-        column = replace(column, minimum=None, maximum=None, distinct=distinct)
-    return ColumnEstimate(**{statistic.name: value for statistic, value in column.items()})
+        values |= {"minimum": None, "maximum": None}
+        if not type.is_variable_width:
+            values["distinct"] = None
+    return ColumnEstimate(**values)
 
 
-_Column = TypeVar("_Column", bound=PublishedColumn)
-
-
-def _with_row_counts(column: _Column, change: Callable[[int], int | None]) -> _Column:
-    """A column whose statistics that count rows are changed."""
-    counts = {statistic.name: value for statistic, value in column.items() if statistic.counts_rows}
-    changed: dict[str, Any] = {
-        name: None if rows is None else change(rows) for name, rows in counts.items()
+def _with_row_counts(
+    column: PublishedColumn, change: Callable[[int], int | None]
+) -> dict[str, Any]:
+    """Return the values by name, with `change` applied to those that count rows."""
+    return {
+        statistic.name: change(value) if statistic.counts_rows and value is not None else value
+        for statistic, value in column.items()
     }
-    return replace(column, **changed)
 
 
-def _possible_distinct(column: PublishedColumn, rows: int) -> int | None:
-    """The distinct count, no more than rows that are not null; None where there are none."""
-    if column.distinct is None:
+def _possible_distinct(values: Mapping[str, Any], rows: int) -> int | None:
+    """Return the distinct count, at most the rows that are not null; None where there are none."""
+    if values["distinct"] is None:
         return None
-    return min(column.distinct, rows - (column.nulls or 0)) or None
+    return min(values["distinct"], rows - (values["nulls"] or 0)) or None
