@@ -36,7 +36,7 @@ from lancestat.redact import clean, visible
 if TYPE_CHECKING:
     from lancestat.manifest.wire import PublishedColumn
 
-_LONGEST_FIGURE = 28
+_LONGEST_BOUND = 28
 
 
 def _write(lines: Iterable[str]) -> None:
@@ -134,7 +134,8 @@ def _facts(view: ShowView) -> Iterator[tuple[str, str]]:
 
 
 def _columns(columns: Mapping[str, PublishedColumn]) -> list[str]:
-    statistics = [statistic for statistic, _ in next(iter(columns.values())).items()]
+    [first, *_] = columns.values()
+    statistics = [statistic for statistic, _ in first.items()]
     rows = [
         [name, *(_shortened(statistic.text(value)) for statistic, value in column.items())]
         for name, column in columns.items()
@@ -146,7 +147,7 @@ def _columns(columns: Mapping[str, PublishedColumn]) -> list[str]:
 
 def _shortened(text: str) -> str:
     line = visible(" ".join(text.split()))
-    return line if len(line) <= _LONGEST_FIGURE else f"{line[: _LONGEST_FIGURE - 3]}..."
+    return line if len(line) <= _LONGEST_BOUND else f"{line[: _LONGEST_BOUND - 3]}..."
 
 
 @FORMAT.renders(SiteView)
