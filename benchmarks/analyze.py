@@ -33,8 +33,9 @@ from lancestat.plan.actions import TableAction
 from lancestat.spark.analyze.scanner import SparkScanner
 from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
+from lancestat.statistics.column_statistics import summarize
 from lancestat.statistics.column_type import column_type
-from lancestat.statistics.partial import merge, summarize
+from lancestat.statistics.partial import merge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +122,8 @@ def analyze(work: TableAction) -> int:
         field = next(field for field in work.table.fields if key.startswith(f"{field.id}:"))
         type = column_type(field.type)
         assert type is not None
-        assert summarize(merged, type).rows == work.table.rows
+        assert merged.rows == work.table.rows
+        assert summarize(merged, type).nulls == merged.nulls
         made += 1
     return made
 

@@ -124,7 +124,7 @@ def table(number: int) -> TableReport:
     chance = random.Random(number)
     place = Location("specs.yml", 2 + 4 * number, 11)
     columns = {
-        f"column_{at}": PublishedColumn(chance.randrange(10**6), at * 7, "-12.5", "98765.25", 8, 8)
+        f"column_{at}": PublishedColumn(at * 7, chance.randrange(10**6), "-12.5", "98765.25", 8, 8)
         for at in range(COLUMNS)
     }
     shown = Shown(

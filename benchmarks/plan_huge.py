@@ -147,8 +147,9 @@ def published(base: Snapshot) -> dict[str, str]:
     """What the manifest would say of a table whose statistics were published at `base`."""
     from lancestat.lake.fingerprint import schema_hash
     from lancestat.manifest.wire import encode_statistics
+    from lancestat.statistics.column_statistics import summarize
     from lancestat.statistics.column_type import column_type
-    from lancestat.statistics.partial import EMPTY_PARTIAL, summarize
+    from lancestat.statistics.partial import EMPTY_PARTIAL
 
     columns = {}
     for field in base.fields:

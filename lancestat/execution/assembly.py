@@ -22,14 +22,10 @@ from lancestat.plan.coverage import Carry, Coverage, stored_keys
 from lancestat.plan.stages import PublishStatistics, RestampStatistics, Scan
 from lancestat.state.identity import weight
 from lancestat.state.values import StateWriter, StoredPartials, TableRecord
+from lancestat.statistics.bounds import Bound
+from lancestat.statistics.column_statistics import ColumnStatistics, summarize
 from lancestat.statistics.column_type import ColumnType, column_type
-from lancestat.statistics.partial import (
-    EMPTY_PARTIAL,
-    ColumnPartial,
-    ColumnStatistics,
-    merge,
-    summarize,
-)
+from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 
 Fingerprints = tuple[Fingerprint, ...]
 
@@ -199,7 +195,7 @@ class TableWorkspace:
             PartialsGoneError: the state lost some of the partials meanwhile.
         """
         partials = self._finished()
-        columns: dict[str, tuple[ColumnType, ColumnStatistics]] = {}
+        columns: dict[str, tuple[ColumnType, ColumnStatistics[Bound]]] = {}
         for column in self.table.fields:
             type = column_type(column.type)
             assert type is not None, f"{column.name} was planned, so it can be analyzed"
@@ -313,7 +309,7 @@ def _batches(
 
 
 def _private_bounds(
-    columns: Mapping[str, tuple[ColumnType, ColumnStatistics]],
+    columns: Mapping[str, tuple[ColumnType, ColumnStatistics[Bound]]],
 ) -> dict[str, tuple[str, str]]:
     return {
         name: (statistics.minimum.hex(), statistics.maximum.hex())

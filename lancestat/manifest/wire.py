@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
+from typing import Any
 
 from lancestat.errors import PublishError
 from lancestat.formats import format_instant
 from lancestat.statistics.bound_text import are_estimable, format_bound, parse_bound, parse_integer
 from lancestat.statistics.bounds import Bound
+from lancestat.statistics.column_statistics import STATISTICS, ColumnStatistics, Statistic
 from lancestat.statistics.column_type import ColumnType, Kind
-from lancestat.statistics.partial import ColumnStatistics
 
 PREFIX = "lance.stats."
 COLUMN_PREFIX = "lance.stats.column."
@@ -29,9 +30,7 @@ COLUMN_VERSION = 2
 MAX_VALUE_LENGTH = 256
 
 _LARGEST_COUNT = 2**63 - 1
-_COUNTS = ("distinctCount", "nullCount", "avgLen", "maxLen")
-_BOUNDS = ("min", "max")
-_SUFFIXES = frozenset(("version", *_COUNTS, *_BOUNDS))
+_SUFFIXES = frozenset(("version", *(statistic.key for statistic in STATISTICS)))
 _TEMPORAL = (Kind.DATE, Kind.TIMESTAMP)
 _DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
@@ -55,15 +54,8 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedColumn:
+class PublishedColumn(ColumnStatistics[str]):
     """What is published about one column: bounds as Spark's strings, None for what is not there."""
-
-    distinct: int | None
-    nulls: int | None
-    minimum: str | None
-    maximum: str | None
-    average_length: int | None
-    maximum_length: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,7 @@ class PublishedStatistics:
 
 
 def encode_statistics(
-    columns: Mapping[str, tuple[ColumnType, ColumnStatistics]],
+    columns: Mapping[str, tuple[ColumnType, ColumnStatistics[Bound]]],
     *,
     rows: int,
     schema_hash: str,
@@ -118,17 +110,21 @@ def encode_statistics(
     return entries
 
 
-def published_column(type: ColumnType, statistics: ColumnStatistics) -> PublishedColumn:
-    """What publishing these statistics of a column would tell its readers."""
-    bounds = _encode_bounds(type, statistics)
-    return PublishedColumn(
-        distinct=statistics.distinct,
-        nulls=statistics.nulls,
-        minimum=bounds.get("min"),
-        maximum=bounds.get("max"),
-        average_length=statistics.average_length,
-        maximum_length=statistics.maximum_length,
-    )
+def published_column(type: ColumnType, statistics: ColumnStatistics[Bound]) -> PublishedColumn:
+    """Return what publishing these statistics of a column tells its readers."""
+    return PublishedColumn(**_published(type, statistics))
+
+
+def _published(type: ColumnType, statistics: ColumnStatistics[Bound]) -> dict[str, Any]:
+    """Return what is published of these statistics, by name."""
+    values = {
+        statistic.name: value
+        for statistic, value in statistics.items()
+        if type.kind in statistic.kinds
+    }
+    bounds = column_bounds(type, statistics.minimum, statistics.maximum)
+    values["minimum"], values["maximum"] = bounds or (None, None)
+    return values
 
 
 def is_storable_name(name: str) -> bool:
@@ -136,20 +132,14 @@ def is_storable_name(name: str) -> bool:
     return name != "" and "." not in name
 
 
-def _encode_column(type: ColumnType, statistics: ColumnStatistics) -> dict[str, str]:
-    entries = {
-        "version": str(COLUMN_VERSION),
-        "distinctCount": str(statistics.distinct),
-        "nullCount": str(statistics.nulls),
-        "avgLen": str(statistics.average_length),
-        "maxLen": str(statistics.maximum_length),
-    }
-    return entries | _encode_bounds(type, statistics)
-
-
-def _encode_bounds(type: ColumnType, statistics: ColumnStatistics) -> dict[str, str]:
-    bounds = column_bounds(type, statistics.minimum, statistics.maximum)
-    return {} if bounds is None else dict(zip(_BOUNDS, bounds, strict=True))
+def _encode_column(type: ColumnType, statistics: ColumnStatistics[Bound]) -> dict[str, str]:
+    entries = {"version": str(COLUMN_VERSION)}
+    values = _published(type, statistics)
+    for statistic in STATISTICS:
+        value = values.get(statistic.name)
+        if value is not None:
+            entries[statistic.key] = str(value)
+    return entries
 
 
 def column_bounds(
@@ -252,16 +242,13 @@ def _decode_column(
             raise ValueError(
                 f"version {version} of {type.spark_type} bounds is in a local calendar"
             )
-    counts = {suffix: _column_count(suffix, entries) for suffix in _COUNTS}
-    minimum, maximum = _column_bounds(entries, type)
-    return PublishedColumn(
-        distinct=counts["distinctCount"],
-        nulls=counts["nullCount"],
-        minimum=minimum,
-        maximum=maximum,
-        average_length=counts["avgLen"],
-        maximum_length=counts["maxLen"],
-    )
+    values: dict[str, Any] = {
+        statistic.name: _column_value(statistic, entries[statistic.key])
+        for statistic in STATISTICS
+        if statistic.key in entries and (type is None or type.kind in statistic.kinds)
+    }
+    column = PublishedColumn(**values)
+    return column if type is None else _with_usable_bounds(column, type)
 
 
 def _column_version(entries: Mapping[str, str]) -> int:
@@ -273,29 +260,25 @@ def _column_version(entries: Mapping[str, str]) -> int:
     return version
 
 
-def _column_count(suffix: str, entries: Mapping[str, str]) -> int | None:
-    if suffix not in entries:
-        return None
-    count = _count(entries[suffix])
+def _column_value(statistic: Statistic, text: str) -> str | int:
+    if statistic.is_bound:
+        return text
+    count = _count(text)
     if count is None:
-        raise ValueError(f"{suffix} is {shown(entries[suffix])}, not a count")
+        raise ValueError(f"{statistic.key} is {shown(text)}, not a count")
     return count
 
 
-def _column_bounds(
-    entries: Mapping[str, str], type: ColumnType | None
-) -> tuple[str | None, str | None]:
-    minimum, maximum = entries.get("min"), entries.get("max")
-    if type is None:
-        return minimum, maximum
-    if type.is_variable_width:
-        return None, None
+def _with_usable_bounds(column: PublishedColumn, type: ColumnType) -> PublishedColumn:
+    minimum, maximum = column.minimum, column.maximum
+    if minimum is None and maximum is None:
+        return column
     lowest, highest = _bound("min", minimum, type), _bound("max", maximum, type)
     if lowest is None or highest is None or not are_estimable(lowest, highest):
-        return None, None
+        return replace(column, minimum=None, maximum=None)
     if highest < lowest:
         raise ValueError(f"min {shown(minimum)} is above max {shown(maximum)}")
-    return minimum, maximum
+    return column
 
 
 def _bound(suffix: str, text: str | None, type: ColumnType) -> int | float | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedColumn, column_bounds, published_column
@@ -12,23 +13,18 @@ from lancestat.optimizer.pruned_fragments import ColumnRange, Survivors
 from lancestat.optimizer.table import ReadTable, Settings
 from lancestat.predicates.filter import Filter
 from lancestat.statistics.bound_text import parse_bound
+from lancestat.statistics.column_statistics import summarize
 from lancestat.statistics.column_type import ColumnType, decoded_size
 from lancestat.statistics.histogram import Histogram as Histogram
 from lancestat.statistics.histogram import HistogramBin as HistogramBin
 from lancestat.statistics.histogram import equi_height
-from lancestat.statistics.partial import ColumnPartial, summarize
+from lancestat.statistics.partial import ColumnPartial
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnEstimate:
-    """One column; None is not told. Bounds are in the strings of Spark's `CatalogColumnStat`."""
+class ColumnEstimate(PublishedColumn):
+    """What the optimizer is told of one column; None is not told."""
 
-    minimum: str | None = None
-    maximum: str | None = None
-    nulls: int | None = None
-    distinct: int | None = None
-    average_length: int | None = None
-    maximum_length: int | None = None
     histogram: Histogram | None = None
 
 
@@ -167,8 +163,9 @@ def _narrowed(
     """A column over the survivors, from the best that is known of it."""
     if partial is not None:
         return published_column(type, summarize(partial, type))
+    column = _scaled(column, rows, table.snapshot.rows)
     if range is None:
-        return _scaled(column, rows, table.snapshot.rows)
+        return column
     bounds = column_bounds(type, range.minimum, range.maximum)
     if bounds is None:
         return replace(column, minimum=None, maximum=None, nulls=range.nulls)
@@ -208,20 +205,19 @@ def _with_histogram(
 
 def _sampled(column: ColumnEstimate, rows: int, of: int) -> ColumnEstimate:
     """A column in those rows of a scan that a sample says pass its filters."""
-    nulls = None if column.nulls is None else round(column.nulls * rows / of)
-    distinct = column.distinct
-    if distinct is not None:
-        distinct = min(distinct, rows - (nulls or 0)) or None
+    values = _with_row_counts(column, lambda counted: round(counted * rows / of))
+    values["distinct"] = _possible_distinct(values, rows)
     histogram = column.histogram
     if histogram is not None:
         histogram = replace(histogram, height=histogram.height * rows / of)
-    return replace(column, nulls=nulls, distinct=distinct, histogram=histogram)
+    return ColumnEstimate(**values, histogram=histogram)
 
 
 def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:
     """The whole table's statistics for a part of its rows, spread evenly."""
-    nulls = None if column.nulls is None or not of else round(column.nulls * rows / of)
-    return replace(column, nulls=nulls)
+    return PublishedColumn(
+        **_with_row_counts(column, lambda counted: round(counted * rows / of) if of else None)
+    )
 
 
 def _told(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
@@ -230,16 +226,27 @@ def _told(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimat
     Of a type whose bounds Spark's `FilterEstimation` uses, a distinct count is told with both
     bounds or not at all: with one and not the other it would estimate that no row is left.
     """
-    nulls = None if column.nulls is None else min(column.nulls, rows)
-    is_bounded = column.minimum is not None and column.maximum is not None
-    distinct = column.distinct if is_bounded or type.is_variable_width else None
-    if distinct is not None:
-        distinct = min(distinct, rows - (nulls or 0)) or None
-    return ColumnEstimate(
-        minimum=column.minimum if is_bounded else None,
-        maximum=column.maximum if is_bounded else None,
-        nulls=nulls,
-        distinct=distinct,
-        average_length=column.average_length,
-        maximum_length=column.maximum_length,
-    )
+    values = _with_row_counts(column, lambda counted: min(counted, rows))
+    values["distinct"] = _possible_distinct(values, rows)
+    if column.minimum is None or column.maximum is None:
+        values |= {"minimum": None, "maximum": None}
+        if not type.is_variable_width:
+            values["distinct"] = None
+    return ColumnEstimate(**values)
+
+
+def _with_row_counts(
+    column: PublishedColumn, change: Callable[[int], int | None]
+) -> dict[str, Any]:
+    """Return the values by name, with `change` applied to those that count rows."""
+    return {
+        statistic.name: change(value) if statistic.counts_rows and value is not None else value
+        for statistic, value in column.items()
+    }
+
+
+def _possible_distinct(values: Mapping[str, Any], rows: int) -> int | None:
+    """Return the distinct count, at most the rows that are not null; None where there are none."""
+    if values["distinct"] is None:
+        return None
+    return min(values["distinct"], rows - (values["nulls"] or 0)) or None

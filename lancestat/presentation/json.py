@@ -36,7 +36,6 @@ from lancestat.presentation.views import (
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
-    from lancestat.manifest.wire import PublishedColumn
     from lancestat.report.node_facts import NodeStatus
     from lancestat.report.values import JoinReport, NodeRunReport, TableReport
     from lancestat.spec.model import Freshness, Node
@@ -156,7 +155,7 @@ def _show(view: ShowView, page: Page) -> Payload:
         "sizeInBytes": shown.size_bytes,
         "computedAt": _instant(shown.computed_at),
         "columns": {
-            name: {**_published(column), "fragmentsCovered": covered.get(name)}
+            name: {**column.to_json(), "fragmentsCovered": covered.get(name)}
             for name, column in shown.columns.items()
         },
         "missingColumns": list(shown.missing),
@@ -164,17 +163,6 @@ def _show(view: ShowView, page: Page) -> Payload:
         "versionsBehind": shown.versions_behind,
         "changedRows": shown.changed_rows,
         "policy": shown.policy,
-    }
-
-
-def _published(column: PublishedColumn) -> Payload:
-    return {
-        "min": column.minimum,
-        "max": column.maximum,
-        "nullCount": column.nulls,
-        "distinctCount": column.distinct,
-        "avgLen": column.average_length,
-        "maxLen": column.maximum_length,
     }
 
 

@@ -11,7 +11,6 @@ from lancestat.plan.node_result import Status
 from lancestat.presentation.views import RunView, ShowView, SiteView, StatusView
 from lancestat.report.node_facts import (
     NodeRun,
-    column_figures,
     health_counts,
     node_run,
     node_status,
@@ -32,7 +31,6 @@ def show_view(shown: Shown) -> ShowView:
     return ShowView(
         shown,
         table_figures(shown),
-        tuple(column_figures(shown)),
         tuple(STATISTICS.columns),
         tuple(statistics_rows(shown)),
     )

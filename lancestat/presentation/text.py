@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ from lancestat.presentation.views import (
 from lancestat.redact import clean, visible
 
 if TYPE_CHECKING:
-    from lancestat.report.node_facts import ColumnFigures
+    from lancestat.manifest.wire import PublishedColumn
 
 _LONGEST_BOUND = 28
 
@@ -105,10 +105,7 @@ def _show(view: ShowView, page: Page) -> list[str]:
     shown = view.shown
     lines = [f"{paint(shown.table, 'title')}  {paint(clean(shown.uri), 'note')}", ""]
     lines += table(_facts(view), indent="  ")
-    if view.columns:
-        head = ["column", "nulls", "distinct", "min", "max", "avg length", "max length"]
-        rows = map(_column, view.columns)
-        lines += ["", *table(rows, head=head, right={1, 2, 5, 6}, indent="  ")]
+    lines += ["", *_columns(shown.columns)] if shown.columns else []
     if shown.missing:
         lines += ["", f"  without statistics: {', '.join(shown.missing)}"]
     notes = [*(f"ignored: {name}, {why}" for name, why in shown.dropped.items()), *shown.skipped]
@@ -136,20 +133,20 @@ def _facts(view: ShowView) -> Iterator[tuple[str, str]]:
         yield "policy", shown.policy
 
 
-def _column(column: ColumnFigures) -> list[str]:
-    return [
-        column.name,
-        column.nulls or "",
-        column.distinct or "",
-        _bound(column.minimum),
-        _bound(column.maximum),
-        column.average_length or "",
-        column.maximum_length or "",
+def _columns(columns: Mapping[str, PublishedColumn]) -> list[str]:
+    [first, *_] = columns.values()
+    statistics = [statistic for statistic, _ in first.items()]
+    rows = [
+        [name, *(_shortened(statistic.text(value)) for statistic, value in column.items())]
+        for name, column in columns.items()
     ]
+    head = ["column", *(statistic.label for statistic in statistics)]
+    right = [at for at, statistic in enumerate(statistics, start=1) if not statistic.is_bound]
+    return table(rows, head=head, right=right, indent="  ")
 
 
-def _bound(value: str | None) -> str:
-    line = visible(" ".join((value or "").split()))
+def _shortened(text: str) -> str:
+    line = visible(" ".join(text.split()))
     return line if len(line) <= _LONGEST_BOUND else f"{line[: _LONGEST_BOUND - 3]}..."
 
 

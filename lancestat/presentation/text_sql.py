@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lancestat.formats import count, size, spoken
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _WIDEST_CELL = 60
 _WIDEST_FILTERS = 4
+# The average length is what estimates are made from.
+_NOT_SHOWN = frozenset({"maximum_length"})
 
 
 def query_lines(view: QueryView, page: Page) -> list[str]:
@@ -92,7 +95,7 @@ def _scan(number: int, scan: ScanLine, *, verbose: bool) -> list[str]:
         facts.append(("filters", ", ".join(shown) + more))
     lines = [f"[{number}] {paint(scan.table, 'title')}, version {told.version}"]
     lines += table(facts, indent="    ")
-    return [*lines, *_columns(told)] if told.columns else lines
+    return [*lines, *_columns(told.columns)] if told.columns else lines
 
 
 def _read(scan: ScanLine) -> str:
@@ -110,29 +113,26 @@ def _truth(told: Explanation) -> list[tuple[str, str]]:
     return [("table", f"{count(told.table_rows, 'row')} in {fragments}")]
 
 
-def _columns(told: Explanation) -> list[str]:
-    head = ["column", "nulls", "distinct", "min", "max", "avg length", "histogram"]
-    rows = [_column(name, column) for name, column in told.columns.items()]
+def _columns(columns: Mapping[str, ColumnEstimate]) -> list[str]:
+    [first, *_] = columns.values()
+    statistics = [statistic for statistic, _ in first.items() if statistic.name not in _NOT_SHOWN]
+    head = ["column", *(statistic.label for statistic in statistics), "histogram"]
+    rows = [
+        [name, *(statistic.text(statistic.of(column)) for statistic in statistics), _bins(column)]
+        for name, column in columns.items()
+    ]
+    numbers = {at for at, statistic in enumerate(statistics, start=1) if not statistic.is_bound}
     used = [i for i in range(len(head)) if i == 0 or any(row[i] for row in rows)]
     return table(
         [[row[i] for i in used] for row in rows],
         head=[head[i] for i in used],
-        right=[place for place, i in enumerate(used) if i in (1, 2, 5)],
+        right=[place for place, i in enumerate(used) if i in numbers],
         indent="    ",
     )
 
 
-def _column(name: str, column: ColumnEstimate) -> list[str]:
-    bins = count(len(column.histogram.bins), "bin") if column.histogram else ""
-    return [
-        name,
-        _figure(column.nulls),
-        _figure(column.distinct),
-        column.minimum or "",
-        column.maximum or "",
-        _figure(column.average_length),
-        bins,
-    ]
+def _bins(column: ColumnEstimate) -> str:
+    return count(len(column.histogram.bins), "bin") if column.histogram else ""
 
 
 def _figure(number: int | None) -> str:

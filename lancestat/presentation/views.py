@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.plan.node_result import NodeResult
     from lancestat.plan.table_status import Shown
-    from lancestat.report.node_facts import ColumnFigures, NodeRun, NodeStatus, TableFigures
+    from lancestat.report.node_facts import NodeRun, NodeStatus, TableFigures
     from lancestat.report.rows import Row
     from lancestat.report.values import ProjectReport
     from lancestat.review.comment import Kept
@@ -144,7 +144,6 @@ class ShowView(NamedTuple):
 
     shown: Shown
     figures: TableFigures
-    columns: tuple[ColumnFigures, ...]
     names: tuple[str, ...]
     rows: tuple[Row, ...]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -53,43 +53,6 @@ def table_figures(shown: Shown) -> TableFigures:
 def verdict_words(is_used: bool, reason: str) -> str:
     """Return what readers do with the statistics, and why: `refused: stale`."""
     return f"{'used' if is_used else 'refused'}: {spoken([reason])}"
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnFigures:
-    """A column with statistics, None where a figure is not known.
-
-    `minimum` and `maximum` are as they are published, `null_share` is of all rows.
-    """
-
-    name: str
-    minimum: str | None
-    maximum: str | None
-    nulls: str | None
-    null_share: float | None
-    distinct: str | None
-    average_length: str | None
-    maximum_length: str | None
-
-
-def column_figures(shown: Shown) -> Iterator[ColumnFigures]:
-    """Yield the columns that have statistics, in the order of the schema."""
-    for name, column in shown.columns.items():
-        is_known = column.nulls is not None and shown.rows
-        yield ColumnFigures(
-            name,
-            column.minimum,
-            column.maximum,
-            _number(column.nulls),
-            min(1.0, (column.nulls or 0) / shown.rows) if is_known else None,
-            _number(column.distinct),
-            _number(column.average_length),
-            _number(column.maximum_length),
-        )
-
-
-def _number(value: int | None) -> str | None:
-    return None if value is None else count(value)
 
 
 @dataclass(frozen=True, slots=True)

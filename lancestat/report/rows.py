@@ -13,6 +13,7 @@ from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import Shown
 from lancestat.report.values import NodeRunReport, ProjectReport, TableReport
 from lancestat.state.values import NodeOutcome, StateReader
+from lancestat.statistics.column_statistics import BOUNDS_FIRST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,12 +94,10 @@ STATISTICS = RowShape(
         "table": _TEXT,
         "column": _TEXT,
         "type": _TEXT,
-        "min": _TEXT,
-        "max": _TEXT,
-        "null_count": _COUNT,
-        "distinct_count": _COUNT,
-        "avg_len": _COUNT,
-        "max_len": _COUNT,
+        **{
+            statistic.sql_name: _TEXT if statistic.is_bound else _COUNT
+            for statistic in BOUNDS_FIRST
+        },
         "rows": _COUNT,
         "version": _COUNT,
         "computed_at": _INSTANT,
@@ -168,17 +167,15 @@ def statistics_rows(shown: Shown) -> Iterator[Row]:
         "policy": shown.policy,
     }
     for name in (*shown.columns, *shown.missing):
-        found = shown.columns.get(name)
+        column = shown.columns.get(name)
         yield {
             **whole,
             "column": name,
             "type": shown.types.get(name),
-            "min": found.minimum if found else None,
-            "max": found.maximum if found else None,
-            "null_count": found.nulls if found else None,
-            "distinct_count": found.distinct if found else None,
-            "avg_len": found.average_length if found else None,
-            "max_len": found.maximum_length if found else None,
+            **{
+                statistic.sql_name: None if column is None else statistic.of(column)
+                for statistic in BOUNDS_FIRST
+            },
             "fragments_covered": (shown.covered or {}).get(name),
         }
 

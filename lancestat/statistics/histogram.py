@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from lancestat.statistics.bound_text import are_estimable, format_bound
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_type import ColumnType, Kind
-from lancestat.statistics.partial import ColumnPartial, summarize
+from lancestat.statistics.partial import ColumnPartial
 from lancestat.statistics.quantiles import QuantileSketch
 
 # Numbers, dates and timestamps: what Spark makes histograms of.
@@ -74,7 +74,7 @@ def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> H
     counts = _distinct_counts(
         ends,
         _inside(values, quantiles),
-        summarize(partial, type).distinct,
+        partial.distinct,
         [_room(*pair, height, type) for pair in pairwise(ends)],
     )
     made = zip(ends, ends[1:], counts, strict=False)

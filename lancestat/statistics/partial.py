@@ -8,14 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lancestat.statistics.bounds import Bound as Bound
-from lancestat.statistics.bounds import (
-    check_bounds,
-    decode_bound,
-    encode_bound,
-    next_characters,
-    whole_characters,
-)
-from lancestat.statistics.column_type import ColumnType, Kind
+from lancestat.statistics.bounds import check_bounds, decode_bound, encode_bound
 from lancestat.statistics.quantiles import QuantileSketch
 from lancestat.statistics.quantiles import union as union_quantiles
 from lancestat.statistics.sketch import EMPTY_SKETCH, Sketch, union
@@ -51,25 +44,18 @@ class ColumnPartial:
         """Rows that are not null."""
         return self.rows - self.nulls
 
+    @property
+    def distinct(self) -> int:
+        """The sketch's estimate of distinct values, within what rows and bounds leave possible."""
+        if not self.values:
+            return 0
+        most = self.values
+        if isinstance(self.minimum, int) and isinstance(self.maximum, int):
+            most = min(most, self.maximum - self.minimum + 1)
+        return max(1, min(most, round(self.sketch.estimate())))
+
 
 EMPTY_PARTIAL = ColumnPartial(0, 0, 0, None, None, 0, 0, EMPTY_SKETCH)
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnStatistics:
-    """What Spark's optimizer is told about one column.
-
-    Lengths are in bytes, except that Spark's own lengths of strings count code points, and so do
-    these.
-    """
-
-    rows: int
-    nulls: int
-    distinct: int
-    minimum: Bound | None
-    maximum: Bound | None
-    average_length: int
-    maximum_length: int
 
 
 def merge(partials: Iterable[ColumnPartial]) -> ColumnPartial:
@@ -102,47 +88,6 @@ def _merged_quantiles(parts: Iterable[ColumnPartial]) -> QuantileSketch | None:
     known = [part.quantiles for part in parts if part.rows or part.quantiles]
     sketches = [sketch for sketch in known if sketch is not None]
     return union_quantiles(sketches) if sketches and len(sketches) == len(known) else None
-
-
-def summarize(partial: ColumnPartial, type: ColumnType) -> ColumnStatistics:
-    """What Spark's `CommandUtils.computeColumnStats` would give for the same rows.
-
-    Two things differ: the distinct count is closer to the truth, and bounds ignore NaN, which in
-    Spark is the largest value. Strings and binary have bounds here and none in Spark; those of
-    strings are valid UTF-8.
-    """
-    minimum, maximum = partial.minimum, partial.maximum
-    if type.kind is Kind.STRING:
-        minimum = whole_characters(minimum) if isinstance(minimum, bytes) else None
-        maximum = next_characters(maximum) if isinstance(maximum, bytes) else None
-    average_length, maximum_length = _lengths(partial, type)
-    return ColumnStatistics(
-        rows=partial.rows,
-        nulls=partial.nulls,
-        distinct=_distinct(partial),
-        minimum=minimum,
-        maximum=maximum,
-        average_length=average_length,
-        maximum_length=maximum_length,
-    )
-
-
-def _lengths(partial: ColumnPartial, type: ColumnType) -> tuple[int, int]:
-    if not type.is_variable_width or not partial.values:
-        return type.default_size, type.default_size
-    if type.kind is Kind.STRING:
-        return -(-partial.total_characters // partial.values), partial.max_characters
-    return -(-partial.total_bytes // partial.values), partial.max_bytes
-
-
-def _distinct(partial: ColumnPartial) -> int:
-    """The sketch's estimate, within what rows and bounds leave possible."""
-    if not partial.values:
-        return 0
-    most = partial.values
-    if isinstance(partial.minimum, int) and isinstance(partial.maximum, int):
-        most = min(most, partial.maximum - partial.minimum + 1)
-    return max(1, min(most, round(partial.sketch.estimate())))
 
 
 # Stored form, little-endian: form, rows, nulls, NaNs, total and largest bytes, total and largest

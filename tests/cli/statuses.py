@@ -32,8 +32,8 @@ SHOWN = Shown(
     disk_bytes=48_000_000,
     computed_at=NOW - 7 * HOUR,
     columns={
-        "o_id": PublishedColumn(4_100_000, 0, "1", "4250000", 8, 8),
-        "o_comment": PublishedColumn(3_900_000, 1_200, None, None, 49, 79),
+        "o_id": PublishedColumn(0, 4_100_000, "1", "4250000", 8, 8),
+        "o_comment": PublishedColumn(1_200, 3_900_000, None, None, 49, 79),
     },
     dropped={},
     analyzable=3,

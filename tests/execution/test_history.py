@@ -39,9 +39,9 @@ from lancestat.predicates.filter import (
 )
 from lancestat.state.grouping import MOST_GROUPS
 from lancestat.state.identity import table_identity
+from lancestat.statistics.column_statistics import summarize
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import summarize
 from tests.execution.grouped import check_filter, check_whole
 from tests.execution.world import World
 

@@ -23,9 +23,9 @@ from lancestat.optimizer.table import DeclaredTables, ReadTable, open_table, rea
 from lancestat.plan.table_status import Shown
 from lancestat.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
 from lancestat.spec.model import Publish, StaleBounds, Table
+from lancestat.statistics.column_statistics import summarize
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import summarize
 from tests.execution.grouped import check_filter, one_pass, without_quantiles
 from tests.histories.readers import Finding
 from tests.histories.world import HistoryWorld

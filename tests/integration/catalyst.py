@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lancestat.manifest.wire import COLUMN_PREFIX, encode_statistics
+from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType
-from lancestat.statistics.partial import ColumnStatistics
 from tests.integration.planned import planned
 
 if TYPE_CHECKING:

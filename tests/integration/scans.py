@@ -15,14 +15,9 @@ from lancestat.plan.stages import Scan
 from lancestat.spark.analyze.scanner import SparkScanner
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spec.model import Target
+from lancestat.statistics.column_statistics import ColumnStatistics, summarize
 from lancestat.statistics.column_type import ColumnType, column_type
-from lancestat.statistics.partial import (
-    EMPTY_PARTIAL,
-    ColumnPartial,
-    ColumnStatistics,
-    merge,
-    summarize,
-)
+from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 
 TARGET = Target(name="test", state="state")
 

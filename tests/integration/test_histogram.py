@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
+from lancestat.statistics.column_statistics import summarize
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.histogram import equi_height
 from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import summarize
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
 from tests.integration.planned import planned, with_cbo
 

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lancestat.statistics.bound_text import format_bound
+from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
-from lancestat.statistics.partial import ColumnStatistics
 from tests.integration.catalyst import Catalyst, entries_of
 from tests.integration.scans import as_spark_reads, statistics, whole_table
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
-from lancestat.statistics.partial import ColumnStatistics
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def doubles(
 def test_spark_plans_with_whatever_is_published(
     minimum: float, maximum: float, doubles: PlannedTable
 ) -> None:
-    doubles.set(entries_of("c", DOUBLE, ColumnStatistics(1000, 0, 10, minimum, maximum, 8, 8)))
+    doubles.set(entries_of("c", DOUBLE, ColumnStatistics(0, 10, minimum, maximum, 8, 8)))
     for condition in CONDITIONS:
         assert 0 <= doubles.estimate(condition) <= 1000
 
@@ -65,12 +65,12 @@ def test_spark_plans_with_whatever_is_published(
 def test_bounds_that_are_left_out_would_break_planning(
     bounds: dict[str, str], condition: str, failure: str, doubles: PlannedTable
 ) -> None:
-    entries = entries_of("c", DOUBLE, ColumnStatistics(1000, 0, 10, 0.0, 9.0, 8, 8))
+    entries = entries_of("c", DOUBLE, ColumnStatistics(0, 10, 0.0, 9.0, 8, 8))
     doubles.set(entries | bounds)
     with pytest.raises(Exception, match=failure):
         doubles.estimate(condition)
 
 
 def test_equality_is_estimated_without_bounds(doubles: PlannedTable) -> None:
-    doubles.set(entries_of("c", DOUBLE, ColumnStatistics(1000, 0, 10, 0.0, math.inf, 8, 8)))
+    doubles.set(entries_of("c", DOUBLE, ColumnStatistics(0, 10, 0.0, math.inf, 8, 8)))
     assert doubles.estimate("c = 5D") == 100

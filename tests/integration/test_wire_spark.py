@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from lancestat.statistics.bound_text import format_bound, parse_bound
+from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
-from lancestat.statistics.partial import ColumnStatistics
 from tests.integration.catalyst import Catalyst, entries_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Case:
     @property
     def statistics(self) -> ColumnStatistics:
         size = self.type.default_size
-        return ColumnStatistics(3, 1, 2, self.minimum, self.maximum, size, size)
+        return ColumnStatistics(1, 2, self.minimum, self.maximum, size, size)
 
 
 CASES = [
@@ -160,7 +160,7 @@ def test_an_all_null_column_decodes_as_spark_computes_it(catalyst: Catalyst) -> 
     computed = catalyst.computed(f"select {nulls} union all select {nulls}")
     for i, type in enumerate(types):
         size = type.default_size
-        ours = entries_of(f"c{i}", type, ColumnStatistics(2, 2, 0, None, None, size, size))
+        ours = entries_of(f"c{i}", type, ColumnStatistics(2, 0, None, None, size, size))
         spark_type, stat, theirs = computed[f"c{i}"]
         assert ours == theirs
         assert catalyst.decoded(f"c{i}", ours, spark_type).equals(stat)
@@ -171,8 +171,8 @@ def test_strings_and_binary_are_written_as_spark_writes_them(catalyst: Catalyst)
     computed = catalyst.computed(query)
     string, binary = ColumnType(Kind.STRING, "string", 20), ColumnType(Kind.BINARY, "binary", 100)
     ours = {
-        "s": entries_of("s", string, ColumnStatistics(3, 1, 2, b"abc", b"d", 2, 3)),
-        "b": entries_of("b", binary, ColumnStatistics(3, 1, 2, b"", b"\x00\xff", 1, 2)),
+        "s": entries_of("s", string, ColumnStatistics(1, 2, b"abc", b"d", 2, 3)),
+        "b": entries_of("b", binary, ColumnStatistics(1, 2, b"", b"\x00\xff", 1, 2)),
     }
     assert {name: theirs for name, (_, _, theirs) in computed.items()} == ours
 

@@ -10,8 +10,8 @@ import pytest
 from lancestat.manifest.guard import Distance, GuardReason, Verdict, judge
 from lancestat.manifest.wire import encode_statistics
 from lancestat.spec.model import StaleBounds
+from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
-from lancestat.statistics.partial import ColumnStatistics
 
 BIGINT = ColumnType(Kind.INTEGER, "bigint", 8)
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -22,7 +22,7 @@ TAG = 8
 def published(**changes: str | None) -> dict[str, str]:
     entries: dict[str, str | None] = dict(
         encode_statistics(
-            {"id": (BIGINT, ColumnStatistics(100, 3, 97, 1, 99, 8, 8))},
+            {"id": (BIGINT, ColumnStatistics(3, 97, 1, 99, 8, 8))},
             rows=100,
             schema_hash=HASH,
             computed_at_version=TAG,

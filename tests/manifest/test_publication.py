@@ -23,8 +23,8 @@ from lancestat.lake.snapshot import Snapshot
 from lancestat.manifest.guard import GuardReason, judge
 from lancestat.manifest.publication import Publication, commit
 from lancestat.manifest.wire import encode_statistics, published_entries
+from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
-from lancestat.statistics.partial import ColumnStatistics
 
 BIGINT = ColumnType(Kind.INTEGER, "bigint", 8)
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -52,7 +52,7 @@ def observe(uri: str) -> Snapshot:
 def publication(
     read: Snapshot, *columns: str, maximum: int | None = 3, run: str | None = None
 ) -> Publication:
-    statistics = ColumnStatistics(3, 0, 3, None if maximum is None else 1, maximum, 8, 8)
+    statistics = ColumnStatistics(0, 3, None if maximum is None else 1, maximum, 8, 8)
     entries = encode_statistics(
         dict.fromkeys(columns, (BIGINT, statistics)),
         rows=read.rows,

@@ -20,8 +20,8 @@ from lancestat.manifest.wire import (
     restamp,
     same_statistics,
 )
+from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
-from lancestat.statistics.partial import ColumnStatistics
 
 BIGINT = ColumnType(Kind.INTEGER, "bigint", 8)
 DOUBLE = ColumnType(Kind.FLOAT, "double", 8)
@@ -32,8 +32,8 @@ TYPES = {"id": BIGINT, "name": STRING, "day": DATE, "x": DOUBLE}
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=timezone.utc)
 HASH = "ab" * 32
 
-IDS = ColumnStatistics(100, 3, 97, 1, 99, 8, 8)
-NAMES = ColumnStatistics(100, 0, 50, b"a", b"z", 7, 31)
+IDS = ColumnStatistics(3, 97, 1, 99, 8, 8)
+NAMES = ColumnStatistics(0, 50, b"a", b"z", 7, 31)
 
 
 def encode(**columns: tuple[ColumnType, ColumnStatistics]) -> dict[str, str]:
@@ -78,8 +78,8 @@ def test_what_is_written_is_read_back() -> None:
         rows=100,
         schema_hash=HASH,
         columns={
-            "id": PublishedColumn(97, 3, "1", "99", 8, 8),
-            "name": PublishedColumn(50, 0, None, None, 7, 31),
+            "id": PublishedColumn(3, 97, "1", "99", 8, 8),
+            "name": PublishedColumn(0, 50, None, None, 7, 31),
         },
         dropped={},
     )
@@ -111,7 +111,7 @@ def test_names_that_cannot_be_stored_are_refused(name: str) -> None:
 def test_other_names_are_stored(name: str) -> None:
     decoded = decode_statistics(encode(**{name: (BIGINT, IDS)}), {name: BIGINT})
     assert isinstance(decoded, PublishedStatistics)
-    assert decoded.columns == {name: PublishedColumn(97, 3, "1", "99", 8, 8)}
+    assert decoded.columns == {name: PublishedColumn(3, 97, "1", "99", 8, 8)}
 
 
 @pytest.mark.parametrize(
@@ -269,13 +269,13 @@ def test_ambiguous_keys_are_never_a_column(key: str) -> None:
 def test_bounds_that_break_planning_are_not_passed_on(minimum: str, maximum: str) -> None:
     config = encode(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0)))
     config["lance.stats.column.x.min"], config["lance.stats.column.x.max"] = minimum, maximum
-    assert decode(config).columns["x"] == PublishedColumn(97, 3, None, None, 8, 8)
+    assert decode(config).columns["x"] == PublishedColumn(3, 97, None, None, 8, 8)
 
 
 def test_bounds_of_strings_are_not_passed_on() -> None:
     config = encode(name=(STRING, NAMES))
     config |= {"lance.stats.column.name.min": "a", "lance.stats.column.name.max": "z"}
-    assert decode(config).columns["name"] == PublishedColumn(50, 0, None, None, 7, 31)
+    assert decode(config).columns["name"] == PublishedColumn(0, 50, None, None, 7, 31)
 
 
 def test_old_temporal_bounds_are_in_a_local_calendar_and_dropped() -> None:

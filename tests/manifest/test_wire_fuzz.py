@@ -17,8 +17,8 @@ from lancestat.manifest.wire import (
     published_entries,
 )
 from lancestat.spec.model import StaleBounds
+from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
-from lancestat.statistics.partial import ColumnStatistics
 
 TYPES = {
     "flag": ColumnType(Kind.BOOLEAN, "boolean", 1),
@@ -41,10 +41,7 @@ BOUNDS = {
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 HASH = "ab" * 32
 GOOD = encode_statistics(
-    {
-        name: (type, ColumnStatistics(100, 3, 97, *BOUNDS[name], 8, 8))
-        for name, type in TYPES.items()
-    },
+    {name: (type, ColumnStatistics(3, 97, *BOUNDS[name], 8, 8)) for name, type in TYPES.items()},
     rows=100,
     schema_hash=HASH,
     computed_at_version=8,

@@ -25,8 +25,9 @@ from lancestat.plan.assessment import analyzable
 from lancestat.plan.judgement import TableStatistics
 from lancestat.predicates.filter import Comparison, Filter, Operator
 from lancestat.spec.model import StaleBounds
+from lancestat.statistics.column_statistics import summarize
 from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import ColumnPartial, merge, summarize
+from lancestat.statistics.partial import ColumnPartial, merge
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 DAY_FILTER: list[Filter] = [Comparison("day", Operator.LESS, 10)]
@@ -125,9 +126,9 @@ def test_a_whole_table_is_told_as_published(whole: ReadTable) -> None:
     assert (found.rows, found.fragment_ids) == (100, None)
     assert found.verdict.reason is GuardReason.CURRENT
     assert found.columns == {
-        "day": ColumnEstimate("0", "99", 0, 100, 4, 4),
-        "name": ColumnEstimate(None, None, 20, 4, 1, 1),
-        "blank": ColumnEstimate(None, None, 100, None, 8, 8),
+        "day": ColumnEstimate(0, 100, "0", "99", 4, 4),
+        "name": ColumnEstimate(20, 4, None, None, 1, 1),
+        "blank": ColumnEstimate(100, None, None, None, 8, 8),
     }
     assert found.size_bytes == 100 * (8 + 4 + 1 + 8)
 
@@ -141,9 +142,9 @@ def test_survivors_narrow_everything_alike(whole: ReadTable, pieces: list[pa.Tab
     found = told(narrowed(whole, pieces[:1]), filters=DAY_FILTER)
     assert (found.rows, found.fragment_ids) == (25, (0,))
     assert found.columns == {
-        "day": ColumnEstimate("0", "24", 0, 25, 4, 4),
-        "name": ColumnEstimate(None, None, 5, 1, 1, 1),
-        "blank": ColumnEstimate(None, None, 25, None, 8, 8),
+        "day": ColumnEstimate(0, 25, "0", "24", 4, 4),
+        "name": ColumnEstimate(5, 1, None, None, 1, 1),
+        "blank": ColumnEstimate(25, None, None, None, 8, 8),
     }
     assert found.size_bytes == 25 * (8 + 4 + 1 + 8)
 
@@ -152,8 +153,8 @@ def test_a_column_not_known_in_the_survivors_is_scaled(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
     found = told(narrowed(whole, pieces[:1], only="day"), filters=DAY_FILTER)
-    assert found.columns["day"] == ColumnEstimate("0", "24", 0, 25, 4, 4)
-    assert found.columns["name"] == ColumnEstimate(None, None, 5, 4, 1, 1)
+    assert found.columns["day"] == ColumnEstimate(0, 25, "0", "24", 4, 4)
+    assert found.columns["name"] == ColumnEstimate(5, 4, None, None, 1, 1)
 
 
 def test_a_column_of_known_range_is_narrowed_to_it(
@@ -162,9 +163,9 @@ def test_a_column_of_known_range_is_narrowed_to_it(
     ranges = {"day": ColumnRange(0, 24, 1), "name": ColumnRange(b"a", b"a", 5)}
     left = Left((0,), 25, True, {}, ranges)
     found = told(replace(whole, load_fragments=lambda: Fragments(left)), filters=DAY_FILTER)
-    assert found.columns["day"] == ColumnEstimate("0", "24", 1, 24, 4, 4)
-    assert found.columns["name"] == ColumnEstimate(None, None, 5, 4, 1, 1)
-    assert found.columns["blank"] == ColumnEstimate(None, None, 25, None, 8, 8)
+    assert found.columns["day"] == ColumnEstimate(1, 24, "0", "24", 4, 4)
+    assert found.columns["name"] == ColumnEstimate(5, 4, None, None, 1, 1)
+    assert found.columns["blank"] == ColumnEstimate(25, None, None, None, 8, 8)
 
 
 @dataclass(frozen=True)
@@ -188,9 +189,9 @@ def test_what_a_sample_says_scales_everything(whole: ReadTable) -> None:
     found = told(sampled(whole, 0.1), settings=Settings(samples=True))
     assert (found.rows, found.sampled_share) == (10, 0.1)
     assert found.columns == {
-        "day": ColumnEstimate("0", "99", 0, 10, 4, 4),
-        "name": ColumnEstimate(None, None, 2, 4, 1, 1),
-        "blank": ColumnEstimate(None, None, 10, None, 8, 8),
+        "day": ColumnEstimate(0, 10, "0", "99", 4, 4),
+        "name": ColumnEstimate(2, 4, None, None, 1, 1),
+        "blank": ColumnEstimate(10, None, None, None, 8, 8),
     }
     assert found.size_bytes == 10 * (8 + 4 + 1 + 8)
 

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.statistics.bound_text import are_estimable, format_bound
+from lancestat.statistics.column_statistics import summarize
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.histogram import BINS, HISTOGRAM_KINDS, Histogram, equi_height
 from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge, summarize
+from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 from tests.statistics.columns import COLUMNS, Column
 
 

@@ -7,23 +7,13 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.statistics.column_type import ColumnType, column_type
-from lancestat.statistics.partial import (
-    EMPTY_PARTIAL,
-    Bound,
-    ColumnPartial,
-    decode,
-    encode,
-    merge,
-    summarize,
-)
+from lancestat.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial, decode, encode, merge
 from lancestat.statistics.sketch import EMPTY_SKETCH
-from tests.statistics.columns import BYTES, COLUMNS, hash_value, sketch_of, true_partial
+from tests.statistics.columns import COLUMNS, true_partial
 
 STORED = json.loads((Path(__file__).parents[1] / "vectors/sketch_partials.json").read_text("utf-8"))
 
@@ -41,19 +31,6 @@ def partials_of_one_column() -> st.SearchStrategy[list[ColumnPartial]]:
         return st.lists(partial, min_size=3, max_size=3)
 
     return st.sampled_from(COLUMNS).flatmap(of)
-
-
-def typed(arrow_type: pa.DataType) -> ColumnType:
-    found = column_type(arrow_type)
-    assert found is not None
-    return found
-
-
-def partial(
-    minimum: Bound | None, maximum: Bound | None, distinct: int, rows: int
-) -> ColumnPartial:
-    sketch = sketch_of({hash_value(number) for number in range(distinct)})
-    return ColumnPartial(rows, 0, 0, minimum, maximum, 0, 0, sketch)
 
 
 @given(partials_of_one_column())
@@ -162,67 +139,3 @@ def test_a_later_form_is_refused() -> None:
     body = b"\3" + encode(EMPTY_PARTIAL)[1:-4]
     with pytest.raises(ValueError, match="form 3"):
         decode(sealed(body))
-
-
-@pytest.mark.parametrize("column", COLUMNS, ids=repr)
-def test_without_values_lengths_are_the_default_size(column: object) -> None:
-    """As Spark gives them for an empty table and for nulls alone."""
-    type = typed(column.type)  # type: ignore[attr-defined]
-    for rows in (0, 3):
-        found = summarize(replace(EMPTY_PARTIAL, rows=rows, nulls=rows), type)
-        assert (found.rows, found.nulls, found.distinct) == (rows, rows, 0)
-        assert (found.minimum, found.maximum) == (None, None)
-        assert (found.average_length, found.maximum_length) == (type.default_size,) * 2
-
-
-def test_lengths_of_text_count_characters_as_spark_does() -> None:
-    """avgLen 2 and maxLen 3 are what Spark 4.3 gives for these four rows; they hold 11 bytes."""
-    column = next(column for column in COLUMNS if column.type == pa.string())
-    values = ["é€\U0001d11e".encode(), b"", b"ab", None]
-    found = summarize(true_partial(column, values), typed(pa.string()))
-    assert (found.average_length, found.maximum_length) == (2, 3)
-
-
-def test_lengths_of_binary_count_bytes() -> None:
-    column = next(column for column in COLUMNS if column.type == pa.binary())
-    found = summarize(true_partial(column, [b"\xff\x00", b"", b"abc", None]), typed(pa.binary()))
-    assert (found.average_length, found.maximum_length) == (2, 3)
-
-
-def test_lengths_of_other_types_are_their_size() -> None:
-    found = summarize(partial(0, 9, 10, 10), typed(pa.decimal128(20, 2)))
-    assert (found.average_length, found.maximum_length) == (16, 16)
-
-
-@pytest.mark.parametrize(
-    ("minimum", "maximum", "estimate", "rows", "expected"),
-    [
-        (0, 10**6, 1000, 999, 999),
-        (5, 7, 1000, 2000, 3),
-        (0, 1, 3, 50, 2),
-        (-(2**63), 2**64, 0, 1, 1),
-        (b"a", b"b", 12, 10, 10),
-        (1.0, 1.5, 12, 99, 12),
-    ],
-)
-def test_distinct_counts_stay_within_what_is_possible(
-    minimum: Bound, maximum: Bound, estimate: int, rows: int, expected: int
-) -> None:
-    found = summarize(partial(minimum, maximum, estimate, rows), typed(pa.int64()))
-    assert found.distinct == expected
-
-
-def test_nan_alone_is_one_value_without_bounds() -> None:
-    column = next(column for column in COLUMNS if column.type == pa.float64())
-    found = summarize(true_partial(column, [math.nan, -math.nan, None]), typed(pa.float64()))
-    assert (found.rows, found.nulls, found.distinct) == (3, 1, 1)
-    assert (found.minimum, found.maximum) == (None, None)
-
-
-@given(st.lists(BYTES, min_size=1))
-def test_bounds_of_binary_enclose_all_values(values: list[bytes]) -> None:
-    column = next(column for column in COLUMNS if column.type == pa.binary())
-    found = summarize(true_partial(column, values), typed(pa.binary()))
-    assert isinstance(found.minimum, bytes)
-    assert found.minimum <= min(values)
-    assert found.maximum is None or max(values) <= found.maximum  # type: ignore[operator]

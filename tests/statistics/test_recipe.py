@@ -18,10 +18,11 @@ PATCH = TOP / "docs/recipes/statistic.patch"
 PROJECT = "name: shop\ntargets: {dev: {}}\n"
 TABLES = "tables:\n  - {name: orders, uri: orders.lance}\n"
 
-# Publishes the statistics of a table, and prints what `show` prints as JSON and as CSV.
+# Publishes the statistics of a table, and prints what every reader is given of them.
 COMMANDS = """\
 import json
 from datetime import datetime, timezone
+from pathlib import Path
 
 import lance
 import pyarrow as pa
@@ -33,28 +34,54 @@ from lancestat.lake.observe import snapshot
 from lancestat.lake.open import observe_dataset
 from lancestat.manifest.publication import Publication, commit
 from lancestat.manifest.wire import encode_statistics
+from lancestat.optimizer.table import ReadTable
+from lancestat.plan.judgement import TableStatistics
+from lancestat.spark.read.planning_service import Desk
+from lancestat.statistics.column_statistics import summarize
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import decode, encode, summarize
+from lancestat.statistics.partial import decode, encode, merge
 
-rows = pa.table({"price": [1.5, float("nan"), None, float("nan")]})
+rows = pa.table({"price": [1.5, 2.0, 3.5, 4.0, 0.0], "note": ["", "late", None, "", "b"]})
 lance.write_dataset(rows, "orders.lance")
-found = snapshot(observe_dataset("orders.lance"), "orders.lance")
-partials = analyze(rows.to_batches(), rows.schema)
+table = snapshot(observe_dataset("orders.lance"), "orders.lance")
+fragments = [analyze(part.to_batches(), rows.schema) for part in (rows[:3], rows[3:])]
 columns = {}
-for name, partial in partials.items():
+for name in rows.column_names:
+    partial = merge(decode(encode(partials[name])) for partials in fragments)
     type = column_type(rows.schema.field(name).type)
-    columns[name] = (type, summarize(decode(encode(partial)), type))
+    columns[name] = (type, summarize(partial, type))
 entries = encode_statistics(
     columns,
     rows=len(rows),
-    schema_hash=schema_hash(found.fields),
-    computed_at_version=found.version + 1,
+    schema_hash=schema_hash(table.fields),
+    computed_at_version=table.version + 1,
     computed_at=datetime.now(timezone.utc),
 )
-commit(Publication(found.pin, entries, found.config))
-shown = [CliRunner().invoke(cli, ["show", "orders", "--output", form]) for form in ("json", "csv")]
-print(json.dumps([entries, *(result.stdout for result in shown)]))
+commit(Publication(table.pin, entries, table.config))
+
+run = CliRunner().invoke
+service = Desk()
+latest = snapshot(observe_dataset("orders.lance"), "orders.lance")
+question = {
+    "op": "estimate",
+    "table": service.register(ReadTable("orders", TableStatistics(latest))),
+    "columns": ["price", "note"],
+    "filters": [],
+    "conf": {},
+    "options": {},
+}
+run(cli, ["docs", "--out", "pages"], catch_exceptions=False)
+[page] = Path("pages").rglob("orders*.html")
+output = {
+    "entries": entries,
+    "json": run(cli, ["show", "orders", "--output", "json"]).stdout,
+    "csv": run(cli, ["show", "orders", "--output", "csv"]).stdout,
+    "text": run(cli, ["show", "orders"]).stdout,
+    "page": page.read_text(encoding="utf-8"),
+    "estimate": json.loads(service.answer(json.dumps(question))),
+}
+print(json.dumps(output))
 """
 
 
@@ -65,10 +92,9 @@ def test_the_patch_touches_no_more_files_than_the_recipe_says() -> None:
     assert all(f"`{path.removeprefix('lancestat/')}`" in recipe for path in touched)
 
 
-def test_a_statistic_that_is_declared_is_published_and_shown(tmp_path: Path) -> None:
+def test_a_statistic_that_is_declared_is_published_told_and_shown(tmp_path: Path) -> None:
     package, shop = tmp_path / "package", tmp_path / "shop"
-    shutil.copytree(TOP / "lancestat", package / "lancestat")
-    for folder in ("specs", "schemas"):
+    for folder in ("lancestat", "specs", "schemas", "docs"):
         shutil.copytree(TOP / folder, package / folder)
     subprocess.run(["git", "apply", str(PATCH)], cwd=package, check=True)
     (shop / "specs").mkdir(parents=True)
@@ -83,11 +109,18 @@ def test_a_statistic_that_is_declared_is_published_and_shown(tmp_path: Path) -> 
         capture_output=True,
         text=True,
     )
-    entries, as_json, as_csv = json.loads(done.stdout.splitlines()[-1])
+    output = json.loads(done.stdout.splitlines()[-1])
 
-    assert entries["lance.stats.column.price.nanCount"] == "2"
-    shown = json.loads(as_json)
+    entries = output["entries"]
+    assert entries["lance.stats.column.note.emptyCount"] == "2"
+    assert "lance.stats.column.price.emptyCount" not in entries
+    shown = json.loads(output["json"])
     assert shown["verdict"] == "use"
-    assert shown["columns"]["price"]["nanCount"] == 2
-    [row] = csv.DictReader(io.StringIO(as_csv))
-    assert row["nan_count"] == "2"
+    assert shown["columns"]["note"]["emptyCount"] == 2
+    assert shown["columns"]["price"]["emptyCount"] is None
+    price, note = csv.DictReader(io.StringIO(output["csv"]))
+    assert (price["empty_count"], note["empty_count"]) == ("", "2")
+    head, line = re.findall(r"^  (?:column|note) .*$", output["text"], re.MULTILINE)
+    assert (head.split()[-1], line.split()[-1]) == ("empty", "2")
+    assert '<th class="r">Empty</th>' in output["page"]
+    assert output["estimate"]["columns"]["note"]["emptyCount"] == 2

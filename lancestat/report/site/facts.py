@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from lancestat.formats import age, count, share, spoken
+from lancestat.manifest.wire import PublishedColumn
 from lancestat.report.node_facts import (
-    ColumnFigures,
-    column_figures,
     excluded_rows,
     measured_recall,
     table_figures,
@@ -30,6 +29,8 @@ from lancestat.spec.model import (
     Refresh,
 )
 from lancestat.state.values import InputRecord, JoinRecord
+from lancestat.statistics.column_statistics import STATISTICS
+from lancestat.statistics.histogram import Histogram
 
 Fact = tuple[str, str]
 
@@ -154,6 +155,8 @@ def _side(title: str, side: KnnSide, made: tuple[InputRecord, int] | None) -> Si
 
 
 _LONGEST_BOUND = 32
+# The statistics that a page gives cells of their own.
+_CELLS = ("minimum", "maximum", "nulls", "distinct", "average_length", "maximum_length")
 _DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 
 
@@ -162,6 +165,7 @@ class ColumnRow:
     """A column with statistics; `null_share` is of all rows, None where it is not known.
 
     `minimum` and `maximum` are short, `full_minimum` and `full_maximum` as they are published.
+    `others` are the statistics without a cell of their own, by label.
     """
 
     name: str
@@ -174,41 +178,44 @@ class ColumnRow:
     null_words: str
     distinct: str
     lengths: str
+    others: Mapping[str, str]
     distribution: Distribution | None
 
 
 def column_rows(report: TableReport) -> tuple[ColumnRow, ...]:
     """The columns that have statistics, in the order of the schema."""
     shown = report.shown
-    return () if shown is None else tuple(_row(report, each) for each in column_figures(shown))
+    if shown is None:
+        return ()
+    return tuple(
+        _row(name, column, shown.rows, report.histograms.get(name))
+        for name, column in shown.columns.items()
+    )
 
 
-def _row(report: TableReport, column: ColumnFigures) -> ColumnRow:
-    histogram = report.histograms.get(column.name)
+def _row(name: str, column: PublishedColumn, rows: int, histogram: Histogram | None) -> ColumnRow:
+    texts = {
+        statistic.name: statistic.text(value) or NOTHING for statistic, value in column.items()
+    }
+    null_share = None if column.nulls is None or not rows else min(1.0, column.nulls / rows)
     return ColumnRow(
-        column.name,
-        _bound(column.minimum),
-        _bound(column.maximum),
+        name,
+        shorten(texts["minimum"], _LONGEST_BOUND),
+        shorten(texts["maximum"], _LONGEST_BOUND),
         column.minimum,
         column.maximum,
-        column.nulls or NOTHING,
-        column.null_share,
-        share(column.null_share) if column.null_share else "",
-        column.distinct or NOTHING,
-        _lengths(column),
+        texts["nulls"],
+        null_share,
+        share(null_share) if null_share else "",
+        texts["distinct"],
+        _lengths(texts["average_length"], texts["maximum_length"]),
+        {each.label: texts[each.name] for each in STATISTICS if each.name not in _CELLS},
         distribution(histogram, _kind(column.minimum)) if histogram else None,
     )
 
 
-def _bound(value: str | None) -> str:
-    return NOTHING if value is None else shorten(value, _LONGEST_BOUND)
-
-
-def _lengths(column: ColumnFigures) -> str:
-    average, longest = column.average_length, column.maximum_length
-    if average == longest:
-        return average or NOTHING
-    return f"{average or NOTHING} / {longest or NOTHING}"
+def _lengths(average: str, longest: str) -> str:
+    return average if average == longest else f"{average} / {longest}"
 
 
 def _kind(bound: str | None) -> str:

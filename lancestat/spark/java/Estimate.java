@@ -107,11 +107,11 @@ final class ColumnEstimate implements ColumnStatistics {
   }
 
   public OptionalLong distinctCount() {
-    return count("distinct");
+    return count("distinctCount");
   }
 
   public OptionalLong nullCount() {
-    return count("nulls");
+    return count("nullCount");
   }
 
   public OptionalLong avgLen() {

@@ -152,14 +152,7 @@ class Desk:
 
 
 def _column(column: ColumnEstimate) -> Message:
-    told: Message = {
-        "min": column.minimum,
-        "max": column.maximum,
-        "nulls": column.nulls,
-        "distinct": column.distinct,
-        "avgLen": column.average_length,
-        "maxLen": column.maximum_length,
-    }
+    told: Message = column.to_json()
     if column.histogram is not None:
         bins = [[each.low, each.high, each.distinct] for each in column.histogram.bins]
         told["histogram"] = {"height": column.histogram.height, "bins": bins}

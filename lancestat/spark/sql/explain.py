@@ -91,12 +91,7 @@ def _scan(scan: ScanLine) -> dict[str, object]:
 def _columns(columns: Mapping[str, ColumnEstimate]) -> dict[str, object]:
     return {
         name: {
-            "min": column.minimum,
-            "max": column.maximum,
-            "nullCount": column.nulls,
-            "distinctCount": column.distinct,
-            "avgLen": column.average_length,
-            "maxLen": column.maximum_length,
+            **column.to_json(),
             "histogramBins": len(column.histogram.bins) if column.histogram else None,
         }
         for name, column in columns.items()

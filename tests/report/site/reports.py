@@ -52,15 +52,15 @@ def leaning(low: float, high: float, bins: int = 254, rows: float = 1000.0) -> H
 
 
 COLUMNS: Mapping[str, PublishedColumn] = {
-    "o_orderkey": PublishedColumn(1_503_120, 0, "1", "6000000", 8, 8),
-    "o_custkey": PublishedColumn(99_996, 0, "1", "149999", 8, 8),
-    "o_orderstatus": PublishedColumn(3, 0, None, None, 1, 1),
-    "o_totalprice": PublishedColumn(1_464_556, 0, "857.71", "555285.16", 8, 8),
-    "o_orderdate": PublishedColumn(2_406, 0, "1992-01-01", "1998-08-02", 4, 4),
-    "o_clerk": PublishedColumn(1000, 12_000, None, None, 15, 15),
-    "o_comment": PublishedColumn(1_482_071, 731_204, None, None, 49, 79),
+    "o_orderkey": PublishedColumn(0, 1_503_120, "1", "6000000", 8, 8),
+    "o_custkey": PublishedColumn(0, 99_996, "1", "149999", 8, 8),
+    "o_orderstatus": PublishedColumn(0, 3, None, None, 1, 1),
+    "o_totalprice": PublishedColumn(0, 1_464_556, "857.71", "555285.16", 8, 8),
+    "o_orderdate": PublishedColumn(0, 2_406, "1992-01-01", "1998-08-02", 4, 4),
+    "o_clerk": PublishedColumn(12_000, 1000, None, None, 15, 15),
+    "o_comment": PublishedColumn(731_204, 1_482_071, None, None, 49, 79),
     "o_seen_at": PublishedColumn(
-        88_411, 1_499_999, "2026-01-01 00:00:00.000000", "2026-03-14 09:00:00.123456", 8, 8
+        1_499_999, 88_411, "2026-01-01 00:00:00.000000", "2026-03-14 09:00:00.123456", 8, 8
     ),
 }
 HISTOGRAMS = {
