@@ -101,7 +101,7 @@ class TableVersion:
 
     @property
     def uri(self) -> str:
-        """How the project names the dataset."""
+        """The URI by which the project names the dataset."""
         return self.pin.uri
 
     @property

@@ -54,21 +54,21 @@ class Appraisal:
 
     @property
     def published(self) -> PublishedStatistics | None:
-        """What readers are told if the policy lets them, None where it cannot be read at all."""
+        """The statistics for readers if the policy allows them, None where they are unreadable."""
         return self.statistics.published
 
     @property
     def record(self) -> TableRecord | None:
-        """What the state remembers of the last run, None for nothing."""
+        """The state's record of the last run, None where there is none."""
         return self.statistics.record
 
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What only a table that moved on is asked for.
+    """The changes of a table since its last statistics, read where the manifest does not decide.
 
     `groups` is the content of the wanted columns now under the keys of the partials they need
-    (`state.keys`), `digest` the `table_digest` of the columns, `base_digest`
+    (`state.identity`), `digest` the `table_digest` of the columns, `base_digest`
     that of the columns of the same names as the last statistics read them, None when that version
     is gone. `history` holds the commits since, `rewrites` its compactions as content.
     `verdict` is the guard's under the declared policy. `index` is what the state has stored.
@@ -134,8 +134,8 @@ def resolve(spec: Table, snapshot: Snapshot, types: Mapping[str, ColumnType]) ->
 
 def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
     if type is None:
-        shown = field.spark_type or str(field.type)
-        return AvailableColumn(field.name, None, f"type {shown} has no statistics")
+        type_name = field.spark_type or str(field.type)
+        return AvailableColumn(field.name, None, f"type {type_name} has no statistics")
     if "`" in field.name:
         return AvailableColumn(field.name, None, "Lance cannot read a name with a backtick")
     return AvailableColumn(field.name, type.kind.value)

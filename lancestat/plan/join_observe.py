@@ -27,7 +27,7 @@ SIDES = ("left", "right")
 
 
 def read_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
-    """What a node reads: datasets, folders, patterns of files."""
+    """Return what a node reads: datasets, folders, patterns of files."""
     if isinstance(node, Table):
         return (node.uri,)
     return tuple(dict.fromkeys(uri for name in SIDES for uri in side_uris(spec, node, name)))
@@ -42,7 +42,7 @@ def lance_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
 
 
 def side_uris(spec: ProjectSpec, join: KnnJoin, name: str) -> tuple[str, ...]:
-    """What a side of a join reads."""
+    """Return the URIs of what a side of a join reads."""
     side = side_of(join, name)
     named = (spec.node(ref) for ref in side.refs)
     return (
@@ -56,12 +56,12 @@ def awaited_joins(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tupl
     """By node, the joins of `nodes` whose results it reads, however their URIs are written."""
     nodes = tuple(nodes)
     writers = {canonical_uri(n.output_uri): n.name for n in nodes if isinstance(n, KnnJoin)}
-    found: dict[str, tuple[str, ...]] = {}
+    joins_read: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         uris = map(canonical_uri, read_uris(spec, node))
         named = dict.fromkeys(writers[uri] for uri in uris if uri in writers)
-        found[node.name] = tuple(name for name in named if name != node.name)
-    return found
+        joins_read[node.name] = tuple(name for name in named if name != node.name)
+    return joins_read
 
 
 def in_order(
@@ -84,7 +84,7 @@ def in_order(
 
 
 def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
-    """See that a join does not write to what it reads.
+    """Check that a join does not write to what it reads.
 
     Raises:
         UsageError: LS453 the result would lie in, on or around an input.
@@ -108,7 +108,7 @@ _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 @dataclass(frozen=True, slots=True)
 class JoinObserver:
-    """Looks at joins on behalf of the planner; `snapshots` has the Lance datasets by URI."""
+    """Plans joins by the snapshots of the Lance datasets that they read, by URI."""
 
     spec: ProjectSpec
     snapshots: Mapping[str, Snapshot | LakeError]
@@ -146,7 +146,7 @@ class JoinObserver:
 
 
 def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
-    """See that the sides fit each other, as far as is known before they are read.
+    """Check that the sides fit each other, as far as is known before they are read.
 
     Raises:
         UsageError: LS450 to LS452 about names (`knn.names`), LS456 vectors of different lengths.
@@ -162,11 +162,11 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
 
 
 def planned_cores(target: Target) -> int:
-    """How many tasks will run at once on a local target, 0 where only the cluster knows."""
-    found = _LOCAL.fullmatch(target.spark_master or target.spark_conf.get("spark.master", ""))
-    if found is None:
+    """Return how many tasks run at once on a local target, 0 where only the cluster knows."""
+    local = _LOCAL.fullmatch(target.spark_master or target.spark_conf.get("spark.master", ""))
+    if local is None:
         return 0
-    threads = found.group(1) or "1"
+    threads = local.group(1) or "1"
     cores = os.cpu_count() or 1 if threads == "*" else int(threads)
     per_task = target.spark_conf.get("spark.task.cpus", "1")
     return max(1, cores // int(per_task)) if per_task.isdecimal() and int(per_task) else cores

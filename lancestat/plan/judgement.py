@@ -31,7 +31,7 @@ LookBack = Callable[[Snapshot, int], tuple[Snapshot | None, History]]
 
 
 def no_past(now: Snapshot, version: int) -> tuple[None, History]:
-    """The `LookBack` that finds nothing."""
+    """Return no earlier version and no commits: the `LookBack` without a known history."""
     return None, History(now.version, now.version, ())
 
 
@@ -67,8 +67,8 @@ class TableStatistics:
     @cached_property
     def types(self) -> Mapping[str, ColumnType]:
         """The columns that can have statistics, by name."""
-        found = {field.name: column_type(field.type) for field in self.snapshot.fields}
-        return {name: type for name, type in found.items() if type is not None}
+        types = {field.name: column_type(field.type) for field in self.snapshot.fields}
+        return {name: type for name, type in types.items() if type is not None}
 
     @cached_property
     def schema_hash(self) -> str:
@@ -93,9 +93,9 @@ class TableStatistics:
 
     @cached_property
     def published(self) -> PublishedStatistics | None:
-        """What the entries say, used or refused; None where they cannot be read."""
-        found = decode_statistics(self.entries, self.types)
-        return found if isinstance(found, PublishedStatistics) else None
+        """The decoded entries, used or refused; None where they cannot be read."""
+        decoded = decode_statistics(self.entries, self.types)
+        return decoded if isinstance(decoded, PublishedStatistics) else None
 
     @property
     def described_version(self) -> int | None:
@@ -207,7 +207,7 @@ class TableStatistics:
 
 def digest_of_names(snapshot: Snapshot, names: frozenset[str]) -> str:
     """The `table_digest` of the columns that have one of `names`."""
-    fields: tuple[Field, ...] = tuple(each for each in snapshot.fields if each.name in names)
+    fields: tuple[Field, ...] = tuple(field for field in snapshot.fields if field.name in names)
     return table_digest(column_groups(snapshot, fields), fields)
 
 

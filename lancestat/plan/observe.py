@@ -24,7 +24,7 @@ from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.identity import quantile_key, table_identity
 from lancestat.state.values import JoinRecord, StateReader, TableRecord
 
-# A table that is replaced while it is planned is looked at again, so many times at most in all.
+# How often a table is observed at most that is replaced while it is planned.
 _LOOKS = 3
 
 
@@ -43,7 +43,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Looks at datasets and state on behalf of the planner, which sees values only."""
+    """Observes datasets and state for the planner, which is given values only."""
 
     spec: ProjectSpec
     state: StateReader
@@ -58,7 +58,7 @@ class Observer:
         return self.survey(nodes, full_refresh=full_refresh).plan
 
     def survey(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Survey:
-        """`plan`, together with what was looked at for it."""
+        """Plan nodes as `plan` does, and return the plan with what was observed for it."""
         joins = [node for node in nodes if isinstance(node, KnnJoin)]
         uris = {uri: uri for node in nodes for uri in lance_uris(self.spec, node)}
         options = self.spec.target.storage_options
@@ -82,8 +82,8 @@ class Observer:
 
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
             actions = tuple(pool.map(look, nodes))
-        shown = tuple(map(self._without_secrets, actions))
-        plan = Plan(self.spec.name, self.spec.target.name, shown, full_refresh)
+        redacted = tuple(map(self._without_secrets, actions))
+        plan = Plan(self.spec.name, self.spec.target.name, redacted, full_refresh)
         return Survey(plan, snapshots, records, made)
 
     def _without_secrets(self, action: Action) -> Action:
@@ -119,61 +119,61 @@ class Observer:
         )
 
     def appraise(self, table: Table) -> tuple[Appraisal, Background]:
-        """One table and all its background, for those who want to look at it.
+        """Assess one table and gather its changes, whether or not a plan needs them.
 
         Raises:
             LancestatError: the dataset cannot be opened or lacks a declared column.
         """
-        [found] = self._look(table).values()
-        if isinstance(found, LakeError):
-            raise found
+        [snapshot] = self._look(table).values()
+        if isinstance(snapshot, LakeError):
+            raise snapshot
         now = self.clock()
-        appraisal = self.appraisal(table, found, self.state.records(), now)
+        appraisal = self.appraisal(table, snapshot, self.state.records(), now)
         return appraisal, self._background(appraisal, now, use_partials=True)
 
     def appraisal(
         self,
         table: Table,
-        found: Snapshot,
+        snapshot: Snapshot,
         records: Mapping[str, TableRecord],
         now: datetime,
     ) -> Appraisal:
-        """One table as it was found, next to what was last made of it.
+        """Assess one table by a snapshot of it.
 
         Raises:
             SpecError: the dataset lacks a declared column, or the column cannot be analyzed.
         """
         identity = table_identity(table.uri)
-        return appraise(table, identity, found, records.get(identity), now, self.look_back)
+        return appraise(table, identity, snapshot, records.get(identity), now, self.look_back)
 
     def _plan_table(
         self,
         table: Table,
-        found: Snapshot | LakeError,
+        snapshot: Snapshot | LakeError,
         records: Mapping[str, TableRecord],
         full_refresh: bool,
         use_partials: bool = True,
     ) -> Action:
         for _ in range(_LOOKS - 1):
-            action = self._planned(table, found, records, full_refresh, use_partials)
+            action = self._planned(table, snapshot, records, full_refresh, use_partials)
             if not (isinstance(action, Blocked) and action.error.code in REPLACED_CODES):
                 return action
-            [found] = self._look(table).values()
-        return self._planned(table, found, records, full_refresh, use_partials)
+            [snapshot] = self._look(table).values()
+        return self._planned(table, snapshot, records, full_refresh, use_partials)
 
     def _planned(
         self,
         table: Table,
-        found: Snapshot | LakeError,
+        snapshot: Snapshot | LakeError,
         records: Mapping[str, TableRecord],
         full_refresh: bool,
         use_partials: bool,
     ) -> Action:
-        if isinstance(found, LakeError):
-            return Blocked(table.name, table.kind.value, found)
+        if isinstance(snapshot, LakeError):
+            return Blocked(table.name, table.kind.value, snapshot)
         now = self.clock()
         try:
-            appraisal = self.appraisal(table, found, records, now)
+            appraisal = self.appraisal(table, snapshot, records, now)
             settled = None if full_refresh else settle(appraisal)
             if settled is not None:
                 return settled
@@ -188,7 +188,7 @@ class Observer:
     def _background(
         self, appraisal: Appraisal, instant: datetime, *, use_partials: bool
     ) -> Background:
-        """What happened to a table since its last statistics.
+        """Gather the changes of a table since its last statistics.
 
         Raises:
             LancestatError: the dataset or the state cannot be read.
@@ -196,7 +196,7 @@ class Observer:
         now, fields = appraisal.snapshot, appraisal.wanted
         version = _described_version(appraisal)
         base, history = no_past(now, 0) if version is None else self.look_back(now, version)
-        # What was just opened is what the judgement looks back at.
+        # The judgement looks back at the version that was just opened.
         statistics = replace(appraisal.statistics, look_back=lambda *_: (base, history))
         groups = tuple(column_groups(now, fields))
         mark = _marks(appraisal)
@@ -225,7 +225,7 @@ class Observer:
         options = self.spec.target.storage_options
         with pinned_history(now.pin, options) as newest:
             base = snapshot_at(newest, version, now.uri, options)
-            # Without a base it was cleaned up: what the state remembers has to do.
+            # Without a base the version was cleaned up: only the state's record remains.
             return base, commits_since(newest, version)
 
 
@@ -265,10 +265,10 @@ class _Marks:
         return tuple(replace(group, fields=self._of(group.fields)) for group in groups)
 
     def _of(self, keys: frozenset[str]) -> frozenset[str]:
-        found = self._sets.get(keys)
-        if found is None:
-            found = self._sets[keys] = frozenset(self._marked.get(key, key) for key in keys)
-        return found
+        marked = self._sets.get(keys)
+        if marked is None:
+            marked = self._sets[keys] = frozenset(self._marked.get(key, key) for key in keys)
+        return marked
 
 
 def _rewrites(

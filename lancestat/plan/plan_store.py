@@ -149,10 +149,10 @@ def read_plan_file(path: Path) -> SavedPlan:
         PlanFileError: LS622 it cannot be read, or is no whole plan file; LS623 its format is
             another.
     """
-    found = _parsed(path, _content(path))
-    if not isinstance(found, dict) or found.get("kind") != KIND:
+    parsed = _parsed(path, _content(path))
+    if not isinstance(parsed, dict) or parsed.get("kind") != KIND:
         raise _unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
-    version = found.get("format_version")
+    version = parsed.get("format_version")
     if version != FORMAT_VERSION:
         raise PlanFileError(
             "LS623",
@@ -161,7 +161,7 @@ def read_plan_file(path: Path) -> SavedPlan:
             hint=_AGAIN,
         )
     try:
-        return decode_plan(found)
+        return decode_plan(parsed)
     except (ValueError, OverflowError) as error:
         raise _unreadable(path, f"it is damaged: {quoted(str(error))[1:-1]}", _AGAIN) from None
 
@@ -189,10 +189,10 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
 
 def _is_plan_file(path: Path) -> bool:
     try:
-        found = _parsed(path, _content(path))
+        parsed = _parsed(path, _content(path))
     except PlanFileError:
         return False
-    return isinstance(found, dict) and found.get("kind") == KIND
+    return isinstance(parsed, dict) and parsed.get("kind") == KIND
 
 
 def _content(path: Path) -> bytes:
@@ -208,7 +208,7 @@ def _content(path: Path) -> bytes:
 
 def _parsed(path: Path, content: bytes) -> object:
     try:
-        found: object = json.loads(content.decode("utf-8", "surrogatepass"))
+        parsed: object = json.loads(content.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError:
         raise _unreadable(path, "it is not text", _AGAIN) from None
     except json.JSONDecodeError as error:
@@ -216,7 +216,7 @@ def _parsed(path: Path, content: bytes) -> object:
         raise _unreadable(path, why, _AGAIN) from None
     except (RecursionError, ValueError):
         raise _unreadable(path, "it is JSON that no plan looks like", _AGAIN) from None
-    return found
+    return parsed
 
 
 def _broken(error: json.JSONDecodeError) -> str:

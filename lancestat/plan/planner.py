@@ -1,4 +1,4 @@
-"""From values to actions: pure, so that it is tested without Spark or disk."""
+"""Plans tables: pure functions from values to actions, tested without Spark or disk."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _ROWS_STAY = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
 
 
 def settle(appraisal: Appraisal) -> Skip | None:
-    """The answer where the manifest alone shows that there is nothing to do.
+    """Return a skip where the manifest alone shows that there is nothing to do, else None.
 
-    Statistics under `publish: none` are never settled this way: a version number proves nothing
+    Statistics under `publish: none` are never skipped this way: a version number proves nothing
     about a dataset that may have been made anew, so their content has to be compared.
     """
     current = appraisal.verdict.reason is GuardReason.CURRENT
@@ -55,7 +55,7 @@ def settle(appraisal: Appraisal) -> Skip | None:
 
 
 def decide(appraisal: Appraisal, background: Background, *, full_refresh: bool = False) -> Action:
-    """What to do about one table that its manifest does not settle, and why.
+    """Decide what to do about one table that its manifest does not show to be current, and why.
 
     Args:
         appraisal: The table now, and what the manifest and the state say of it.
@@ -208,8 +208,8 @@ def _rows_stand(appraisal: Appraisal, background: Background) -> bool:
 
 def _reasons(appraisal: Appraisal, background: Background) -> tuple[Reason, ...]:
     """Every difference between what was last made and what is wanted now."""
-    found = _publication_reasons(appraisal)
-    if Reason.NEW in found:
+    reasons = _publication_reasons(appraisal)
+    if Reason.NEW in reasons:
         return (Reason.NEW,)
     published, record = appraisal.published, appraisal.record
     had: set[str] = set(record.columns) if record else set()
@@ -218,19 +218,19 @@ def _reasons(appraisal: Appraisal, background: Background) -> tuple[Reason, ...]
     want = {field.name for field in appraisal.wanted}
     known_hash = published.schema_hash if published else record.schema_hash if record else None
     if published or record:
-        found |= {Reason.COLUMNS_ADDED} if want - had else set()
-        found |= {Reason.COLUMNS_REMOVED} if had - want else set()
-        found |= {Reason.SCHEMA_CHANGED} if known_hash != appraisal.schema_hash else set()
-    found |= set() if _has_histograms(appraisal) else {Reason.SPEC_CHANGED}
+        reasons |= {Reason.COLUMNS_ADDED} if want - had else set()
+        reasons |= {Reason.COLUMNS_REMOVED} if had - want else set()
+        reasons |= {Reason.SCHEMA_CHANGED} if known_hash != appraisal.schema_hash else set()
+    reasons |= set() if _has_histograms(appraisal) else {Reason.SPEC_CHANGED}
     effects = background.history.effects
-    found |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
-    if Effect.COLUMNS_WRITTEN in effects and Reason.SCHEMA_CHANGED not in found:
-        found.add(Reason.ROWS_CHANGED)
+    reasons |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
+    if Effect.COLUMNS_WRITTEN in effects and Reason.SCHEMA_CHANGED not in reasons:
+        reasons.add(Reason.ROWS_CHANGED)
     if background.base_digest is None and not background.history.is_complete:
-        found.add(Reason.ROWS_CHANGED)
-    if not found:
-        found.add(Reason.VERSION_MOVED)
-    return tuple(reason for reason in Reason if reason in found)
+        reasons.add(Reason.ROWS_CHANGED)
+    if not reasons:
+        reasons.add(Reason.VERSION_MOVED)
+    return tuple(reason for reason in Reason if reason in reasons)
 
 
 def _publication_reasons(appraisal: Appraisal) -> set[Reason]:

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 _DIGEST_SIZE = 16
 
-# What an action means does not depend on the order of these: they are worked through in any.
+# Fields whose order does not change what an action means.
 _UNORDERED = {
     TableVersion: frozenset({"groups"}),
     ReadFragments: frozenset({"scans"}),
     Coverage: frozenset({"reuse", "carries", "missing"}),
     Carry: frozenset({"sources"}),
 }
-# Sentences and estimates for people: a machine with more cores tells other ones of the same plan.
+# Sentences and estimates for people: a machine with more cores gives others for the same plan.
 _TALK: Mapping[type, frozenset[str]] = {Decision: frozenset({"why", "seconds"})}
 _NOTES = frozenset({"notes"})
 
@@ -75,7 +75,9 @@ def snapshot_digest(snapshot: Snapshot) -> str:
 
 def _fragment(fragment: Fragment, encoder: _Encoder) -> str:
     files = [_file(file, encoder) for file in fragment.files]
-    overlays = [f"{_file(each.file, encoder)} {each.coverage}" for each in fragment.overlays]
+    overlays = [
+        f"{_file(overlay.file, encoder)} {overlay.coverage}" for overlay in fragment.overlays
+    ]
     counts = f"{fragment.id} {fragment.physical_rows} {fragment.deleted_rows}"
     return f"{counts} {fragment.deletion_file!r} {files!r} {overlays!r}\n"
 
@@ -105,10 +107,10 @@ class _Encoder:
                 return b"t" + value.astimezone(timezone.utc).isoformat().encode()
             case Mapping():
                 pairs = (map(self.encode, pair) for pair in value.items())
-                return _hashed(b"m", sorted(_framed(key) + found for key, found in pairs))
+                return _hashed(b"m", sorted(_framed(key) + encoded for key, encoded in pairs))
         if is_dataclass(value) and not isinstance(value, type):
             return self._dataclass(value)
-        # Arrow's types say what they are.
+        # The text of an Arrow type identifies it.
         return b"o" + f"{type(value).__name__} {value}".encode()
 
     def _once(self, value: tuple[object, ...] | frozenset[object]) -> bytes:
@@ -124,12 +126,12 @@ class _Encoder:
     def _dataclass(self, value: DataclassInstance) -> bytes:
         parts = [type(value).__name__.encode()]
         for name, key, is_ordered in _told(type(value)):
-            found = getattr(value, name)
+            member = getattr(value, name)
             parts.append(key)
             if is_ordered:
-                parts.append(self.encode(found))
+                parts.append(self.encode(member))
             else:
-                parts.append(_hashed(b"{", sorted(map(self.encode, found))))
+                parts.append(_hashed(b"{", sorted(map(self.encode, member))))
         return _hashed(b"<", parts)
 
 
@@ -143,7 +145,7 @@ _PLAIN: Mapping[type, Callable[[Any], bytes]] = {
     int: _spelled,
     float: _spelled,
     str: lambda text: b"s" + text.encode(errors="surrogatepass"),
-    bytes: lambda found: b"b" + found,
+    bytes: lambda content: b"b" + content,
 }
 
 
@@ -155,8 +157,8 @@ def _told(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
     """
     left_out = _TALK.get(kind, frozenset()) | _NOTES
     unordered = _UNORDERED.get(kind, frozenset())
-    told = (field.name for field in fields(kind) if field.repr and field.name not in left_out)
-    return tuple((name, name.encode(), name not in unordered) for name in told)
+    names = (field.name for field in fields(kind) if field.repr and field.name not in left_out)
+    return tuple((name, name.encode(), name not in unordered) for name in names)
 
 
 def _hashed(mark: bytes, parts: Iterable[bytes]) -> bytes:
@@ -173,7 +175,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `plan` was asked for."""
+    """The options of `plan`."""
 
     select: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
@@ -239,7 +241,7 @@ class SavedNode:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the target keeps something: `identity` is compared, `uri` is fit to be shown."""
+    """A location of the target: `identity` is compared, `uri` is fit to be shown."""
 
     identity: str
     uri: str
@@ -299,26 +301,26 @@ class Saver:
         )
 
     def _shown(self, action: Action) -> dict[str, object]:
-        found = planned(action).to_json()
-        return {**found, "message": self.spec.redactor.json(found["message"], Audience.PUBLIC)}
+        members = planned(action).to_json()
+        return {**members, "message": self.spec.redactor.json(members["message"], Audience.PUBLIC)}
 
     def _place(self, uri: str) -> Place:
-        shown = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
-        return Place(table_identity(uri), shown)
+        public_uri = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
+        return Place(table_identity(uri), public_uri)
 
-    def _seen(self, uri: str, found: Snapshot | LakeError) -> SeenDataset:
+    def _seen(self, uri: str, snapshot: Snapshot | LakeError) -> SeenDataset:
         identity = table_identity(uri)
-        shown = clean(self.spec.redactor.text(uri, Audience.PUBLIC))
-        if isinstance(found, LakeError):
-            return SeenDataset(identity, shown, error=found.code)
-        content = snapshot_digest(found)
-        return SeenDataset(identity, shown, found.version, found.committed_at, content)
+        public_uri = clean(self.spec.redactor.text(uri, Audience.PUBLIC))
+        if isinstance(snapshot, LakeError):
+            return SeenDataset(identity, public_uri, error=snapshot.code)
+        content = snapshot_digest(snapshot)
+        return SeenDataset(identity, public_uri, snapshot.version, snapshot.committed_at, content)
 
 
 def _record(node: Node, survey: Survey) -> str | None:
     if isinstance(node, Table):
-        found = survey.records.get(table_identity(node.uri))
-        return None if found is None else value_digest(found)
+        record = survey.records.get(table_identity(node.uri))
+        return None if record is None else value_digest(record)
     made = survey.joins.get(node.name)
     return None if made is None else value_digest(made)
 
@@ -329,10 +331,10 @@ def _output(node: Node, target: Target, survey: Survey) -> str | None:
     format = OutputFormat(node.output_format)
     remembered = remembered_result(survey.joins.get(node.name), node_digest(node))
     try:
-        found = output.current(format, node.output_uri, target.storage_options, remembered)
+        result = output.current(format, node.output_uri, target.storage_options, remembered)
     except LancestatError as error:
         return error.code
-    return None if found is None else value_digest((found.rows, found.digest, found.generation))
+    return None if result is None else value_digest((result.rows, result.digest, result.generation))
 
 
 def _selectors(given: str | Sequence[str] | None) -> tuple[str, ...] | None:

@@ -13,13 +13,13 @@ from lancestat.statistics.column_type import decoded_size
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What `lancestat show` tells.
+    """The statistics of one table under its policy, as `lancestat show` prints them.
 
     `size_bytes` estimates the decoded size of all columns, `disk_bytes` that of the data files.
     `columns` is what is published, used or refused; `analyzable` counts the columns that could have
     statistics. `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is
     published or it cannot be found out. `covered` has, by wanted column, in how many fragments the
-    state knows it, None where nobody looked. `types` are Spark's, of the columns that can have
+    state knows it, None where it was not asked. `types` are Spark's, of the columns that can have
     statistics.
     """
 
@@ -48,12 +48,12 @@ class Shown:
 
 
 def show(appraisal: Appraisal, now: datetime, covered: Mapping[str, int] | None = None) -> Shown:
-    """Judge a table's statistics under its policy, and tell all that is known of them."""
+    """Judge a table's statistics under its policy, and gather all that is known of them."""
     statistics = appraisal.published
     behind = appraisal.snapshot.version - statistics.version_tag if statistics else None
     verdict = appraisal.statistics.judge(now)
-    found = statistics.columns if statistics else {}
-    columns = {f.name: found[f.name] for f in appraisal.snapshot.fields if f.name in found}
+    published = statistics.columns if statistics else {}
+    columns = {f.name: published[f.name] for f in appraisal.snapshot.fields if f.name in published}
     lengths = {name: column.average_length for name, column in columns.items()}
     known = {name: length for name, length in lengths.items() if length is not None}
     snapshot = appraisal.snapshot
