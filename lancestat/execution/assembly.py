@@ -123,13 +123,12 @@ PARTIALS_PER_COMMIT = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """How much was read for a table, over all attempts."""
+    """The fragments and rows that were read for a table, over all attempts."""
 
     fragments: int = 0
     rows: int = 0
 
     def plus(self, scans: Iterable[Scan]) -> Scanned:
-        """Add scans."""
         rows = {scan.fragment_id: scan.rows for scan in scans}
         return Scanned(self.fragments + len(rows), self.rows + sum(rows.values()))
 
@@ -155,7 +154,7 @@ ScanTable = Callable[
 
 @dataclass
 class TableWorkspace:
-    """What the stages of one table hand to each other.
+    """The intermediate results that the stages of one table share.
 
     `scan` reads fragments on Spark. `landed` is the version that the statistics stand for once they
     are published.

@@ -58,7 +58,7 @@ MAX_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class NodeEnded:
-    """How a node ended, and what is to be remembered of it.
+    """The outcome of a node, and the record of it for the state.
 
     `live` are the fingerprints of the version of a table that was read.
     """
@@ -226,7 +226,7 @@ class Evaluator:
     on_stage: Callable[[str, StageProgress], None]
 
     def run(self, action: Action) -> NodeEnded:
-        """Carry out one action; the result does not tell yet how long it took.
+        """Evaluate one action; the elapsed time of the result is not set yet.
 
         Raises:
             LancestatError: the node failed.
@@ -330,7 +330,7 @@ class Evaluator:
         except LancestatError as error:
             raise error.placed(self.locations.get(action.node)) from None
         if outcome.recall is None and done.work.scope is not Scope.FULL:
-            # What was compared in full does not change what is known of the rest.
+            # An exact comparison of new rows does not change the recall of the others.
             known = action.known
             outcome = replace(outcome, recall=known.recall, nprobes=known.nprobes)
         is_lance = done.work.output_format is OutputFormat.LANCE
@@ -343,7 +343,7 @@ class Evaluator:
         return NodeEnded(result, self._join_record(action, outcome))
 
     def _join_record(self, action: JoinAction, outcome: JoinOutcome) -> JoinRecord:
-        """What the state remembers of a join.
+        """Return the record of a join for the state.
 
         The sides are as they were seen before they were read: should they have moved on in between,
         the next run joins again.

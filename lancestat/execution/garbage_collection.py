@@ -1,4 +1,4 @@
-"""What `lancestat gc` removes: state that nothing needs, and what killed joins have left."""
+"""Collects the garbage of a project: state that nothing needs, and leftovers of killed joins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger("lancestat.run")
 
 
 def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool) -> SweepReport:
-    """Sweep the state, the outputs of joins, and this user's temporary folders; then scratch.
+    """Drop garbage in the state, the outputs of joins, this user's temporary folders, and scratch.
 
     Scratch is the target's and that of this user's sessions.
 
@@ -53,7 +53,7 @@ def _sweep_outputs(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None
             remembered = remembered_result(records.get(join.name), node_digest(join))
             sweep_output(format, join.output_uri, spec.target.storage_options, remembered)
         except LancestatError as error:
-            # The join itself says so when it runs.
+            # The join reports the error when it runs.
             _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
 
 
@@ -63,13 +63,13 @@ def _with_scratch(
 
     target = spec.target
     for root in known_roots(target.scratch, target.spark_conf):
-        found = sweep_scratch(root, target.storage_options, now=now, dry_run=dry_run)
-        for uri, reason in found.left:
+        scratch = sweep_scratch(root, target.storage_options, now=now, dry_run=dry_run)
+        for uri, reason in scratch.left:
             _log.warning("scratch %s was left: %s", uri, reason)
         report = replace(
             report,
-            scratch_dropped=report.scratch_dropped + len(found.swept),
-            scratch_left=report.scratch_left + len(found.left),
-            bytes=report.bytes + sum(each.size_bytes for each in found.swept),
+            scratch_dropped=report.scratch_dropped + len(scratch.swept),
+            scratch_left=report.scratch_left + len(scratch.left),
+            bytes=report.bytes + sum(folder.size_bytes for folder in scratch.swept),
         )
     return report

@@ -13,7 +13,7 @@ from lancestat.state.values import RunRecord, StateReader
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """How much of a table there is to read."""
+    """The fragments and bytes of a table that are to be read."""
 
     node: str
     fragments: int
@@ -32,7 +32,7 @@ class Progress(Protocol):
         ...
 
     def joined(self, node: str, stage: StageProgress) -> None:
-        """How far a join is."""
+        """Receive the stage of a join and how far it is."""
         ...
 
     def finished(self, result: NodeResult) -> None:
@@ -41,7 +41,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Progress that nobody looks at."""
+    """Progress that is not shown."""
 
     def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
         """Say nothing."""
@@ -79,9 +79,9 @@ _LOOKS = (1, 10, 100, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What the newest run of a target left to do.
+    """The nodes that the newest run of a target did not finish.
 
-    `run` is None where none is recorded, `nodes` are declared, `gone` are not any more.
+    `run` is None where none is recorded, `nodes` are declared, `gone` are no longer declared.
     `full_refresh` tells that the run was to make everything again.
     """
 
@@ -92,7 +92,7 @@ class Unfinished:
 
 
 def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unfinished:
-    """Find it in the record of the newest run, which every run but an idle one leaves at its end.
+    """Return them by the record of the newest run; only an idle run leaves no record.
 
     Args:
         state: Where runs are recorded.
@@ -114,7 +114,7 @@ def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unf
 def _newest(state: StateReader, target: str) -> RunRecord | None:
     for limit in _LOOKS:
         runs = state.runs(limit)
-        found = next((run for run in runs if run.target == target), None)
-        if found is not None or len(runs) < limit:
-            return found
+        newest = next((run for run in runs if run.target == target), None)
+        if newest is not None or len(runs) < limit:
+            return newest
     return None

@@ -100,10 +100,10 @@ class Scheduler:
                         future = pool.submit(self._run_one, action, failed, stop)
                         future.add_done_callback(done.put)
                     running += len(ready)
-                    found = done.get().result()
+                    finished = done.get().result()
                     running -= 1
-                    ended[found.result.name] = found
-                    self.progress.finished(found.result)
+                    ended[finished.result.name] = finished
+                    self.progress.finished(finished.result)
             except BaseException:
                 stop.set()
                 self.cancel()
@@ -121,8 +121,8 @@ class Scheduler:
         except Exception as error:
             if self.fail_fast:
                 stop.set()
-            shown = self.redactor.error(_known(error), Audience.PERSON)
-            message = self._without_query(action.node, str(shown), Audience.PERSON)
+            redacted = self.redactor.error(_known(error), Audience.PERSON)
+            message = self._without_query(action.node, str(redacted), Audience.PERSON)
             failure = replace(planned(action), status=Status.ERROR, message=message)
             return NodeEnded(_timed(failure, started))
         return replace(done, result=_timed(done.result, started))
@@ -130,7 +130,7 @@ class Scheduler:
     def _remember(
         self, plan: Plan, ended: Sequence[NodeEnded], started_at: datetime, result: RunResult
     ) -> None:
-        """Write the run's record and tidy the state; the results are published already."""
+        """Write the run's record and expire old state; the results are published already."""
         if self._is_idle(plan):
             return
         run = RunRecord(
@@ -140,10 +140,10 @@ class Scheduler:
             started_at=started_at,
             finished_at=self.clock(),
             status=result.status.value,
-            nodes=tuple(self._remembered(each, plan.full_refresh) for each in ended),
+            nodes=tuple(self._remembered(node, plan.full_refresh) for node in ended),
         )
         live = {
-            each.record.table: each.live for each in ended if isinstance(each.record, TableRecord)
+            node.record.table: node.live for node in ended if isinstance(node.record, TableRecord)
         }
         try:
             self.state.add_run(run)
@@ -154,16 +154,16 @@ class Scheduler:
 
     def _remembered(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
         result, record = ended.result, ended.record
-        shown = result.to_json()
+        members = result.to_json()
         if result.message is not None:
             message = self._without_query(result.name, result.message, Audience.PUBLIC)
-            shown["message"] = self.redactor.text(message, Audience.PUBLIC)
+            members["message"] = self.redactor.text(message, Audience.PUBLIC)
         return NodeRun(
             node=result.name,
             kind=result.kind,
             digest=self.digests[result.name],
             table=record.table if isinstance(record, TableRecord) else None,
-            result=shown,
+            result=members,
             record=record,
             full_refresh=full_refresh,
         )
@@ -187,10 +187,10 @@ class Scheduler:
         known = self.state.digests()
         if any(known.get(action.node) != self.digests[action.node] for action in actions):
             return False
-        # A failure is the last word on a node until it is seen to be well again.
+        # The failure of a node stays its newest outcome until a later run records another.
         ended = self.state.outcomes(plan.target, 1)
         newest = [outcome for action in actions for outcome in ended.get(action.node, ())]
-        return all(each.result.get("status") == Status.SUCCESS.value for each in newest)
+        return all(outcome.result.get("status") == Status.SUCCESS.value for outcome in newest)
 
 
 def _awaited(action: Action, names: set[str]) -> set[str]:
@@ -201,12 +201,12 @@ def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None
     """A join that did not succeed, of those that an action awaits."""
     if not isinstance(action, Deferred):
         return None
-    found: Iterator[str] = (
+    failed: Iterator[str] = (
         name
         for name in action.dependencies
         if name in ended and ended[name].result.status is not Status.SUCCESS
     )
-    return next(found, None)
+    return next(failed, None)
 
 
 def _weight(action: Action) -> tuple[bool, int]:
@@ -219,7 +219,7 @@ def _is_join(action: Action) -> bool:
 
 
 def _size(action: Action) -> TableProgress | None:
-    """How much of a table is to be read, None where nothing is."""
+    """Return what of a table is to be read, None where nothing is."""
     figures = table_figures(action)
     if figures is None or not figures.bytes_scanned:
         return None
