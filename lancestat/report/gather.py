@@ -60,7 +60,7 @@ class FragmentCoverage:
 
 
 def fragment_coverage(appraisal: Appraisal, index: PartialIndex) -> FragmentCoverage:
-    """What of a table's content is stored; what a compaction moved since does not count."""
+    """Count the stored content of a table; content that a compaction moved does not count."""
     by_fragment: Counter[int] = Counter()
     by_key: Counter[str] = Counter()
     for group, keys in cover(stored_groups(appraisal), index, ()).missing:
@@ -68,7 +68,7 @@ def fragment_coverage(appraisal: Appraisal, index: PartialIndex) -> FragmentCove
         by_key.update(map(plain_key, keys))
     wanted, fragments = appraisal.wanted, appraisal.snapshot.fragments
     return FragmentCoverage(
-        tuple(_report(each, len(wanted) - by_fragment[each.id]) for each in fragments),
+        tuple(_report(fragment, len(wanted) - by_fragment[fragment.id]) for fragment in fragments),
         {field.name: len(fragments) - by_key[field_key(field)] for field in wanted},
     )
 
@@ -115,7 +115,7 @@ class TableReporter:
             return TableReport(
                 spec=table,
                 health=Health.ERROR,
-                problems=tuple(each.sentence for each in problems),
+                problems=tuple(problem.sentence for problem in problems),
                 verdict="refuse",
                 reason="unreadable",
                 shown=None,
@@ -129,21 +129,21 @@ class TableReporter:
         appraisal = self._appraisal(table)
         coverage = None if index is None else fragment_coverage(appraisal, index)
         covered = coverage.columns if coverage else None
-        shown = show(appraisal, self.now, covered)
+        status = show(appraisal, self.now, covered)
         changed_at = self._changed_at(appraisal.snapshot)
         problems = [
-            *refused(shown),
+            *refused(status),
             *failed(runs, self.now),
             *outdated(table.freshness, changed_at, self.now),
-            *uncovered(shown),
+            *uncovered(status),
         ]
         return TableReport(
             spec=table,
             health=worst(problems),
-            problems=tuple(each.sentence for each in problems),
-            verdict="use" if shown.use else "refuse",
-            reason=shown.reason,
-            shown=shown,
+            problems=tuple(problem.sentence for problem in problems),
+            verdict="use" if status.use else "refuse",
+            reason=status.reason,
+            shown=status,
             changed_at=changed_at,
             freshness=freshness_of(table.freshness, changed_at, self.now),
             histograms=self._histograms(appraisal),
@@ -152,15 +152,15 @@ class TableReporter:
         )
 
     def _appraisal(self, table: Table) -> Appraisal:
-        found = self.survey.snapshots[table.uri]
-        if isinstance(found, LakeError):
-            raise found
-        return self.observer.appraisal(table, found, self.survey.records, self.now)
+        snapshot = self.survey.snapshots[table.uri]
+        if isinstance(snapshot, LakeError):
+            raise snapshot
+        return self.observer.appraisal(table, snapshot, self.survey.records, self.now)
 
-    def _changed_at(self, found: Snapshot) -> datetime | None:
+    def _changed_at(self, snapshot: Snapshot) -> datetime | None:
         options = self.observer.spec.target.storage_options
         try:
-            with pinned_history(found.pin, options) as dataset:
+            with pinned_history(snapshot.pin, options) as dataset:
                 return rows_changed_at(dataset)
         except LakeError as error:
             _log.warning("when rows last changed is not known: %s", error.message)
@@ -194,7 +194,7 @@ def join_report(
     return JoinReport(
         spec=join,
         health=worst(problems),
-        problems=tuple(each.sentence for each in problems),
+        problems=tuple(problem.sentence for problem in problems),
         verdict=verdict,
         reasons=_reasons(action),
         record=record,
@@ -213,7 +213,7 @@ def _verdict(action: Action) -> str:
 
 
 def _reasons(action: Action) -> tuple[str, ...]:
-    return () if isinstance(action, Blocked) else tuple(each.value for each in action.reasons)
+    return () if isinstance(action, Blocked) else tuple(reason.value for reason in action.reasons)
 
 
 def _shortcomings(action: Action, verdict: str) -> list[Problem]:
@@ -246,9 +246,9 @@ def gather(
     with_histograms: bool = False,
     runs: int = RUNS,
 ) -> ProjectReport:
-    """What is known of some nodes of a project, in their order.
+    """Gather what is known of some nodes of a project, in their order.
 
-    A node that cannot be looked at says why, and stops no other.
+    A node that cannot be observed carries its error, and stops no other.
 
     Args:
         spec: The project under one target.
@@ -274,10 +274,10 @@ def gather(
         ended = outcomes.get(node.name, ())
         if isinstance(node, KnnJoin):
             record = survey.joins.get(node.name)
-            found: NodeReport = join_report(node, actions[node.name], record, ended, now)
+            node_report: NodeReport = join_report(node, actions[node.name], record, ended, now)
         else:
-            found = tables.report(node, ended, indexes.get(table_identity(node.uri)))
-        return _without_secrets(found, spec.redactor)
+            node_report = tables.report(node, ended, indexes.get(table_identity(node.uri)))
+        return _without_secrets(node_report, spec.redactor)
 
     reports: list[NodeReport] = []
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
@@ -300,7 +300,7 @@ def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:
 
 
 def _reads(spec: ProjectSpec, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
-    """What each node reads among `nodes`: those it names, and those that write what it reads."""
+    """Return the nodes that each node reads among `nodes`, by name or by what they write."""
     named, awaited = dependencies(spec), awaited_joins(spec, spec.nodes)
     names = {node.name for node in nodes}
     return {
@@ -321,10 +321,10 @@ def undisclosed(
 
 
 def _without(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeReport:
-    shown = disclosed(node.spec, spec.origins.get(node.spec.name, {}), audience)
+    declared = disclosed(node.spec, spec.origins.get(node.spec.name, {}), audience)
     problems = tuple(spec.redactor.text(problem, audience) for problem in node.problems)
     if isinstance(node, TableReport):
-        assert isinstance(shown, Table)
-        return replace(node, spec=shown, problems=problems)
-    assert isinstance(node, JoinReport) and isinstance(shown, KnnJoin)
-    return replace(node, spec=shown, problems=problems)
+        assert isinstance(declared, Table)
+        return replace(node, spec=declared, problems=problems)
+    assert isinstance(node, JoinReport) and isinstance(declared, KnnJoin)
+    return replace(node, spec=declared, problems=problems)

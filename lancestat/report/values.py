@@ -25,7 +25,7 @@ class Health(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeRunReport:
-    """What one run did to a node."""
+    """One run of a node."""
 
     run_id: str
     command: str

@@ -161,12 +161,12 @@ def _listed(folder: Path) -> set[str]:
 
 
 def _others(folder: Path) -> Iterator[str]:
-    """What a site's folder holds beside the site: paths of files, links and whole folders."""
+    """Yield what a folder holds beside the site: paths of files, links and whole folders."""
     ours = {*_listed(folder), MARKER}
     homes = {str(Path(path).parent) for path in ours} - {"."}
     for entry in _entries(folder):
         if entry.is_dir(follow_symlinks=False) and entry.name in homes:
-            inside = (f"{entry.name}/{each.name}" for each in _entries(entry.path))
+            inside = (f"{entry.name}/{child.name}" for child in _entries(entry.path))
             yield from (path for path in inside if path not in ours)
         elif entry.name not in ours and not is_draft(Path(entry.path)):
             yield entry.name
@@ -253,13 +253,13 @@ def _unwritable(folder: Path, error: Exception) -> UsageError:
 
 
 def _write(report: ProjectReport, spec: ProjectSpec, folder: Path) -> tuple[int, int]:
-    shown = undisclosed(report, spec)
+    redacted = undisclosed(report, spec)
     assets = folder / "assets"
     assets.mkdir(parents=True)
     for asset in _ASSETS:
         shutil.copyfile(asset, assets / asset.name)
     pages = size_bytes = 0
-    for page in Pages(shown, spec, Plain(spec.redactor, spec.root)).all():
+    for page in Pages(redacted, spec, Plain(spec.redactor, spec.root)).all():
         content = page.text.encode("utf-8")
         path = folder / page.path
         path.parent.mkdir(exist_ok=True)

@@ -202,6 +202,6 @@ def _chart(values: Mapping[str, object]) -> Markup:
 def _inverted(reads: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
     read_by: dict[str, list[str]] = {}
     for name, inputs in reads.items():
-        for each in inputs:
-            read_by.setdefault(each, []).append(name)
+        for source in inputs:
+            read_by.setdefault(source, []).append(name)
     return read_by

@@ -48,9 +48,9 @@ class Plain:
         masked = self._masked(text.rstrip())[:_LONGEST_LINE]
         bare = masked.lstrip()
         cleaned = clean(bare)
-        kept = cleaned if cleaned.count(MASK) > bare.count(MASK) else bare
+        content = cleaned if cleaned.count(MASK) > bare.count(MASK) else bare
         indent = masked[: len(masked) - len(bare)]
-        return escape(_UNSEEN.sub(REPLACEMENT, indent + kept))
+        return escape(_UNSEEN.sub(REPLACEMENT, indent + content))
 
     def _made(self, text: str) -> str:
         masked = self._masked(text)
@@ -59,8 +59,10 @@ class Plain:
         return _UNSEEN.sub(REPLACEMENT, clean(masked))
 
     def _masked(self, text: str) -> str:
-        shown = self._redactor.text(text, Audience.PUBLIC)
-        return (shown if self._root is None else shown.replace(self._root, ""))[:_LONGEST_READ]
+        redacted = self._redactor.text(text, Audience.PUBLIC)
+        return (redacted if self._root is None else redacted.replace(self._root, ""))[
+            :_LONGEST_READ
+        ]
 
 
 def shorten(text: str, longest: int) -> str:
@@ -77,7 +79,7 @@ def instant(moment: datetime | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long ago a moment was."""
+    """Return the time since a moment, such as `2 d ago`."""
     if moment is None:
         return NOTHING
     span = now - moment
