@@ -1,4 +1,4 @@
-"""Which pull request a job works for."""
+"""Keeps the comment on a pull request up to date."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def _number(environment: Mapping[str, str]) -> int:
 
 
 MAX_CHARACTERS = 65_536
-"""What GitHub takes in one comment."""
+"""The most characters that GitHub takes in one comment."""
 
 _MAX_PAGES = 100
 
 
 class Outcome(str, Enum):
-    """What became of the comment."""
+    """The outcome of keeping a comment."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -88,7 +88,7 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What became of the comment, and its page where there is one."""
+    """The outcome, and the page of the comment where there is one."""
 
     outcome: Outcome
     url: str | None = None
@@ -166,13 +166,13 @@ def _comments(github: GitHub, pull: PullRequest) -> Iterator[dict[str, Any]]:
         answer = github.get(next_url)
         if not isinstance(answer.value, list):
             raise CommentError(NOT_UNDERSTOOD, "GitHub's list of comments is no list")
-        yield from (each for each in answer.value if isinstance(each, dict))
+        yield from (comment for comment in answer.value if isinstance(comment, dict))
         next_url = answer.next_url
 
 
 @dataclass(slots=True)
 class _Owner:
-    """Who the token speaks for; asked only when a person's comment has the marker."""
+    """The owner of the token; requested only when a person's comment has the marker."""
 
     github: GitHub
     login: str | None = None
@@ -192,7 +192,7 @@ class _Owner:
         try:
             value = self.github.get("/user").value
         except CommentError:
-            # Tokens of jobs and apps belong to nobody, and theirs are a bot's comments.
+            # Tokens of jobs and apps have no owner, and a bot writes their comments.
             return None
         login = value.get("login") if isinstance(value, dict) else None
         return login if isinstance(login, str) else None

@@ -1,4 +1,4 @@
-"""Where a diff may look: at the places of BASE, which was reviewed, and nowhere else.
+"""Decides what a diff may open: the places of BASE, which was reviewed, and nothing else.
 
 Opening a dataset sends credentials to wherever its URI and the storage options lead. Those of HEAD
 may be a stranger's.
@@ -47,7 +47,7 @@ def is_state_trusted(base: ProjectSpec, head: ProjectSpec) -> bool:
 
 
 def why_withheld(base: ProjectSpec, head: ProjectSpec) -> str:
-    """Why a dataset that is not trusted is not opened."""
+    """Return why a dataset that is not trusted is not opened."""
     if not _has_same_options(base, head):
         return f"the storage options are not those of BASE, {_NOWHERE_ELSE}"
     return f"BASE reads nothing at its URI, {_NOWHERE_ELSE}"
@@ -66,7 +66,7 @@ _NOTHING = PartialIndex({}, ())
 class Evidence:
     """Datasets by URI, and what runs remember; both may be empty.
 
-    `mask` makes fit to be shown what they say, `is_opened` tells whether they were to be opened.
+    `mask` redacts what they say, `is_opened` tells whether they were to be opened.
     Of them only those at `trusted` URIs are; `withheld` says why others are not.
     """
 
@@ -88,20 +88,20 @@ class Evidence:
 
     def snapshot(self, uri: str) -> Snapshot | None:
         """A dataset as it is now, None where it could not be opened."""
-        found = self.opened.get(uri)
-        return found if isinstance(found, Snapshot) else None
+        opened = self.opened.get(uri)
+        return opened if isinstance(opened, Snapshot) else None
 
     def why_not(self, uri: str) -> str | None:
         """That a dataset is not opened, and why; None where it was or where none was to be."""
         if self.is_opened and uri not in self.trusted:
             return f"is not opened: {self.withheld}"
-        found = self.opened.get(uri)
-        if not isinstance(found, LakeError):
+        opened = self.opened.get(uri)
+        if not isinstance(opened, LakeError):
             return None
-        return f"cannot be opened: {found.code} {self.mask.line(found.message)}"
+        return f"cannot be opened: {opened.code} {self.mask.line(opened.message)}"
 
     def index(self, table: str) -> PartialIndex:
-        """Which partials of a table are stored, none where the state cannot tell."""
+        """Return the index of a table's partials, empty where the state cannot tell."""
         if self.state is None:
             return _NOTHING
         try:
@@ -111,23 +111,23 @@ class Evidence:
 
 
 def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateReader]) -> Evidence:
-    """Open the trusted datasets in parallel and ask the state; neither has to be there."""
+    """Open the trusted datasets in parallel and read the state; neither has to be there."""
     wanted = dict.fromkeys(filter(nothing.may_open, uris))
     if not wanted:
         return nothing
     options = nothing.spec.target.storage_options
-    found = replace(nothing, opened=observe_snapshots(zip(wanted, wanted, strict=True), options))
-    if not any(isinstance(each, Snapshot) for each in found.opened.values()):
-        return found
+    evidence = replace(nothing, opened=observe_snapshots(zip(wanted, wanted, strict=True), options))
+    if not any(isinstance(snapshot, Snapshot) for snapshot in evidence.opened.values()):
+        return evidence
     try:
         reader = state()
-        return replace(found, state=reader, records=reader.records(), joins=reader.joins())
+        return replace(evidence, state=reader, records=reader.records(), joins=reader.joins())
     except LancestatError as error:
         note = (
             "the state cannot be read, so that costs are those of a run which knows nothing: "
             f"{error.code} {nothing.mask.line(error.message)}"
         )
-        return replace(found, notes=(note,))
+        return replace(evidence, notes=(note,))
 
 
 def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
@@ -163,7 +163,7 @@ def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
     if record is not None and record.digest == node_digest(join):
         return 0
     sides = [_side_bytes(side, evidence) for side in (join.left, join.right)]
-    known = [found for found in sides if found is not None]
+    known = [cost for cost in sides if cost is not None]
     return sum(known) if len(known) == len(sides) else None
 
 
@@ -176,15 +176,15 @@ def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozen
     if table is None:
         return frozenset()
     try:
-        found = _appraise(table, snapshot, evidence)
+        assessment = _appraise(table, snapshot, evidence)
     except SpecError:
         return frozenset()
-    return answered(frozenset(_key(field, found) for field in found.wanted))
+    return answered(frozenset(_key(field, assessment) for field in assessment.wanted))
 
 
-def _key(field: Field, appraisal: Appraisal) -> str:
+def _key(field: Field, assessment: Appraisal) -> str:
     key = field_key(field)
-    return quantile_key(key) if field.name in appraisal.histograms else key
+    return quantile_key(key) if field.name in assessment.histograms else key
 
 
 def _missing_bytes(snapshot: Snapshot, fresh: dict[str, Field], evidence: Evidence) -> int:
@@ -211,9 +211,9 @@ def _side_bytes(side: KnnSide, evidence: Evidence) -> int | None:
     node = None if side.table is None else spec.node(side.table)
     if isinstance(node, KnnJoin) and node.output_format != "lance":
         return _files_bytes(node.output_uri, evidence)
-    found = [evidence.snapshot(dataset.uri) for dataset in datasets_of(spec, side)]
-    opened = [snapshot for snapshot in found if snapshot is not None]
-    if len(opened) < len(found) or not found:
+    snapshots = [evidence.snapshot(dataset.uri) for dataset in datasets_of(spec, side)]
+    opened = [snapshot for snapshot in snapshots if snapshot is not None]
+    if len(opened) < len(snapshots) or not snapshots:
         return None
     select = None if side.sql is not None or side.select is None else (*side.select, side.vector)
     return sum(_read_bytes(snapshot, select) for snapshot in opened)
@@ -222,9 +222,9 @@ def _side_bytes(side: KnnSide, evidence: Evidence) -> int | None:
 def _read_bytes(snapshot: Snapshot, select: Iterable[str] | None) -> int:
     if select is None:
         return snapshot.size_bytes
-    fields = [found for name in select if (found := snapshot.field(name)) is not None]
+    fields = [field for name in select if (field := snapshot.field(name)) is not None]
     keys = frozenset(map(field_key, fields))
-    return sum(estimated_bytes(each, keys, snapshot.fields) for each in snapshot.fragments)
+    return sum(estimated_bytes(fragment, keys, snapshot.fields) for fragment in snapshot.fragments)
 
 
 def _files_bytes(uri: str, evidence: Evidence) -> int | None:

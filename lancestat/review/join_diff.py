@@ -1,4 +1,4 @@
-"""What a change of a join means for those who read its result and for the next run."""
+"""Judges what a change of a join means for those who read its result and for the next run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JoinChange:
 
 
 def judge_join(change: JoinChange, evidence: Evidence) -> Findings:
-    """Cost, risks and what follows."""
+    """Return the cost, the risks and the consequences of a change."""
     cost: int | None = 0
     if change.new is not None and change.runs_anew:
         cost = join_cost(change.new, evidence)
@@ -55,7 +55,9 @@ def judge_join(change: JoinChange, evidence: Evidence) -> Findings:
 def _meaning(change: JoinChange) -> Iterator[RiskNote]:
     if change.old is None or change.new is None:
         return
-    names = [each.name for each in change.changed if each.risk is Risk.JOIN_MEANING_CHANGED]
+    names = [
+        changed.name for changed in change.changed if changed.risk is Risk.JOIN_MEANING_CHANGED
+    ]
     if names:
         verb = "differs" if len(names) == 1 else "differ"
         sentence = f"the join gives other rows, since {' and '.join(names)} {verb}"

@@ -1,4 +1,4 @@
-"""Which columns gain and which lose statistics."""
+"""Judges what a change of a table means: columns with and without statistics, cost, risks."""
 
 from __future__ import annotations
 
@@ -93,27 +93,33 @@ def _uncovered(rules: Rules, others: Rules) -> Iterator[str]:
 
 
 def _left_out(other: ColumnRule, pattern: ColumnPattern, rule: ColumnRule) -> set[str] | None:
-    """What the other rule excludes of a rule's pattern, None where it does not include that."""
+    """Return what another rule excludes of a pattern, None where it does not include that."""
     text = pattern.text
     if other.types is not None and not (rule.types is not None and rule.types <= other.types):
         return None
     included = any(
-        each.text in (text, "*") or (not pattern.is_glob and fnmatchcase(text, each.text))
-        for each in other.include
+        candidate.text in (text, "*") or (not pattern.is_glob and fnmatchcase(text, candidate.text))
+        for candidate in other.include
     )
     if not included:
         return None
-    excluded = {each.text for each in other.exclude} - {each.text for each in rule.exclude}
+    excluded = {candidate.text for candidate in other.exclude} - {
+        candidate.text for candidate in rule.exclude
+    }
     if pattern.is_glob:
         return excluded
-    return {text} if any(each == text or fnmatchcase(text, each) for each in excluded) else set()
+    return (
+        {text}
+        if any(candidate == text or fnmatchcase(text, candidate) for candidate in excluded)
+        else set()
+    )
 
 
 _INFINITE = float("inf")
 
 
 def staleness_risks(old: Policy, new: Policy) -> tuple[Risk, ...]:
-    """Loosened, tightened, both or neither.
+    """Return whether a policy is loosened, tightened, both or neither.
 
     `false` is below all bounds and `true` above them; a bound that is not given is infinite, and
     each is compared by itself, so that a change may be both. `refresh: when_stale` loosens where
@@ -122,12 +128,12 @@ def staleness_risks(old: Policy, new: Policy) -> tuple[Risk, ...]:
     before, after = _reach(old), _reach(new)
     loosened = any(then < now for then, now in zip(before, after, strict=True))
     tightened = any(then > now for then, now in zip(before, after, strict=True))
-    found = ((Risk.STALENESS_LOOSENED, loosened), (Risk.STALENESS_TIGHTENED, tightened))
-    return tuple(risk for risk, is_there in found if is_there)
+    changes = ((Risk.STALENESS_LOOSENED, loosened), (Risk.STALENESS_TIGHTENED, tightened))
+    return tuple(risk for risk, is_there in changes if is_there)
 
 
 def _reach(policy: Policy) -> tuple[float, ...]:
-    """How far statistics may lag: versions, seconds, share of rows, and whether runs let them."""
+    """Return the allowed lag: versions, seconds, share of rows, and whether runs leave it."""
     allowed = policy.allow_stale
     waits = policy.refresh is Refresh.WHEN_STALE and allowed is not False
     if isinstance(allowed, bool):
@@ -152,7 +158,7 @@ def _bound(bound: float | timedelta | None) -> float:
 # Only such changes ask which columns there are, and what reading them costs.
 _OF_COLUMNS = frozenset((Risk.DATASET_MOVED, Risk.COVERAGE_LOST))
 _NAMED = 8
-# The order in which the risks of a table are told.
+# The order in which the risks of a table are listed.
 _RISKS = (
     Risk.STALENESS_LOOSENED,
     Risk.STALENESS_TIGHTENED,
@@ -178,7 +184,7 @@ class TableChange:
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """Of the dataset, HEAD's first."""
+        """The URIs of the dataset, HEAD's first."""
         return tuple(
             dict.fromkeys(table.uri for table in (self.new, self.old) if table is not None)
         )
@@ -186,19 +192,21 @@ class TableChange:
     @property
     def hides_columns(self) -> bool:
         """Whether patterns of columns came from the environment, so that they are not shown."""
-        sides = (side for each in self.changed if each.name == "columns" for side in each.sides)
+        sides = (
+            side for change in self.changed if change.name == "columns" for side in change.sides
+        )
         return any(side.is_hidden for side in sides)
 
     @property
     def asks_dataset(self) -> bool:
         """Whether the dataset has anything to tell about the change."""
         is_one_sided = self.old is None or self.new is None
-        return is_one_sided or any(each.risk in _OF_COLUMNS for each in self.changed)
+        return is_one_sided or any(change.risk in _OF_COLUMNS for change in self.changed)
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a change of a node brings."""
+    """The consequences of a change of a node."""
 
     columns: ColumnsChange | None = None
     cost_bytes: int | None = 0
@@ -207,7 +215,7 @@ class Findings:
 
 
 def judge_table(change: TableChange, evidence: Evidence) -> Findings:
-    """Columns, cost, risks and what follows."""
+    """Return the columns, the cost, the risks and the consequences of a change."""
     risks, notes = (*_staleness(change), *_declared(change)), tuple(_consequences(change))
     if not change.asks_dataset:
         return Findings(risks=_ordered(risks), notes=notes)
@@ -216,9 +224,9 @@ def judge_table(change: TableChange, evidence: Evidence) -> Findings:
     if change.hides_columns and not compared.change.are_names:
         compared = replace(compared, change=ColumnsChange((), (), False))
     cost = _cost(change, compared, evidence)
-    found = compared.change
+    columns = compared.change
     return Findings(
-        columns=found if found.gained or found.lost else None,
+        columns=columns if columns.gained or columns.lost else None,
         cost_bytes=cost,
         risks=(
             *_ordered((*_coverage(change, compared), *risks)),
@@ -232,21 +240,23 @@ def _cost(change: TableChange, compared: Compared, evidence: Evidence) -> int | 
     if change.new is None:
         return 0
     before = None if change.is_moved else change.old
-    found = table_cost(before, change.new, evidence)
+    cost = table_cost(before, change.new, evidence)
     needs_none = before is not None and not (compared.may_gain or _gains_histograms(change))
-    return 0 if found is None and needs_none else found
+    return 0 if cost is None and needs_none else cost
 
 
 def _gains_histograms(change: TableChange) -> bool:
-    names = {each.name for each in change.changed}
+    names = {changed.name for changed in change.changed}
     return "histogram" in names and change.new is not None and change.new.histogram
 
 
 def _staleness(change: TableChange) -> Iterator[RiskNote]:
     if change.old is None or change.new is None:
         return
-    shown = {each.name: " -> ".join(side.text for side in each.sides) for each in change.changed}
-    what = shown.get("allow.stale") or f"refresh {shown.get('refresh', '')}"
+    texts = {
+        changed.name: " -> ".join(side.text for side in changed.sides) for changed in change.changed
+    }
+    what = texts.get("allow.stale") or f"refresh {texts.get('refresh', '')}"
     sentences = {
         Risk.STALENESS_LOOSENED: f"queries may be planned on older statistics: {what}",
         Risk.STALENESS_TIGHTENED: (
@@ -316,5 +326,5 @@ def _consequences(change: TableChange) -> Iterator[str]:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:_NAMED])
-    return f"{shown} and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else shown
+    listed = ", ".join(names[:_NAMED])
+    return f"{listed} and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else listed

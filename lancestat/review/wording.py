@@ -10,7 +10,7 @@ from pathlib import Path
 from lancestat.redact import NOTHING_KNOWN, Audience, Redactor, clean, visible
 from lancestat.spec.model import ProjectSpec
 
-# Of so many characters `clean` leaves none away.
+# `clean` does not shorten a text of so many characters.
 _PIECE = 500
 
 
@@ -27,7 +27,7 @@ class Mask:
 
     @classmethod
     def of(cls, one: ProjectSpec, other: ProjectSpec) -> Mask:
-        """For what two projects in one folder know."""
+        """Return the mask for the secrets of two projects in one folder."""
         return cls(one.redactor.merged(other.redactor), one.root)
 
     def text(self, text: str) -> str:
