@@ -21,7 +21,7 @@ _OF_COMMITS = ("data/", "_deletions/")
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep dropped, or would drop.
+    """The garbage that was dropped, or would be.
 
     `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
     nodes of runs. `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by
@@ -61,7 +61,7 @@ def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepRe
         partials_dropped=len(partials.ids) + len(summaries.ids),
         runs_dropped=len(runs.ids),
         generations_dropped=len(outlived),
-        bytes=sum(each.size_bytes for each in (partials, summaries, runs))
+        bytes=sum(rows.size_bytes for rows in (partials, summaries, runs))
         + sum(map(state.folder.size_bytes, outlived)),
     )
     if dry_run:

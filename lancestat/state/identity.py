@@ -20,7 +20,7 @@ def table_identity(uri: str) -> str:
 
 
 def join_identity(node: str) -> str:
-    """What stands for a join where tables have their identity; never that of a table."""
+    """Return the identity of a join, which is never that of a table."""
     return f"knn_join {node}"
 
 
@@ -72,7 +72,7 @@ def plain_keys(keys: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def weight(keys: frozenset[str]) -> int:
-    """How many partials without quantiles take as much memory as those of these keys."""
+    """Return how many partials without quantiles take as much memory as those of these keys."""
     return len(keys) + _PARTIALS_PER_QUANTILES * sum(map(has_quantiles, keys))
 
 

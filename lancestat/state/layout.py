@@ -65,19 +65,19 @@ class StateFolder:
     def layouts(self) -> list[int]:
         """The layouts that exist, lowest first."""
         return sorted(
-            int(found[1]) for name in self._children("") if (found := _LAYOUT_NAME.fullmatch(name))
+            int(match[1]) for name in self._children("") if (match := _LAYOUT_NAME.fullmatch(name))
         )
 
     def places(self, layout: int = LAYOUT) -> list[Place]:
         """The datasets of a layout, sound or not, oldest generation first."""
         return sorted(
-            Place(layout, Kind(found[1]), int(found[2]))
+            Place(layout, Kind(match[1]), int(match[2]))
             for name in self._children(f"v{layout}")
-            if (found := _DATASET_NAME.fullmatch(name))
+            if (match := _DATASET_NAME.fullmatch(name))
         )
 
     def manifests(self, place: Place) -> int:
-        """How many versions of a dataset are kept."""
+        """Count the versions of a dataset that are kept."""
         try:
             listed = self._session.list_with_delimiter(f"{place.path}/_versions").objects
         except BaseException as error:
@@ -128,7 +128,7 @@ class StateFolder:
 
     @cached_property
     def lance_options(self) -> dict[str, str] | None:
-        """What Lance is told about the store; may hold secrets."""
+        """The storage options for Lance; may hold secrets."""
         return store_options(self.uri, self.options)
 
     @cached_property

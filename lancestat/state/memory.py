@@ -60,27 +60,27 @@ class MemoryState:
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
         """By node, its newest outcomes under a target, newest first."""
-        found: dict[str, list[NodeOutcome]] = {}
+        by_node: dict[str, list[NodeOutcome]] = {}
         for run in (run for run in self._newest() if run.target == target):
             head = (run.run_id, run.command, run.target, run.finished_at)
-            for each in run.nodes:
-                outcome = NodeOutcome(*head, each.node, each.kind, each.result)
-                found.setdefault(each.node, []).append(outcome)
-        return {node: tuple(outcomes[:limit]) for node, outcomes in found.items()}
+            for node in run.nodes:
+                outcome = NodeOutcome(*head, node.node, node.kind, node.result)
+                by_node.setdefault(node.node, []).append(outcome)
+        return {node: tuple(outcomes[:limit]) for node, outcomes in by_node.items()}
 
     def partial_index(self, table: str) -> PartialIndex:
-        """Which partials of one table are stored."""
+        """Return the index of one table's partials."""
         fields: dict[tuple[Fingerprint, ...], frozenset[str]] = {}
         for entry in self._partials.get(table, ()):
             known = fields.get(entry.fingerprints, frozenset())
             fields[entry.fingerprints] = known | answered(frozenset(entry.partials))
         return PartialIndex(
-            {key[0]: found for key, found in fields.items() if len(key) == 1},
-            tuple(PartialKey(key, found) for key, found in fields.items() if len(key) > 1),
+            {key[0]: keys for key, keys in fields.items() if len(key) == 1},
+            tuple(PartialKey(key, keys) for key, keys in fields.items() if len(key) > 1),
         )
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
-        """Which partials of some tables are stored."""
+        """Return the indexes of some tables' partials."""
         return {table: self.partial_index(table) for table in tables}
 
     def partials(
@@ -114,13 +114,13 @@ class MemoryState:
 
     def summary(self, table: str) -> TableSummary | None:
         """The newest summary of a table."""
-        found = self._summaries.get(table)
-        return None if found is None else only_stored(found, self._blocks.get(table, {}))
+        summary = self._summaries.get(table)
+        return None if summary is None else only_stored(summary, self._blocks.get(table, {}))
 
     def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
         """Yield the wanted blocks."""
-        found = self._blocks.get(table, {})
-        yield from (found[key] for key in set(wanted) if key in found)
+        blocks = self._blocks.get(table, {})
+        yield from (blocks[key] for key in set(wanted) if key in blocks)
 
     def add_summary(
         self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]

@@ -126,16 +126,16 @@ def read_indexes(dataset: LanceDataset, tables: Collection[str]) -> dict[str, Pa
         batch_readahead=4,
     )
     sets = FieldSets()
-    found = {table: _Index(sets) for table in tables}
+    by_table = {table: _Index(sets) for table in tables}
     for batch in scanner.to_batches():
         names = batch.column("table").dictionary_encode()
-        indexes = [found.get(name) for name in names.dictionary.to_pylist()]
+        indexes = [by_table.get(name) for name in names.dictionary.to_pylist()]
         places, stored = names.indices.to_pylist(), batch.column("fingerprints").to_pylist()
         for place, key, fields in zip(places, stored, sets.of(batch.column("fields")), strict=True):
             index = indexes[place]
             if index is not None:
                 index.add(key, fields)
-    return {table: index.to_value() for table, index in found.items()}
+    return {table: index.to_value() for table, index in by_table.items()}
 
 
 class _Index:
@@ -235,7 +235,7 @@ def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.
 
 
 class _Search:
-    """What is still wanted, and how many stored partials turned out not to decode.
+    """The partials that are still wanted, and a count of stored ones that did not decode.
 
     `widest` is the most that one set of fingerprints takes, in partials without quantiles.
     """

@@ -175,7 +175,9 @@ def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint
         return _fields_of(dataset, ids)
 
     return [
-        row for table, found in by_table.items() for row in surplus(found, live[table], fields_of)
+        row
+        for table, table_rows in by_table.items()
+        for row in surplus(table_rows, live[table], fields_of)
     ]
 
 
@@ -195,10 +197,10 @@ def _fields_of(dataset: LanceDataset, ids: Sequence[int]) -> dict[int, frozenset
 def _past_run_ids(dataset: LanceDataset) -> list[int]:
     if _runs(dataset) <= _RUNS_TOLERATED:
         return []
-    kept = newest_run_rows(dataset, RUNS_KEPT)
-    kept[newest_record_positions(dataset)] = True
+    is_retained = newest_run_rows(dataset, RUNS_KEPT)
+    is_retained[newest_record_positions(dataset)] = True
     ids = dataset.to_table(columns=["id"]).column("id").to_numpy()
-    return [int(row) for row in ids[~kept]]
+    return [int(row) for row in ids[~is_retained]]
 
 
 def _runs(dataset: LanceDataset) -> int:

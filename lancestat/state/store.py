@@ -135,7 +135,7 @@ class LanceState:
         return self.run_table.read(read, nothing)
 
     def partial_index(self, table: str) -> PartialIndex:
-        """Which partials of one table are stored, as of the last `records` or write."""
+        """Return the index of one table's partials, as of the last `records` or write."""
 
         def read(dataset: LanceDataset) -> PartialIndex:
             return read_index(dataset, table)
@@ -143,7 +143,7 @@ class LanceState:
         return self.partial_table.read(read, PartialIndex({}, ()))
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
-        """Which partials of some tables are stored, as of the last `records` or write."""
+        """Return the indexes of some tables' partials, as of the last `records` or write."""
 
         def read(dataset: LanceDataset) -> Mapping[str, PartialIndex]:
             return read_indexes(dataset, tables)
