@@ -27,19 +27,19 @@ NO_ORIGINS: Origins = MappingProxyType({})
 def disclosed(node: Node, origins: Origins, audience: Audience) -> Node:
     """Return a node as an audience may see it; `origins` are the node's, by dotted key."""
     hidden = {key: origin.shown for key, origin in origins.items() if origin.hides_from(audience)}
-    shown: Node = _disclosed(node, hidden, "")
-    return shown
+    redacted: Node = _disclosed(node, hidden, "")
+    return redacted
 
 
 def _disclosed(resource: Declared, hidden: Mapping[str, str], prefix: str) -> Any:
     """Return a resource whose dotted keys start with `prefix`, with its texts as they are shown."""
-    shown: dict[str, object] = {}
+    values: dict[str, object] = {}
     for declared in key_fields(type(resource)):
         value = getattr(resource, declared.name)
         for key in declared.spelled:
             value = _shown(key.shape, value, hidden, f"{prefix}{key.name}")
-        shown[declared.name] = value
-    return replace(resource, **shown)
+        values[declared.name] = value
+    return replace(resource, **values)
 
 
 def _shown(shape: Shape, value: Any, hidden: Mapping[str, str], name: str) -> Any:
@@ -73,7 +73,9 @@ def named(origins: Origins, *keys: str) -> str | None:
     }
     if len(parts) == 1 and (key := next(iter(parts))) in keys:
         return parts[key].shown
-    variables = dict.fromkeys(each for origin in parts.values() for each in origin.variables)
+    variables = dict.fromkeys(
+        variable for origin in parts.values() for variable in origin.variables
+    )
     return ", ".join(f"{{{{ {variable} }}}}" for variable in variables) or None
 
 
@@ -84,7 +86,7 @@ def query_variables(origins: Origins, audience: Audience) -> str | None:
         for key, origin in origins.items()
         if key.endswith(".sql") and origin.hides_from(audience)
     ]
-    names = dict.fromkeys(str(each) for origin in hidden for each in origin.variables)
+    names = dict.fromkeys(str(variable) for origin in hidden for variable in origin.variables)
     return " and ".join(names) or None
 
 
@@ -94,9 +96,9 @@ def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
         return
     public = _places(disclosed(node, origins, Audience.PUBLIC))
     personal = _places(disclosed(node, origins, Audience.PERSON))
-    for place, shown, seen in zip(_places(node), public, personal, strict=True):
-        if place is not None and shown is not None and place != shown:
-            yield Known(place, shown, is_secret=place != seen)
+    for place, public_text, seen in zip(_places(node), public, personal, strict=True):
+        if place is not None and public_text is not None and place != public_text:
+            yield Known(place, public_text, is_secret=place != seen)
 
 
 def _places(resource: Declared) -> Iterator[str | None]:

@@ -44,11 +44,11 @@ class Document:
     numbers: Mapping[KeyPath, str] = field(repr=False)
 
     def at(self, path: KeyPath) -> Location:
-        """Where the value at `path` starts, or the nearest thing around it that was written."""
+        """Return where the value at `path` starts, or else the nearest thing around it."""
         return self._locate(self.marks, path)
 
     def key_at(self, path: KeyPath) -> Location:
-        """Where the key that leads to `path` starts; for an item of a list, the item."""
+        """Return where the key that leads to `path` starts; for an item of a list, the item."""
         if path in self.key_marks:
             return self._locate(self.key_marks, path)
         return self.at(path)
@@ -184,12 +184,12 @@ class _Unfolding:
     def _merge(self, source: YamlNode, path: KeyPath, mapping: dict[str, object]) -> None:
         # What is written in the mapping wins over what is merged, an earlier source over a later.
         merged = _Unfolding(self.file)
-        found = merged._mapping(source, path)
-        new = found.keys() - mapping.keys()
-        mapping.update({name: value for name, value in found.items() if name in new})
+        values = merged._mapping(source, path)
+        new = values.keys() - mapping.keys()
+        mapping.update({name: value for name, value in values.items() if name in new})
         depth = len(path)
-        for kept, places in ((self.marks, merged.marks), (self.key_marks, merged.key_marks)):
-            kept.update({at: mark for at, mark in places.items() if at[depth] in new})
+        for own, places in ((self.marks, merged.marks), (self.key_marks, merged.key_marks)):
+            own.update({at: mark for at, mark in places.items() if at[depth] in new})
         self.numbers.update({at: text for at, text in merged.numbers.items() if at[depth] in new})
         self.errors.update(merged.errors)
 

@@ -1,4 +1,4 @@
-"""What nodes read, and the errors that only show between nodes."""
+"""Dependencies between nodes, and the errors that only show between nodes."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def load_project(
     errors: list[LancestatError] = []
     arguments = Arguments(target, vars or {}, os.environ if environment is None else environment)
     header = read_header(read_file(files, PROJECT_FILE), root, arguments, errors)
-    found = spec_files(files, root, header.folders, errors)
-    names = [name for name in found if name != PROJECT_FILE]
+    specs = spec_files(files, root, header.folders, errors)
+    names = [name for name in specs if name != PROJECT_FILE]
     declarations = _Declarations(files, root, known=dict.fromkeys(header.known))
     declarations.known |= dict.fromkeys(_file_names(root, header.folders, names))
     for name in names:
@@ -174,7 +174,7 @@ class _Declarations:
 
     def node_origins(self) -> dict[str, dict[str, Origin]]:
         """By node, the origins of its values, of the policy and the column set it names too."""
-        found: dict[str, dict[str, Origin]] = {}
+        by_node: dict[str, dict[str, Origin]] = {}
         for kind, item in self.items if self.origins else ():
             if kind in ("tables", "knn_joins"):
                 own = dict(self.origins.get((kind, item.value["name"]), {}))
@@ -182,8 +182,8 @@ class _Declarations:
                     parts = self.origins.get((shared, named), {})
                     own |= {f"{key}.{path}": origin for path, origin in parts.items()}
                 if own:
-                    found[item.value["name"]] = own
-        return found
+                    by_node[item.value["name"]] = own
+        return by_node
 
     def redactor(
         self,
@@ -230,8 +230,8 @@ def _file_names(root: Path, folders: Iterable[SpecFolder], names: Iterable[str])
         top = relative_name(root, Path(os.path.normpath(root / folder.path.replace("\0", ""))))
         for name in names:
             if name.startswith(f"{top}/"):
-                shown = f"{folder.origin.shown}{name[len(top) :]}"
-                yield Known(name, shown, folder.origin.is_secret)
+                template = f"{folder.origin.shown}{name[len(top) :]}"
+                yield Known(name, template, folder.origin.is_secret)
 
 
 def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item]]:

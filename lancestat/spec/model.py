@@ -45,7 +45,7 @@ Node = Table | KnnJoin
 
 
 class Reader(str, Enum):
-    """What reads the rows of a table in Spark; its statistics come from lancestat either way."""
+    """The readers of a table's rows in Spark; its statistics come from lancestat either way."""
 
     LANCESTAT = "lancestat"
     CONNECTOR = "connector"
@@ -56,7 +56,7 @@ _FOLDER = Place(title="a folder or an object-store URI", limits={"minLength": 1}
 
 @resource
 class Target:
-    """Where a project runs; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
+    """A target; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
 
     name: str
     state: str = key(

@@ -27,19 +27,19 @@ class Item:
 
     @property
     def location(self) -> Location:
-        """Where the item's name is written."""
+        """The location of the item's name."""
         return self.at("name")
 
     def at(self, *steps: str | int) -> Location:
-        """Where a value inside the item is written."""
+        """Return where a value inside the item is written."""
         return self.document.at((*self.path, *steps))
 
     def key_at(self, *steps: str | int) -> Location:
-        """Where a key inside the item is written."""
+        """Return where a key inside the item is written."""
         return self.document.key_at((*self.path, *steps))
 
     def origin(self, *steps: str | int) -> Origin | None:
-        """Where a value inside the item comes from, None when the file holds it as it is."""
+        """Return the origin of a value inside the item, None when the file holds it as it is."""
         return self.origins.get((*self.path, *steps))
 
     def origins_below(self, *steps: str | int) -> dict[str, Origin]:
@@ -120,12 +120,12 @@ def composed(text: str) -> str:
 
 
 def _category(char: str) -> str:
-    found = unicodedata.category(char) if char else ""
-    return found if found == "Nd" else found[:1]
+    category = unicodedata.category(char) if char else ""
+    return category if category == "Nd" else category[:1]
 
 
 def _folded(name: str) -> str:
-    """What names that differ in case or in forms of their letters alone have in common."""
+    """Return the form that names share which differ in case or in forms of their letters alone."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 

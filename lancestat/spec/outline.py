@@ -1,4 +1,4 @@
-"""What a project declares, as far as it can be read: for completion, where no error may show."""
+"""The outline of a project as far as it can be read: for completion, where no error may show."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def _nodes(specs: dict[str, Any], file: str) -> Iterator[NodeOutline]:
         for item in items if isinstance(items, list) else ():
             if isinstance(item, dict) and (names := _texts([item.get("name")])):
                 about = item.get("description")
-                told = about if isinstance(about, str) else None
-                yield NodeOutline(names[0], kind, _texts(item.get("tags")), file, told)
+                description = about if isinstance(about, str) else None
+                yield NodeOutline(names[0], kind, _texts(item.get("tags")), file, description)
 
 
 def _texts(value: object) -> tuple[str, ...]:

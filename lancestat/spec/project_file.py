@@ -32,7 +32,7 @@ from lancestat.spec.template_scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the project file says. Only when it has no errors is all of it meaningful.
+    """The values of the project file. Only when it has no errors is all of it meaningful.
 
     `origins` are those of the project's name and of the target's settings, by dotted key; `known`
     are values that must not be shown to everybody, `public` names that the file holds.
@@ -49,7 +49,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What the caller chooses: a target, variables that win over the file's, the environment."""
+    """The choices of the caller: a target, variables that win over the file's, the environment."""
 
     target: str | None
     vars: Mapping[str, object]
@@ -67,14 +67,14 @@ def read_header(
     rendering = Rendering()
     document, target, scope = _render(document, arguments, rendering, errors)
     value: Any = document.value if isinstance(document.value, dict) else {}
-    found: list[LancestatError] = [*rendering.failures.values()]
+    own_errors: list[LancestatError] = [*rendering.failures.values()]
     judged = check(PROJECT_SCHEMA, document, rendering)
-    found += (error for path, error in judged if not _is_left(value, path, target))
+    own_errors += (error for path, error in judged if not _is_left(value, path, target))
     if (refused := _refused_name(document, rendering)) is not None:
-        found.append(refused)
-    errors += found
+        own_errors.append(refused)
+    errors += own_errors
     origins: dict[str, Origin] = {}
-    if found or target is None:
+    if own_errors or target is None:
         built = Target(target or "", "")
     else:
         at = ("targets", target)
@@ -254,20 +254,20 @@ def _var_origins(
     A variable is its own origin where its name says that it is secret, and where the caller gave
     its value, which is none of the project's and may well be made of the environment.
     """
-    found: dict[str, dict[Variable, None]] = {}
+    by_name: dict[str, dict[Variable, None]] = {}
     is_set: dict[str, bool] = {}
     for path, origin in rendering.origins.items():
         if path[0] == "vars" and len(path) > 1:
             name = str(path[1])
-            found.setdefault(name, {}).update(dict.fromkeys(origin.variables))
+            by_name.setdefault(name, {}).update(dict.fromkeys(origin.variables))
             is_set[name] = is_set.get(name, False) or origin.is_set
     for name in values:
         if name in given or says_secret(name):
-            found.setdefault(name, {})[Variable(name, "var")] = None
+            by_name.setdefault(name, {})[Variable(name, "var")] = None
             is_set[name] = True
     return {
         name: Origin(tuple(variables), str(Variable(name, "var")), is_set[name])
-        for name, variables in found.items()
+        for name, variables in by_name.items()
     }
 
 

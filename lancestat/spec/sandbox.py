@@ -87,7 +87,8 @@ def evaluate(text: str, names: Names) -> object:
             tree = _Bounds().visit(environment.parse(text))
             return _joined(environment.from_string(tree).generate(scope))
         values = (
-            _value(each, scope, names) if isinstance(each, _Expression) else each for each in pieces
+            _value(piece, scope, names) if isinstance(piece, _Expression) else piece
+            for piece in pieces
         )
         if len(pieces) == 1:
             return next(values)
@@ -139,7 +140,7 @@ def _undefined_hint(message: str, names: Names) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """What stands between `{{` and `}}`, compiled as Environment.compile_expression does."""
+    """The code between `{{` and `}}`, compiled as Environment.compile_expression does."""
 
     template: Template
     source: str
@@ -181,14 +182,14 @@ def _expression(source: str) -> _Expression:
 
 
 def _joined(pieces: Iterable[str]) -> str:
-    kept: list[str] = []
+    parts: list[str] = []
     size = 0
     for piece in pieces:
         size += len(piece)
         if size > MAX_CHARACTERS:
             raise BadTemplateError(f"the rendered text has more than {MAX_CHARACTERS:,} characters")
-        kept.append(piece)
-    return "".join(kept)
+        parts.append(piece)
+    return "".join(parts)
 
 
 class _Bounds(NodeTransformer):

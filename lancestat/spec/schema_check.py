@@ -69,7 +69,7 @@ def written_out(part: Any, definitions: Mapping[str, Any]) -> Any:
     Values are also judged twice as fast, since the validator resolves references for each anew.
     """
     if isinstance(part, list):
-        return [written_out(each, definitions) for each in part]
+        return [written_out(item, definitions) for item in part]
     if not isinstance(part, dict):
         return part
     if "$ref" in part:

@@ -68,7 +68,7 @@ def _failure(problem: BadTemplateError, origin: Origin | None, location: Locatio
 
 @dataclass(slots=True)
 class Rendering:
-    """What rendering gave besides values: inputs named by `ref`, origins, and failures by path.
+    """The results of rendering besides values: inputs named by `ref`, origins, failures by path.
 
     `origins` are of values that came from the environment, `known` are the parts of those values.
     """
