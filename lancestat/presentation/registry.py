@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Page(NamedTuple):
-    """How a view is to be printed: `width` in columns, for formats that are laid out.
+    """The page that a view is printed on: `width` in columns, for formats that are laid out.
 
     Lines are redacted when they are written. A renderer that shortens or escapes a text, so that a
     secret in it would no longer be found, redacts it before.

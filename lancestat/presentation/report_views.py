@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from lancestat.report.values import ProjectReport
 
 
-def show_view(shown: Shown) -> ShowView:
+def show_view(status: Shown) -> ShowView:
     """Return the view of one table's statistics."""
     return ShowView(
-        shown,
-        table_figures(shown),
-        tuple(column_figures(shown)),
+        status,
+        table_figures(status),
+        tuple(column_figures(status)),
         tuple(STATISTICS.columns),
-        tuple(statistics_rows(shown)),
+        tuple(statistics_rows(status)),
     )
 
 

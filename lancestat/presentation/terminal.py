@@ -74,7 +74,7 @@ def width() -> int:
     return min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
-# Markdown has it where characters that mean something stand side by side.
+# Markdown gets it between characters that would mean something side by side.
 ZERO_WIDTH_SPACE = "\u200b"
 
 

@@ -79,7 +79,7 @@ def _listed(nodes: Sequence[NodeStatus], width: int) -> list[str]:
         page.append(line)
         page += [paint(text, "note") for text in _below("; ".join(rest), width)]
         tone = _TONES[node.health]
-        page += [paint(text, tone) for each in node.problems for text in _below(each, width)]
+        page += [paint(text, tone) for problem in node.problems for text in _below(problem, width)]
     return page
 
 

@@ -103,7 +103,7 @@ class ActionView(NamedTuple):
 
 
 class PlanView(NamedTuple):
-    """What a run would do: `counts` has a symbol, a verb and how many actions have it."""
+    """The actions that a run would take: `counts` has a symbol, a verb and how many have it."""
 
     project: str
     target: str
@@ -115,12 +115,12 @@ class PlanView(NamedTuple):
 
     @property
     def pending(self) -> int:
-        """How many nodes a run would change."""
+        """The number of nodes that a run would change."""
         return sum(action.is_pending for action in self.actions)
 
 
 class RunView(NamedTuple):
-    """What a run did, and the sum of it in words; `command` is what started it."""
+    """The results of a run, and their sum in words; `command` is what started it."""
 
     command: str
     project: str
@@ -200,7 +200,7 @@ class ExplanationView(NamedTuple):
 
 
 class SweepView(NamedTuple):
-    """What was dropped, or would be."""
+    """The garbage that was dropped, or would be."""
 
     project: str
     target: str
@@ -209,13 +209,13 @@ class SweepView(NamedTuple):
 
 
 class CommentView(NamedTuple):
-    """What became of a pull request's comment."""
+    """The outcome of keeping a pull request's comment."""
 
     kept: Kept
 
 
 class Check(NamedTuple):
-    """What was found of a subject, and what to do when it is not as it should be."""
+    """The finding about a subject, and advice when it is not as it should be."""
 
     subject: str
     passed: bool
@@ -279,7 +279,7 @@ class NodeDiffView(NamedTuple):
 
 
 class DiffView(NamedTuple):
-    """What a change of the project means.
+    """The meaning of a change of the project.
 
     `base` and `head` are the sides as people call them, `counts` is by change, `summary` and `cost`
     are sentences. `risks` has each risk and each of its sentences with the nodes that have it.
