@@ -29,7 +29,7 @@ ENVIRONMENT = "LANCESTAT"
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What the shared options said."""
+    """The values of the shared options."""
 
     project_dir: Path = Path()
     target: str | None = None
@@ -65,7 +65,7 @@ class Invocation:
         _require(self.output, [view], subject)
 
     def say(self, text: str) -> None:
-        """Talk to the person at the terminal, unless they asked for quiet."""
+        """Print a message to stderr, unless `--quiet` was given."""
         if not self.quiet:
             CONSOLE.err(text)
 
@@ -118,7 +118,7 @@ class FormatName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """Accept every format: which of them a command prints is told when it is run."""
+        """Accept every format; whether a command prints it is checked when the command runs."""
         if value not in FORMATS:
             known = ", ".join(map(repr, formats_of(self.views)))
             self.fail(f"{value!r} is not one of {known}.", param, ctx)
@@ -280,5 +280,5 @@ def execution_options(function: F) -> F:
 
 
 def any_of(selectors: tuple[str, ...]) -> list[str] | None:
-    """Several `--select` are one union; none at all select everything."""
+    """Return selectors whose union is selected; None, which selects everything, for none."""
     return list(selectors) or None

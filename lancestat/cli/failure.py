@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does, so that it cleans up behind itself."""
+"""Exit codes, the report of an error, and SIGTERM as an orderly end of a command."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a subcommand is defined (`module:attribute`), and its line in `--help`."""
+    """The place of a subcommand (`module:attribute`), and its line in `--help`."""
 
     target: str
     summary: str
@@ -83,8 +83,8 @@ class RootGroup(click.Group):
         """Complete the subcommands without importing them, and the options."""
         from click.shell_completion import CompletionItem
 
-        begun = {name: each for name, each in self.entries.items() if name.startswith(incomplete)}
-        commands = [CompletionItem(name, help=each.summary) for name, each in begun.items()]
+        begun = {name: entry for name, entry in self.entries.items() if name.startswith(incomplete)}
+        commands = [CompletionItem(name, help=entry.summary) for name, entry in begun.items()]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -24,7 +24,7 @@ _BARS_SHOWN = 10
 
 @contextmanager
 def progress_display(*, quiet: bool) -> Iterator[Progress]:
-    """Bars if a person is watching stderr, else silence."""
+    """Yield bars if stderr is a terminal, else a progress that is not shown."""
     if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield Silent()
         return
@@ -149,7 +149,7 @@ def stage_text(stage: StageProgress) -> str:
     if stage.pairs_per_second:
         parts.append(f"{large(stage.pairs_per_second)} pairs/s")
     if stage.note:
-        # Why the gate decided so is for the plan to say.
+        # The plan gives the reason for the decision.
         parts.append(stage.note.partition(":")[0] if stage.stage is Stage.GATE else stage.note)
     return ", ".join(parts)
 

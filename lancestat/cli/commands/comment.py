@@ -60,14 +60,14 @@ def comment(
     root = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
     github = GitHub(root, token)
     try:
-        kept = keep_comment(github, pull, name, markdown)
+        result = keep_comment(github, pull, name, markdown)
     except ReadOnlyToken as error:
         if strict:
             raise
         _warn(f"no comment was made, since the token may only read: {error.message}")
         _summarize(markdown)
         return
-    invocation.show(CommentView(kept))
+    invocation.show(CommentView(result))
 
 
 def _read(path: Path) -> str:

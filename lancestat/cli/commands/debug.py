@@ -12,7 +12,7 @@ from lancestat.presentation.views import ChecksView
 @command("debug", help="Check Java, Spark, libraries, storage.", views=[ChecksView])
 @click.pass_context
 def debug(context: click.Context, invocation: Invocation) -> None:
-    """Print what is as it should be, and what to do about the rest."""
+    """Print all checks, with advice on those that fail."""
     from lancestat.cli.checks import (
         check_project,
         check_spark,
