@@ -39,7 +39,7 @@ _log = logging.getLogger("lancestat.project")
 
 
 def _without_secrets(cls: type[T]) -> type[T]:
-    """Make the public methods of a class with a `spec` raise errors that tell no secret."""
+    """Make the public methods of a class with a `spec` raise errors that hold no secret."""
     for name, member in list(vars(cls).items()):
         if isinstance(member, FunctionType) and not name.startswith("_"):
             setattr(cls, name, _redacting(member))
@@ -52,12 +52,12 @@ def _redacting(method: FunctionType) -> Callable[..., object]:
         try:
             return method(self, *args, **kwargs)
         except LancestatError as error:
-            shown = self.spec.redactor.error(error, Audience.PERSON)
-            if str(shown) == str(error):
+            redacted = self.spec.redactor.error(error, Audience.PERSON)
+            if str(redacted) == str(error):
                 raise
-            shown = shown.with_traceback(error.__traceback__)
-        # Outside of the handler, so that the error which tells the secret is not its context.
-        raise shown
+            redacted = redacted.with_traceback(error.__traceback__)
+        # Outside of the handler, so that the error which holds the secret is not its context.
+        raise redacted
 
     return redacting
 
@@ -105,7 +105,7 @@ class Project:
         vars: Mapping[str, object] | None = None,
         with_datasets: bool = True,
     ) -> Diff:
-        """What a change of a project means: nodes, risks, columns, bytes to read.
+        """Return what a change of a project means: nodes, risks, columns, bytes to read.
 
         Args:
             project_dir: The folder with `lancestat_project.yml`; relative URIs lead from there.
@@ -127,7 +127,7 @@ class Project:
 
     @cached_property
     def state(self) -> LanceState:
-        """What is remembered between runs; opened when first used."""
+        """The state, which is remembered between runs; opened when first used."""
         from lancestat.state.store import open_state
 
         return open_state(self.spec.target.state, self.spec.target.storage_options)
@@ -154,7 +154,7 @@ class Project:
         *,
         full_refresh: bool = False,
     ) -> Plan:
-        """What `run` would do and why; opens datasets, starts no Spark.
+        """Return what `run` would do and why; opens datasets, starts no Spark.
 
         Raises:
             UsageError: a selector is wrong or matches nothing.
@@ -201,20 +201,20 @@ class Project:
         full_refresh: bool = False,
         progress: Progress | None = None,
     ) -> RunResult:
-        """Do what a plan says, everything when None; Spark starts only if something must be read.
+        """Execute a plan, of all nodes when None; Spark starts only if something must be read.
 
         Args:
             plan: From `plan`; a new one over all nodes when None.
             threads: How many nodes are worked on at once.
             fail_fast: Start nothing new once a node has failed.
             full_refresh: Where no plan is given: read everything again.
-            progress: Told of fragments and bytes read, of stages of joins, and of nodes that ended.
+            progress: Receives fragments and bytes read, stages of joins, and nodes that ended.
         """
         plan = plan or self.plan(full_refresh=full_refresh)
         return self._execution(threads, fail_fast, progress).execute(plan, "run")
 
     def unfinished(self) -> Unfinished:
-        """What failed, or was not run for that, in the newest run that is recorded of the target.
+        """Return the nodes that failed or were not run in the newest recorded run of the target.
 
         Raises:
             StateError: the state cannot be reached.
@@ -240,9 +240,9 @@ class Project:
             fail_fast: See `run`.
             progress: See `run`.
         """
-        found = unfinished or self.unfinished()
-        nodes = tuple(node for node in self.spec.nodes if node.name in found.nodes)
-        plan = self._observer.plan(nodes, full_refresh=found.full_refresh)
+        remaining = unfinished or self.unfinished()
+        nodes = tuple(node for node in self.spec.nodes if node.name in remaining.nodes)
+        plan = self._observer.plan(nodes, full_refresh=remaining.full_refresh)
         return self._execution(threads, fail_fast, progress).execute(plan, "retry")
 
     def analyze(
@@ -357,7 +357,7 @@ class Project:
         with_histograms: bool = False,
         runs: int | None = None,
     ) -> ProjectReport:
-        """What is known of nodes at this moment: health, statistics, freshness, last runs.
+        """Return what is known of nodes at this moment: health, statistics, freshness, last runs.
 
         Args:
             select: Which nodes, all when None.
@@ -383,7 +383,7 @@ class Project:
         )
 
     def report_tables(self, wanted: Collection[str]) -> dict[str, pa.Table]:
-        """What is known of all nodes as Arrow tables: `statistics`, `runs`, `fragments`.
+        """Return what is known of all nodes as Arrow tables: `statistics`, `runs`, `fragments`.
 
         Args:
             wanted: Which of them.
@@ -449,8 +449,8 @@ class Project:
         from lancestat.execution.execute import Execution
         from lancestat.execution.result import Silent
 
-        told = progress or Silent()
-        return Execution(self._observer, self.state, self._digests, told, threads, fail_fast)
+        receiver = progress or Silent()
+        return Execution(self._observer, self.state, self._digests, receiver, threads, fail_fast)
 
     def _table(self, name: str) -> Table:
         from lancestat.errors import UsageError, did_you_mean

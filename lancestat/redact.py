@@ -1,4 +1,4 @@
-"""What may be shown of a project, and in which form.
+"""Redaction: what may be shown of a project, to whom and in which form.
 
 A value that comes from the environment carries its origin: the variables that had a part in it and
 the text that names them. Wherever a value is shown as such, the origin decides. A value that has
@@ -43,7 +43,7 @@ _LONG, _BEGINNING = 32, 24
 
 
 class Audience(Enum):
-    """Who is going to see a text."""
+    """Those who are going to see a text."""
 
     PERSON = "person"
     PUBLIC = "public"
@@ -76,7 +76,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a rendered value comes from.
+    """The origin of a rendered value.
 
     `shown` is the template that gave the value, with the variables of the environment in place of
     project variables that stand for them. `is_set` tells that at least one of the variables had a
@@ -104,7 +104,7 @@ class Origin:
     @property
     def is_of_environment(self) -> bool:
         """Whether the environment gave some of the value."""
-        return self.is_set and any(each.function == "env_var" for each in self.variables)
+        return self.is_set and any(variable.function == "env_var" for variable in self.variables)
 
     @property
     def names(self) -> str:
@@ -197,13 +197,13 @@ class Redactor:
 
     def _of(self, audience: Audience) -> tuple[_Search, ...]:
         if audience not in self._searches:
-            known = [each for each in self.known if self._is_sought(each, audience)]
+            known = [candidate for candidate in self.known if self._is_sought(candidate, audience)]
             parts = _sorted(known, is_whole=True)
             # A thousand tables below one variable are found by that.
             self._searches[audience] = _sorted(
-                each
-                for each in known
-                if each.is_whole or _replaced(each.value, parts) != each.shown
+                candidate
+                for candidate in known
+                if candidate.is_whole or _replaced(candidate.value, parts) != candidate.shown
             )
         return self._searches[audience]
 
@@ -292,13 +292,16 @@ def inert_json(text: str) -> str:
 
 
 def _merged(known: Iterable[Known]) -> tuple[Known, ...]:
-    found: dict[str, Known] = {}
-    for each in known:
-        first = found.setdefault(each.value, each)
-        is_secret, is_whole = first.is_secret or each.is_secret, first.is_whole or each.is_whole
+    merged: dict[str, Known] = {}
+    for candidate in known:
+        first = merged.setdefault(candidate.value, candidate)
+        is_secret, is_whole = (
+            first.is_secret or candidate.is_secret,
+            first.is_whole or candidate.is_whole,
+        )
         if (is_secret, is_whole) != (first.is_secret, first.is_whole):
-            found[each.value] = replace(first, is_secret=is_secret, is_whole=is_whole)
-    return tuple(found.values())
+            merged[candidate.value] = replace(first, is_secret=is_secret, is_whole=is_whole)
+    return tuple(merged.values())
 
 
 def _replaced(text: str, searches: Iterable[_Search]) -> str:
@@ -306,15 +309,15 @@ def _replaced(text: str, searches: Iterable[_Search]) -> str:
     hits = [search for search in searches if search.probe in lowered]
     if not hits:
         return text
-    shown = [search.shown for search in hits]
+    replacements = [search.shown for search in hits]
     pattern = _compiled(tuple(search.pattern for search in hits))
-    return pattern.sub(lambda found: shown[(found.lastindex or 1) - 1], text)
+    return pattern.sub(lambda match: replacements[(match.lastindex or 1) - 1], text)
 
 
 def _sorted(known: Iterable[Known], *, is_whole: bool = False) -> tuple[_Search, ...]:
-    """What finds values: of those that contain each other, the longest first."""
-    wanted = [each for each in known if each.is_whole or not is_whole]
-    searches = [search for each in wanted for search in _searches(each)]
+    """Return searches for values: of those that contain each other, the longest first."""
+    wanted = [candidate for candidate in known if candidate.is_whole or not is_whole]
+    searches = [search for candidate in wanted for search in _searches(candidate)]
     return tuple(sorted(searches, key=lambda search: -len(search.pattern)))
 
 
@@ -349,7 +352,7 @@ def _searches(known: Known) -> Iterator[_Search]:
 
 
 def _spellings(known: Known) -> Iterator[str]:
-    """How a value may be written: by URIs, by JSON, by Rust, by object stores, by lancestat."""
+    """Yield the spellings of a value: of URIs, JSON, Rust, object stores and lancestat."""
     values = [known.value]
     if "\n" in known.value and known.is_whole:
         values += [
@@ -431,5 +434,5 @@ def _url_spellings(secrets: Iterable[str]) -> set[str]:
     )
 
 
-def _xml_summary(found: re.Match[str]) -> str:
-    return ": ".join(text for _, text in _XML_PART.findall(found.group()))
+def _xml_summary(match: re.Match[str]) -> str:
+    return ": ".join(text for _, text in _XML_PART.findall(match.group()))
