@@ -6,7 +6,7 @@ import logging
 import weakref
 from collections.abc import Callable
 
-from lancestat.redact import Audience, Redactor, inert, visible
+from lancestat.redact import Audience, Redactor, escape_commands, visible
 
 # Those of all projects that the process has: a log line does not say to which it belongs.
 _redactors: weakref.WeakSet[Redactor] = weakref.WeakSet()
@@ -45,4 +45,4 @@ class _RedactingFactory:
 def _line(text: str) -> str:
     for redactor in tuple(_redactors):
         text = redactor.text(text, Audience.PERSON)
-    return visible(inert(text))
+    return visible(escape_commands(text))

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.execution.execute import Execution
-    from lancestat.execution.result import Progress, RunResult, Unfinished
+    from lancestat.execution.result import Progress, RunResult, UnfinishedNodes
     from lancestat.plan.actions import Plan
     from lancestat.plan.observe import Observer
-    from lancestat.plan.plan_store import PlanKeeper
+    from lancestat.plan.plan_store import PlanStore
     from lancestat.plan.table_status import Shown
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
@@ -178,7 +178,7 @@ class Project:
         """
         from lancestat.plan.saved import Options
 
-        return self._keeper.save(Path(path), Options.of(select, exclude, full_refresh))
+        return self._plan_store.save(Path(path), Options.of(select, exclude, full_refresh))
 
     def load_plan(self, path: str | Path) -> Plan:
         """The plan of a file, provided that the project, the datasets and the state are as it says.
@@ -190,7 +190,7 @@ class Project:
             PlanFileError: LS622 to LS624 the file is no such plan, or that of another project,
                 target or release.
         """
-        return self._keeper.load(Path(path))
+        return self._plan_store.load(Path(path))
 
     def run(
         self,
@@ -213,7 +213,7 @@ class Project:
         plan = plan or self.plan(full_refresh=full_refresh)
         return self._execution(threads, fail_fast, progress).execute(plan, "run")
 
-    def unfinished(self) -> Unfinished:
+    def unfinished(self) -> UnfinishedNodes:
         """Return the nodes that failed or were not run in the newest recorded run of the target.
 
         Raises:
@@ -226,7 +226,7 @@ class Project:
 
     def retry(
         self,
-        unfinished: Unfinished | None = None,
+        unfinished: UnfinishedNodes | None = None,
         *,
         threads: int | None = None,
         fail_fast: bool = False,
@@ -279,8 +279,8 @@ class Project:
         if columns is not None:
             from lancestat.plan.named_columns import named_columns
 
-            appraisal, _ = self._observer.appraise(everything)
-            named = named_columns(appraisal, columns, is_case_sensitive=is_case_sensitive)
+            assessment, _ = self._observer.assess(everything)
+            named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
             wanted = replace(everything, columns=named)
         nodes = tuple(wanted if node is declared else node for node in self.spec.nodes)
         other = Project(replace(self.spec, nodes=nodes), clock=self._clock)
@@ -344,9 +344,9 @@ class Project:
         from lancestat.plan.table_status import show
         from lancestat.report.gather import fragment_coverage
 
-        appraisal, background = self._observer.appraise(self._table(table))
-        covered = fragment_coverage(appraisal, background.index).columns
-        return show(appraisal, self._clock(), covered)
+        assessment, changes = self._observer.assess(self._table(table))
+        covered = fragment_coverage(assessment, changes.index).columns
+        return show(assessment, self._clock(), covered)
 
     def report(
         self,
@@ -410,12 +410,12 @@ class Project:
             StateError: The state cannot be reached.
             RunError: A scratch root cannot be looked at.
         """
-        from lancestat.execution.garbage_collection import sweep_all
+        from lancestat.execution.garbage_collection import collect_garbage
         from lancestat.report.site.build import DEFAULT, clear_drafts
 
         if not dry_run:
             clear_drafts(self.spec.root.resolve() / DEFAULT)
-        return sweep_all(self.spec, self.state, now=self._clock(), dry_run=dry_run)
+        return collect_garbage(self.spec, self.state, now=self._clock(), dry_run=dry_run)
 
     @property
     def _digests(self) -> dict[str, str]:
@@ -437,19 +437,19 @@ class Project:
         return Observer(self.spec, self.state, self._clock)
 
     @property
-    def _keeper(self) -> PlanKeeper:
+    def _plan_store(self) -> PlanStore:
         from lancestat import __version__
-        from lancestat.plan.plan_store import PlanKeeper
+        from lancestat.plan.plan_store import PlanStore
 
-        return PlanKeeper(self._observer, self.nodes, __version__)
+        return PlanStore(self._observer, self.nodes, __version__)
 
     def _execution(
         self, threads: int | None, fail_fast: bool, progress: Progress | None
     ) -> Execution:
         from lancestat.execution.execute import Execution
-        from lancestat.execution.result import Silent
+        from lancestat.execution.result import SilentProgress
 
-        receiver = progress or Silent()
+        receiver = progress or SilentProgress()
         return Execution(self._observer, self.state, self._digests, receiver, threads, fail_fast)
 
     def _table(self, name: str) -> Table:

@@ -49,7 +49,7 @@ class Audience(Enum):
     PUBLIC = "public"
 
 
-def says_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether the name of a variable or of a setting says that its value is secret."""
     return _SECRET_NAME.search(name) is not None
 
@@ -71,7 +71,7 @@ class Variable:
     @property
     def is_secret(self) -> bool:
         """Whether its name says that its value is secret."""
-        return says_secret(self.name)
+        return is_secret_name(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownValue:
     """A value that is searched for in texts, and what is shown in its place.
 
     `is_whole` tells that all of it comes from the environment, so that its beginning does, too.
@@ -143,7 +143,7 @@ class Redactor:
             that is one of them is not searched for.
     """
 
-    def __init__(self, known: Iterable[Known] = (), public: Iterable[str] = ()) -> None:
+    def __init__(self, known: Iterable[KnownValue] = (), public: Iterable[str] = ()) -> None:
         self.known = _merged(known)
         self.public = frozenset(public)
         self._searches: dict[Audience, tuple[_Search, ...]] = {}
@@ -151,7 +151,7 @@ class Redactor:
     def __repr__(self) -> str:
         return f"Redactor({len(self.known)} values)"
 
-    def with_known(self, known: Iterable[Known]) -> Redactor:
+    def with_known(self, known: Iterable[KnownValue]) -> Redactor:
         """One that looks for more."""
         more = [*known]
         return Redactor((*self.known, *more), self.public) if more else self
@@ -207,7 +207,7 @@ class Redactor:
             )
         return self._searches[audience]
 
-    def _is_sought(self, known: Known, audience: Audience) -> bool:
+    def _is_sought(self, known: KnownValue, audience: Audience) -> bool:
         if _COMMONPLACE.fullmatch(known.value):
             return False
         if known.is_secret:
@@ -215,21 +215,26 @@ class Redactor:
         return audience is Audience.PUBLIC and known.value not in self.public
 
 
-def secret_environment(environment: Mapping[str, str]) -> Iterator[Known]:
+def secret_environment(environment: Mapping[str, str]) -> Iterator[KnownValue]:
     """The values of an environment's secret variables, whether or not a project reads them.
 
     Libraries read some of them. Short ones, and mere words, are left out, since many variables are
     only named like secrets.
     """
     for name, value in environment.items():
-        if says_secret(name) and len(value) >= 12 and not value.isalpha() and "/" not in value[:2]:
-            yield Known(value, f"{{{{ {Variable(name)} }}}}", is_secret=True, is_whole=True)
+        if (
+            is_secret_name(name)
+            and len(value) >= 12
+            and not value.isalpha()
+            and "/" not in value[:2]
+        ):
+            yield KnownValue(value, f"{{{{ {Variable(name)} }}}}", is_secret=True, is_whole=True)
 
 
-def secret_options(options: Mapping[str, str]) -> Iterator[Known]:
+def secret_options(options: Mapping[str, str]) -> Iterator[KnownValue]:
     """All values of storage options, of which none may be shown."""
     for value in options.values():
-        yield Known(value, MASK, is_secret=True, is_whole=True)
+        yield KnownValue(value, MASK, is_secret=True, is_whole=True)
 
 
 def is_commonplace(value: str) -> bool:
@@ -273,7 +278,7 @@ def message_lines(text: str) -> list[str]:
 _COMMAND_ANYWHERE = re.compile(r"##(?=(?:vso|teamcity)?\[)", re.IGNORECASE)
 
 
-def inert(line: str) -> str:
+def escape_commands(line: str) -> str:
     """A line in which no system that reads logs finds a command."""
     start = line.lstrip(f"\u200b \t{PAINT}")
     if start.startswith("::"):
@@ -281,7 +286,7 @@ def inert(line: str) -> str:
     return _COMMAND_ANYWHERE.sub("#\\\\x23", line)
 
 
-def inert_json(text: str) -> str:
+def escape_json_commands(text: str) -> str:
     """A JSON text that is the same value, in which no terminal and no log finds a command."""
     if text.isprintable() and "##" not in text:
         return text
@@ -291,8 +296,8 @@ def inert_json(text: str) -> str:
     )
 
 
-def _merged(known: Iterable[Known]) -> tuple[Known, ...]:
-    merged: dict[str, Known] = {}
+def _merged(known: Iterable[KnownValue]) -> tuple[KnownValue, ...]:
+    merged: dict[str, KnownValue] = {}
     for candidate in known:
         first = merged.setdefault(candidate.value, candidate)
         is_secret, is_whole = (
@@ -314,14 +319,14 @@ def _replaced(text: str, searches: Iterable[_Search]) -> str:
     return pattern.sub(lambda match: replacements[(match.lastindex or 1) - 1], text)
 
 
-def _sorted(known: Iterable[Known], *, is_whole: bool = False) -> tuple[_Search, ...]:
+def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Search, ...]:
     """Return searches for values: of those that contain each other, the longest first."""
     wanted = [candidate for candidate in known if candidate.is_whole or not is_whole]
     searches = [search for candidate in wanted for search in _searches(candidate)]
     return tuple(sorted(searches, key=lambda search: -len(search.pattern)))
 
 
-def _searches(known: Known) -> Iterator[_Search]:
+def _searches(known: KnownValue) -> Iterator[_Search]:
     spellings = dict.fromkeys(_spellings(known))
     shortest = _SHORTEST_SECRET if known.is_secret else _SHORTEST_ORDINARY
     within = _LEAST_WITHIN_WORDS[known.is_secret]
@@ -351,7 +356,7 @@ def _searches(known: Known) -> Iterator[_Search]:
             yield _Search(start[0].lower(), rf"({pattern}\S*)", known.shown)
 
 
-def _spellings(known: Known) -> Iterator[str]:
+def _spellings(known: KnownValue) -> Iterator[str]:
     """Yield the spellings of a value: of URIs, JSON, Rust, object stores and lancestat."""
     values = [known.value]
     if "\n" in known.value and known.is_whole:
@@ -382,7 +387,7 @@ def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-NOTHING_KNOWN = Redactor()
+EMPTY_REDACTOR = Redactor()
 
 
 _LONGEST = 600
@@ -416,7 +421,7 @@ def clean(message: str, secrets: Iterable[str] = ()) -> str:
     tokens, and AWS access key ids. An XML error of an object store shrinks to its code and message.
     """
     text = _RUST_PLACE.sub("", message)
-    text = _XML_ERROR.sub(_xml_summary, text)
+    text = _XML_ERROR.sub(_xml_error_text, text)
     for secret in sorted(_url_spellings(secrets), key=len, reverse=True):
         text = text.replace(secret, MASK)
     text = _USER_INFO.sub(f"{MASK}@", text)
@@ -434,5 +439,5 @@ def _url_spellings(secrets: Iterable[str]) -> set[str]:
     )
 
 
-def _xml_summary(match: re.Match[str]) -> str:
+def _xml_error_text(match: re.Match[str]) -> str:
     return ": ".join(text for _, text in _XML_PART.findall(match.group()))

@@ -137,7 +137,7 @@ _NATIVE = {
 }
 
 
-def check_surroundings(environment: Mapping[str, str] | None = None) -> Iterator[Check]:
+def check_environment(environment: Mapping[str, str] | None = None) -> Iterator[Check]:
     """Check Python, Java and every library, each on a line of its own."""
     known = os.environ if environment is None else environment
     yield check_python()

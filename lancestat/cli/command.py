@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lancestat.cli.completion import complete_selector, complete_target
-from lancestat.cli.talk import listen
+from lancestat.cli.logging_setup import set_up_logging
 from lancestat.errors import InvalidProject
 from lancestat.presentation.registry import FORMATS, Page, can_render, formats_of, load_format
 from lancestat.presentation.terminal import CONSOLE, width
@@ -43,7 +43,7 @@ class Invocation:
         from lancestat.project import Project
 
         project = Project.load(self.project_dir, target=self.target, vars=dict(self.vars))
-        CONSOLE.know(project.spec.redactor)
+        CONSOLE.redact_with(project.spec.redactor)
         return project
 
     def show(self, view: object) -> None:
@@ -219,7 +219,7 @@ class Command(click.Command):
         _require(ctx.obj.output, self.views, f"'{self.name}'", ctx)
         is_public = self.is_published or load_format(ctx.obj.output).is_published
         CONSOLE.begin(Audience.PUBLIC if is_public else Audience.PERSON)
-        listen(quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
+        set_up_logging(quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -14,7 +14,7 @@ import click
 
 from lancestat.cli.failure import ExitCode, report, termination_raised
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.redact import inert, visible
+from lancestat.redact import escape_commands, visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -131,7 +131,7 @@ def wants_detail(ctx: click.Context) -> bool:
 
 def _fit_to_show(error: click.ClickException) -> click.ClickException:
     """An error that click prints itself, which quotes what stands on the command line."""
-    error.message = inert(visible(CONSOLE.text(error.message)))  # type: ignore[misc]
+    error.message = escape_commands(visible(CONSOLE.text(error.message)))  # type: ignore[misc]
     return error
 
 

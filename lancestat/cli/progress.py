@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lancestat.execution.result import Progress, Silent, TableProgress
+from lancestat.execution.result import Progress, SilentProgress, TableProgress
 from lancestat.formats import count, large, size
 from lancestat.knn.request import Stage, StageProgress
 from lancestat.plan.node_result import NodeResult, Status
@@ -26,7 +26,7 @@ _BARS_SHOWN = 10
 def progress_display(*, quiet: bool) -> Iterator[Progress]:
     """Yield bars if stderr is a terminal, else a progress that is not shown."""
     if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield Silent()
+        yield SilentProgress()
         return
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing_extensions import assert_never
 
 from lancestat.errors import StateError
-from lancestat.execution.summarize import reuse_groups, store_summary
+from lancestat.execution.table_summary import reuse_groups, store_summary
 from lancestat.lake.commit import Conflict, Landed, LandedLate
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin

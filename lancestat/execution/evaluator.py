@@ -152,7 +152,7 @@ class JoinEvaluation:
                     case PrepareSides():
                         facts = session.prepare_sides()
                         action = _revised(action, revise(action, facts))
-                        self._tell_decision(action)
+                        self._report_decision(action)
                     case LayOut(lists=int() as lists):
                         if not session.lay_out(lists):
                             action = self._exact(action, facts, "no right row can match")
@@ -172,7 +172,7 @@ class JoinEvaluation:
                         assert_never(stage)
                 done.add(stage)
 
-    def _tell_decision(self, action: JoinAction) -> None:
+    def _report_decision(self, action: JoinAction) -> None:
         note = f"{action.decision.strategy.value}: {action.decision.why}"
         self.on_stage(StageProgress(Stage.GATE, note=note))
 

@@ -16,7 +16,7 @@ from lancestat.scratch.garbage_collection import sweep_scratch
 from lancestat.spark.knn.scratch_root import known_roots
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec, Table
-from lancestat.state.garbage_collection import SweepReport, sweep
+from lancestat.state.garbage_collection import SweepReport, collect_state_garbage
 from lancestat.state.identity import join_identity, table_identity
 from lancestat.state.store import LanceState
 from lancestat.state.values import JoinRecord
@@ -24,7 +24,9 @@ from lancestat.state.values import JoinRecord
 _log = logging.getLogger("lancestat.run")
 
 
-def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool) -> SweepReport:
+def collect_garbage(
+    spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool
+) -> SweepReport:
     """Drop garbage in the state, the outputs of joins, this user's temporary folders, and scratch.
 
     Scratch is the target's and that of this user's sessions.
@@ -38,14 +40,14 @@ def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: b
         table_identity(node.uri) if isinstance(node, Table) else join_identity(node.name)
         for node in spec.nodes
     }
-    report = sweep(state, frozenset(declared), dry_run)
+    report = collect_state_garbage(state, frozenset(declared), dry_run)
     if not dry_run:
-        _sweep_outputs(spec, state.joins())
+        _collect_output_garbage(spec, state.joins())
         sweep_temporary_folders()
     return _with_scratch(report, spec, now, dry_run)
 
 
-def _sweep_outputs(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
+def _collect_output_garbage(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
 
     for join in spec.joins:
         try:

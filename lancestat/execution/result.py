@@ -40,7 +40,7 @@ class Progress(Protocol):
         ...
 
 
-class Silent:
+class SilentProgress:
     """Progress that is not shown."""
 
     def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
@@ -74,11 +74,11 @@ class RunResult:
 
 _LEFT = frozenset({Status.ERROR.value, Status.SKIPPED.value})
 # How many of the newest runs are read, one attempt after the other: targets may share a state.
-_LOOKS = (1, 10, 100, 1000)
+_LIMITS = (1, 10, 100, 1000)
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedNodes:
     """The nodes that the newest run of a target did not finish.
 
     `run` is None where none is recorded, `nodes` are declared, `gone` are no longer declared.
@@ -91,7 +91,7 @@ class Unfinished:
     full_refresh: bool = False
 
 
-def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unfinished:
+def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> UnfinishedNodes:
     """Return them by the record of the newest run; only an idle run leaves no record.
 
     Args:
@@ -101,9 +101,9 @@ def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unf
     """
     run = _newest(state, target)
     if run is None:
-        return Unfinished(None)
+        return UnfinishedNodes(None)
     left = [node for node in run.nodes if node.result.get("status") in _LEFT]
-    return Unfinished(
+    return UnfinishedNodes(
         run,
         tuple(node.node for node in left if node.node in declared),
         tuple(node.node for node in left if node.node not in declared),
@@ -112,7 +112,7 @@ def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unf
 
 
 def _newest(state: StateReader, target: str) -> RunRecord | None:
-    for limit in _LOOKS:
+    for limit in _LIMITS:
         runs = state.runs(limit)
         newest = next((run for run in runs if run.target == target), None)
         if newest is not None or len(runs) < limit:

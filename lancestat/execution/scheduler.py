@@ -25,7 +25,7 @@ from lancestat.plan.actions import (
     table_figures,
 )
 from lancestat.plan.node_result import NodeResult, Status, planned
-from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 from lancestat.spec.disclosure import Origins, query_variables
 from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
 
@@ -59,7 +59,7 @@ class Scheduler:
     threads: int = THREADS
     fail_fast: bool = False
     command: str = "run"
-    redactor: Redactor = NOTHING_KNOWN
+    redactor: Redactor = EMPTY_REDACTOR
     origins: Mapping[str, Origins] = field(default_factory=dict)
 
     def execute(self, plan: Plan) -> RunResult:
@@ -89,7 +89,7 @@ class Scheduler:
             try:
                 while waiting or running:
                     ready = [
-                        action for action in waiting if _awaited(action, names) <= ended.keys()
+                        action for action in waiting if _dependencies(action, names) <= ended.keys()
                     ]
                     # Joins that wait for each other in a circle would wait for ever.
                     ready = ready or ([] if running else waiting)
@@ -147,7 +147,7 @@ class Scheduler:
         }
         try:
             self.state.add_run(run)
-            self.state.tidy(live)
+            self.state.expire(live)
         except StateError as error:
             # The results are published: without its record the next run is slower, not wrong.
             _log.warning("the run is not recorded: %s", error)
@@ -193,7 +193,7 @@ class Scheduler:
         return all(outcome.result.get("status") == Status.SUCCESS.value for outcome in newest)
 
 
-def _awaited(action: Action, names: set[str]) -> set[str]:
+def _dependencies(action: Action, names: set[str]) -> set[str]:
     return set(action.dependencies) & names if isinstance(action, Deferred) else set()
 
 

@@ -12,7 +12,7 @@ from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedStatistics
 from lancestat.plan.coverage import Rewritten
-from lancestat.plan.judgement import LookBack, TableStatistics, no_past
+from lancestat.plan.judgement import LookBack, TableStatistics, no_history
 from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.spec.model import Table
 from lancestat.state.values import PartialIndex, TableRecord
@@ -21,7 +21,7 @@ from lancestat.statistics.histogram import HISTOGRAM_KINDS
 
 
 @dataclass(frozen=True, slots=True)
-class Appraisal:
+class TableAssessment:
     """One table as it is now, next to what was last made of it.
 
     `wanted` are the columns to analyze in schema order, `skipped` says why others are not.
@@ -64,7 +64,7 @@ class Appraisal:
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
+class TableChanges:
     """The changes of a table since its last statistics, read where the manifest does not decide.
 
     `groups` is the content of the wanted columns now under the keys of the partials they need
@@ -83,14 +83,14 @@ class Background:
     index: PartialIndex
 
 
-def appraise(
+def assess(
     spec: Table,
     identity: str,
     snapshot: Snapshot,
     record: TableRecord | None,
     now: datetime,
-    look_back: LookBack = no_past,
-) -> Appraisal:
+    look_back: LookBack = no_history,
+) -> TableAssessment:
     """Resolve the declared columns and apply the reader rules, no staleness allowed.
 
     `identity` is the state's name for the dataset.
@@ -102,7 +102,7 @@ def appraise(
     types = statistics.types
     resolved = resolve(spec, snapshot, types)
     wanted = _pick(snapshot, resolved.names)
-    return Appraisal(
+    return TableAssessment(
         spec=spec,
         identity=identity,
         statistics=statistics,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lancestat.formats import count
-from lancestat.plan.saved import Place, SavedNode, SavedPlan, SeenDataset
+from lancestat.plan.saved import ObservedDataset, SavedLocation, SavedNode, SavedPlan
 from lancestat.redact import visible
 
 # The keys of a node's JSON for its action, and those that are compared elsewhere or not at all.
@@ -14,7 +14,7 @@ _ACTION = ("action", "reasons")
 _NOT_COMPARED = frozenset({*_ACTION, "name", "message"})
 
 
-def moves(then: SavedPlan, now: SavedPlan) -> list[str]:
+def drift(then: SavedPlan, now: SavedPlan) -> list[str]:
     """Return a line for each difference: none when the plans are the same.
 
     Args:
@@ -51,7 +51,7 @@ def _settings(then: SavedPlan, now: SavedPlan) -> Iterator[str]:
             yield f"target {now.target}: its {name} is {_differ(_uri(current), _uri(was))}"
 
 
-def _uri(place: Place | None) -> str:
+def _uri(place: SavedLocation | None) -> str:
     return "unset" if place is None else place.uri
 
 
@@ -98,7 +98,7 @@ def _is_elsewhere(then: SavedNode, now: SavedNode) -> bool:
     return moved and now.plan.get("kind") == "table"
 
 
-def _dataset(then: SeenDataset, now: SeenDataset) -> str:
+def _dataset(then: ObservedDataset, now: ObservedDataset) -> str:
     if then.error is None and now.error is not None:
         return f"cannot be opened any more ({now.error})"
     if then.error is not None and now.error is None:

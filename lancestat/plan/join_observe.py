@@ -16,8 +16,8 @@ from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Snapshot
 from lancestat.output.result import current
 from lancestat.plan.actions import Action, Blocked
-from lancestat.plan.join_planner import JoinAppraisal, decide_join, remembered_result
-from lancestat.plan.join_sides import JoinInput, Place, SideReader, datasets_of, side_of
+from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
+from lancestat.plan.join_sides import JoinInput, SideLocation, SideReader, datasets_of, side_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
 from lancestat.state.identity import canonical_uri
@@ -52,7 +52,7 @@ def side_uris(spec: ProjectSpec, join: KnnJoin, name: str) -> tuple[str, ...]:
     )
 
 
-def awaited_joins(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
+def join_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
     """By node, the joins of `nodes` whose results it reads, however their URIs are written."""
     nodes = tuple(nodes)
     writers = {canonical_uri(n.output_uri): n.name for n in nodes if isinstance(n, KnnJoin)}
@@ -65,7 +65,7 @@ def awaited_joins(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tupl
 
 
 def in_order(
-    joins: Sequence[KnnJoin], awaited: Mapping[str, tuple[str, ...]]
+    joins: Sequence[KnnJoin], dependencies: Mapping[str, tuple[str, ...]]
 ) -> tuple[KnnJoin, ...]:
     """Joins, each after those whose results it reads."""
     by_name = {join.name: join for join in joins}
@@ -74,7 +74,7 @@ def in_order(
     def visit(name: str, trail: tuple[str, ...]) -> None:
         if name in done or name in trail:
             return
-        for other in awaited[name]:
+        for other in dependencies[name]:
             visit(other, (*trail, name))
         done[name] = by_name[name]
 
@@ -95,7 +95,7 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
             read = canonical_uri(uri)
             nested = f"{output}/".startswith(f"{read}/") or f"{read}/".startswith(f"{output}/")
             if nested or fnmatchcase(join.output_uri, uri):
-                place = Place(join, name)
+                place = SideLocation(join, name)
                 raise place.error(
                     "LS453",
                     f"the result of knn join '{join.name}' would be written to what {place} reads",
@@ -117,17 +117,17 @@ class JoinObserver:
     def plan(self, join: KnnJoin, *, full_refresh: bool = False) -> Action:
         """Plan one join; one that cannot run is blocked."""
         try:
-            return decide_join(self._appraise(join), full_refresh=full_refresh)
+            return decide_join(self._assess(join), full_refresh=full_refresh)
         except LancestatError as error:
             return Blocked(join.name, join.kind.value, error.placed(join.location))
 
-    def _appraise(self, join: KnnJoin) -> JoinAppraisal:
+    def _assess(self, join: KnnJoin) -> JoinAssessment:
         check_output(self.spec, join)
         reader = SideReader(self.spec, self.snapshots)
-        left, right = (reader.look(Place(join, side)) for side in ("left", "right"))
+        left, right = (reader.observe(SideLocation(join, side)) for side in ("left", "right"))
         _check_together(join, left, right)
         record, digest = self.records.get(join.name), node_digest(join)
-        return JoinAppraisal(
+        return JoinAssessment(
             spec=join,
             digest=digest,
             left=left,
@@ -154,7 +154,7 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     output_names(left.columns or (), right.columns or (), with_rank=join.rank)
     lengths = (left.dimension, right.dimension)
     if None not in lengths and lengths[0] != lengths[1]:
-        raise Place(join, "left").error(
+        raise SideLocation(join, "left").error(
             "LS456",
             f"the vectors of knn join '{join.name}' have {lengths[0]} elements on the left "
             f"and {lengths[1]} on the right",

@@ -34,7 +34,7 @@ from lancestat.state.values import InputRecord, JoinRecord
 
 
 @dataclass(frozen=True, slots=True)
-class JoinAppraisal:
+class JoinAssessment:
     """One join as it is now, next to what was last made of it.
 
     `digest` is that of its meaning, `output` what readers see now, `cores` how many tasks will run
@@ -87,7 +87,7 @@ def request_of(join: KnnJoin) -> JoinRequest:
     )
 
 
-def decide_join(assessment: JoinAppraisal, *, full_refresh: bool = False) -> JoinAction | Skip:
+def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> JoinAction | Skip:
     """Decide what to do about a join, and why.
 
     The last result is extended only if it is what the last run wrote, and only one side has rows
@@ -105,7 +105,7 @@ def decide_join(assessment: JoinAppraisal, *, full_refresh: bool = False) -> Joi
     return _join(assessment, narrowing)
 
 
-def _narrow(assessment: JoinAppraisal, full_refresh: bool) -> _Narrowing | None:
+def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None:
     """The scope and its reasons, None where nothing is to be done."""
     record = assessment.record
     if record is None:
@@ -139,7 +139,7 @@ def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
     return _Narrowing(scope, (Reason.ROWS_APPENDED,), ids, sum(fragment.rows for fragment in new))
 
 
-def _join(assessment: JoinAppraisal, narrowing: _Narrowing) -> JoinAction:
+def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
     spec, record, scope = assessment.spec, assessment.record, narrowing.scope
     left, right = assessment.left, assessment.right
     goes_on = scope is not Scope.FULL
@@ -292,7 +292,7 @@ def _stages(work: JoinWork, decision: Decision) -> tuple[JoinStage, ...]:
     return (*stages, CommitResult(work.output_format, work.output_uri, appends))
 
 
-def _scope_notes(assessment: JoinAppraisal, narrowing: _Narrowing) -> tuple[str, ...]:
+def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str, ...]:
     rows = narrowing.new_rows
     if narrowing.scope is Scope.NEW_LEFT and rows is not None:
         text = count(rows, "new left row is", "new left rows are")
@@ -336,7 +336,7 @@ def _counts(record: JoinRecord) -> JoinCounts:
     )
 
 
-def _recorded(assessment: JoinAppraisal) -> JoinFigures:
+def _recorded(assessment: JoinAssessment) -> JoinFigures:
     record = assessment.record
     assert record is not None
     return JoinFigures(

@@ -94,7 +94,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SideLocation:
     """A side of a declared join, `left` or `right`, as errors call it."""
 
     join: KnnJoin
@@ -109,7 +109,7 @@ class Place:
 
 
 def check_columns(
-    place: Place, side: KnnSide, uri: str, types: Mapping[str, pa.DataType]
+    place: SideLocation, side: KnnSide, uri: str, types: Mapping[str, pa.DataType]
 ) -> int | None:
     """Check the columns of a side, and return the vectors' length, None where rows may differ.
 
@@ -142,8 +142,8 @@ _PLAIN = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "bin
 _FOOTERS = 256
 
 
-def look_into(
-    place: Place, side: KnnSide, uri: str, format: str, storage_options: Mapping[str, str]
+def observe_files(
+    place: SideLocation, side: KnnSide, uri: str, format: str, storage_options: Mapping[str, str]
 ) -> JoinInput:
     """Return a side of files as it is now, as far as a listing tells.
 
@@ -170,7 +170,7 @@ def look_into(
 
 
 def _footers(
-    place: Place, side: KnnSide, uri: str, files: Sequence[ListedFile]
+    place: SideLocation, side: KnnSide, uri: str, files: Sequence[ListedFile]
 ) -> tuple[int | None, int | None]:
     """Rows and the vectors' length, None where footers do not tell."""
     import pyarrow as pa
@@ -238,7 +238,7 @@ class SideReader:
     spec: ProjectSpec
     snapshots: Mapping[str, Snapshot | LakeError]
 
-    def look(self, place: Place) -> JoinInput:
+    def observe(self, place: SideLocation) -> JoinInput:
         """Return a side of a join as it is now.
 
         Raises:
@@ -254,11 +254,11 @@ class SideReader:
             return self._table(place, side, datasets[0])
         node = None if side.table is None else self.spec.node(side.table)
         if isinstance(node, KnnJoin):
-            return look_into(place, side, node.output_uri, node.output_format, options)
+            return observe_files(place, side, node.output_uri, node.output_format, options)
         assert side.uri is not None and side.format is not None
-        return look_into(place, side, side.uri, side.format, options)
+        return observe_files(place, side, side.uri, side.format, options)
 
-    def _table(self, place: Place, side: KnnSide, dataset: Dataset) -> JoinInput:
+    def _table(self, place: SideLocation, side: KnnSide, dataset: Dataset) -> JoinInput:
         snapshot = self._snapshot(dataset)
         types = {field.name: field.type for field in snapshot.fields}
         dimension = check_columns(place, side, dataset.uri, types)
@@ -277,7 +277,7 @@ class SideReader:
         )
 
     def _query(
-        self, place: Place, side: KnnSide, sql: str, datasets: Sequence[Dataset]
+        self, place: SideLocation, side: KnnSide, sql: str, datasets: Sequence[Dataset]
     ) -> JoinInput:
         for ref in set(side.refs) - {dataset.name for dataset in datasets}:
             raise place.error(

@@ -30,7 +30,7 @@ _log = logging.getLogger("lancestat.read")
 LookBack = Callable[[Snapshot, int], tuple[Snapshot | None, History]]
 
 
-def no_past(now: Snapshot, version: int) -> tuple[None, History]:
+def no_history(now: Snapshot, version: int) -> tuple[None, History]:
     """Return no earlier version and no commits: the `LookBack` without a known history."""
     return None, History(now.version, now.version, ())
 
@@ -51,7 +51,7 @@ class TableStatistics:
     publish: Publish = Publish.MANIFEST
     allow_stale: bool | StaleBounds = False
     record: TableRecord | None = None
-    look_back: LookBack = field(default=no_past, repr=False)
+    look_back: LookBack = field(default=no_history, repr=False)
 
     @classmethod
     def declared(
@@ -59,7 +59,7 @@ class TableStatistics:
         table: Table,
         snapshot: Snapshot,
         record: TableRecord | None,
-        look_back: LookBack = no_past,
+        look_back: LookBack = no_history,
     ) -> TableStatistics:
         """The statistics of a table that a project declares."""
         return cls(snapshot, table.publish, table.policy.allow_stale, record, look_back)
@@ -122,13 +122,13 @@ class TableStatistics:
             return None
         if published.version_tag == self.snapshot.version:
             return 0.0
-        base, history = self._past
+        base, history = self._base_and_history
         if base is None or not self._is_of(base):
             return None
         return rows_changed_between(base, self.snapshot, published.columns, history)
 
     @cached_property
-    def _past(self) -> tuple[Snapshot | None, History]:
+    def _base_and_history(self) -> tuple[Snapshot | None, History]:
         """The table at the version that the statistics describe, if any, and the commits since."""
         version = self.described_version
         try:
@@ -138,7 +138,7 @@ class TableStatistics:
         except LakeError as error:
             place = self.snapshot.uri
             _log.warning("how far '%s' has moved on is not known: %s", place, error.message)
-            return no_past(self.snapshot, self.snapshot.version)
+            return no_history(self.snapshot, self.snapshot.version)
 
     def judge(
         self, now: datetime, *, allow_stale: bool | None = None, enabled: bool = True
@@ -167,7 +167,7 @@ class TableStatistics:
         """Whether statistics of an earlier version are known to be of this dataset."""
         if self.publish is Publish.MANIFEST:
             return True
-        base, _ = self._past
+        base, _ = self._base_and_history
         return base is not None and self._is_of(base)
 
     def _judge(

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lancestat.errors import SpecError, UsageError, did_you_mean
-from lancestat.plan.assessment import Appraisal, resolve
+from lancestat.plan.assessment import TableAssessment, resolve
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Publish
 
 BAD_COLUMN = "LS423"
 
 
 def named_columns(
-    assessment: Appraisal, names: Sequence[str], *, is_case_sensitive: bool = False
+    assessment: TableAssessment, names: Sequence[str], *, is_case_sensitive: bool = False
 ) -> ColumnSelection:
     """The named columns and those that have statistics already, which stay as Spark's do.
 
     Args:
-        appraisal: The table, with any columns declared.
+        assessment: The table, with any columns declared.
         names: As they were written; case counts only if `is_case_sensitive`.
 
     Raises:
@@ -38,7 +38,7 @@ def named_columns(
     return _only([*named, *retained])
 
 
-def _resolved(assessment: Appraisal, name: str, is_case_sensitive: bool) -> str:
+def _resolved(assessment: TableAssessment, name: str, is_case_sensitive: bool) -> str:
     columns = [field.name for field in assessment.snapshot.fields]
     table = assessment.spec.name
     if is_case_sensitive:
@@ -62,7 +62,7 @@ def _resolved(assessment: Appraisal, name: str, is_case_sensitive: bool) -> str:
     return matches[0]
 
 
-def _known(assessment: Appraisal) -> Sequence[str]:
+def _known(assessment: TableAssessment) -> Sequence[str]:
     """The columns with statistics, where the table keeps them."""
     if assessment.spec.publish is Publish.NONE:
         return assessment.record.columns if assessment.record is not None else ()

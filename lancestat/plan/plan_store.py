@@ -12,7 +12,7 @@ from lancestat import codec
 from lancestat.errors import LancestatError, UsageError
 from lancestat.lake.temporary_files import write_whole
 from lancestat.plan.actions import Plan
-from lancestat.plan.drift import moves
+from lancestat.plan.drift import drift
 from lancestat.plan.observe import Observer
 from lancestat.plan.saved import Options, SavedPlan, Saver
 from lancestat.redact import visible
@@ -24,7 +24,7 @@ SelectNodes = Callable[[Sequence[str] | None, Sequence[str] | None], Sequence[No
 
 
 @dataclass(frozen=True, slots=True)
-class PlanKeeper:
+class PlanStore:
     """Saves and loads the plans of one project under one target; `version` is lancestat's own."""
 
     observer: Observer
@@ -60,16 +60,16 @@ class PlanKeeper:
             plan, now = self._make(then.options.restored(spec.redactor))
         except UsageError as error:
             raise moved(path, [f"its selection: {error.message}"]) from None
-        found = moves(then, now)
+        found = drift(then, now)
         if found:
             raise moved(path, found)
         return plan
 
     def _make(self, options: Options) -> tuple[Plan, SavedPlan]:
         nodes = self.select(options.select, options.exclude)
-        survey = self.observer.survey(nodes, full_refresh=options.full_refresh)
+        observed = self.observer.observe(nodes, full_refresh=options.full_refresh)
         saver = Saver(self.observer.spec, self.version, self.observer.clock)
-        return survey.plan, saver.save(survey, options)
+        return observed.plan, saver.save(observed, options)
 
 
 FORMAT_VERSION = 2

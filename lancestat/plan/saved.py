@@ -22,7 +22,7 @@ from lancestat.plan.coverage import Carry, Coverage
 from lancestat.plan.join_observe import lance_uris
 from lancestat.plan.join_planner import remembered_result
 from lancestat.plan.node_result import planned
-from lancestat.plan.observe import Survey
+from lancestat.plan.observe import ObservedPlan
 from lancestat.plan.stages import ReadFragments
 from lancestat.redact import Audience, Redactor, clean
 from lancestat.spec.digest import node_digest
@@ -42,7 +42,7 @@ _UNORDERED = {
     Carry: frozenset({"sources"}),
 }
 # Sentences and estimates for people: a machine with more cores gives others for the same plan.
-_TALK: Mapping[type, frozenset[str]] = {Decision: frozenset({"why", "seconds"})}
+_PROSE: Mapping[type, frozenset[str]] = {Decision: frozenset({"why", "seconds"})}
 _NOTES = frozenset({"notes"})
 
 
@@ -125,7 +125,7 @@ class _Encoder:
 
     def _dataclass(self, value: DataclassInstance) -> bytes:
         parts = [type(value).__name__.encode()]
-        for name, key, is_ordered in _told(type(value)):
+        for name, key, is_ordered in _digested_fields(type(value)):
             member = getattr(value, name)
             parts.append(key)
             if is_ordered:
@@ -150,12 +150,12 @@ _PLAIN: Mapping[type, Callable[[Any], bytes]] = {
 
 
 @lru_cache(maxsize=256)
-def _told(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
+def _digested_fields(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
     """The fields of a dataclass that decide what it means and hold no secrets.
 
     With each, the key that stands for it, and whether its order counts.
     """
-    left_out = _TALK.get(kind, frozenset()) | _NOTES
+    left_out = _PROSE.get(kind, frozenset()) | _NOTES
     unordered = _UNORDERED.get(kind, frozenset())
     names = (field.name for field in fields(kind) if field.repr and field.name not in left_out)
     return tuple((name, name.encode(), name not in unordered) for name in names)
@@ -193,13 +193,13 @@ class Options:
 
     def redacted(self, redactor: Redactor) -> Options:
         """The same with the names of variables in place of what the environment gave."""
-        return self._each(lambda word: redactor.text(word, Audience.PUBLIC))
+        return self._mapped(lambda word: redactor.text(word, Audience.PUBLIC))
 
     def restored(self, redactor: Redactor) -> Options:
         """The inverse of `redacted`."""
-        return self._each(redactor.restored)
+        return self._mapped(redactor.restored)
 
-    def _each(self, change: Callable[[str], str]) -> Options:
+    def _mapped(self, change: Callable[[str], str]) -> Options:
         return Options(
             None if self.select is None else tuple(map(change, self.select)),
             None if self.exclude is None else tuple(map(change, self.exclude)),
@@ -208,7 +208,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenDataset:
+class ObservedDataset:
     """A Lance dataset as the plan saw it; one that could not be opened has a code of an error only.
 
     `identity` is the state's name for it (`state.identity`), `uri` is fit to be shown.
@@ -231,7 +231,7 @@ class SavedNode:
     work: str
     record: str | None
     output: str | None
-    inputs: tuple[SeenDataset, ...]
+    inputs: tuple[ObservedDataset, ...]
 
     @property
     def name(self) -> str:
@@ -240,7 +240,7 @@ class SavedNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SavedLocation:
     """A location of the target: `identity` is compared, `uri` is fit to be shown."""
 
     identity: str
@@ -255,8 +255,8 @@ class SavedPlan:
     made_at: Instant
     project: str
     target: str
-    state: Place
-    scratch: Place | None
+    state: SavedLocation
+    scratch: SavedLocation | None
     options: Options
     nodes: tuple[SavedNode, ...]
 
@@ -269,67 +269,71 @@ class Saver:
     version: str
     clock: Callable[[], datetime]
 
-    def save(self, survey: Survey, options: Options) -> SavedPlan:
+    def save(self, observed: ObservedPlan, options: Options) -> SavedPlan:
         """A plan with all that it rests on; results of joins are looked at here."""
-        target, plan = self.spec.target, survey.plan
+        target, plan = self.spec.target, observed.plan
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-            nodes = tuple(pool.map(lambda action: self._node(action, survey), plan.actions))
+            nodes = tuple(pool.map(lambda action: self._node(action, observed), plan.actions))
         return SavedPlan(
             lancestat=self.version,
             made_at=self.clock(),
             project=plan.project,
             target=plan.target,
-            state=self._place(target.state),
-            scratch=None if target.scratch is None else self._place(target.scratch),
+            state=self._location(target.state),
+            scratch=None if target.scratch is None else self._location(target.scratch),
             options=options.redacted(self.spec.redactor),
             nodes=nodes,
         )
 
-    def _node(self, action: Action, survey: Survey) -> SavedNode:
+    def _node(self, action: Action, observed: ObservedPlan) -> SavedNode:
         node = self.spec.node(action.node)
         assert node is not None
         return SavedNode(
-            plan=self._shown(action),
+            plan=self._redacted_members(action),
             meaning=node_digest(node),
             work=action_digest(action),
-            record=_record(node, survey),
-            output=None if isinstance(action, Blocked) else _output(node, self.spec.target, survey),
+            record=_record(node, observed),
+            output=None
+            if isinstance(action, Blocked)
+            else _output(node, self.spec.target, observed),
             inputs=tuple(
-                self._seen(uri, survey.snapshots[uri])
+                self._observed(uri, observed.snapshots[uri])
                 for uri in dict.fromkeys(lance_uris(self.spec, node))
             ),
         )
 
-    def _shown(self, action: Action) -> dict[str, object]:
+    def _redacted_members(self, action: Action) -> dict[str, object]:
         members = planned(action).to_json()
         return {**members, "message": self.spec.redactor.json(members["message"], Audience.PUBLIC)}
 
-    def _place(self, uri: str) -> Place:
+    def _location(self, uri: str) -> SavedLocation:
         public_uri = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
-        return Place(table_identity(uri), public_uri)
+        return SavedLocation(table_identity(uri), public_uri)
 
-    def _seen(self, uri: str, snapshot: Snapshot | LakeError) -> SeenDataset:
+    def _observed(self, uri: str, snapshot: Snapshot | LakeError) -> ObservedDataset:
         identity = table_identity(uri)
         public_uri = clean(self.spec.redactor.text(uri, Audience.PUBLIC))
         if isinstance(snapshot, LakeError):
-            return SeenDataset(identity, public_uri, error=snapshot.code)
+            return ObservedDataset(identity, public_uri, error=snapshot.code)
         content = snapshot_digest(snapshot)
-        return SeenDataset(identity, public_uri, snapshot.version, snapshot.committed_at, content)
+        return ObservedDataset(
+            identity, public_uri, snapshot.version, snapshot.committed_at, content
+        )
 
 
-def _record(node: Node, survey: Survey) -> str | None:
+def _record(node: Node, observed: ObservedPlan) -> str | None:
     if isinstance(node, Table):
-        record = survey.records.get(table_identity(node.uri))
+        record = observed.records.get(table_identity(node.uri))
         return None if record is None else value_digest(record)
-    made = survey.joins.get(node.name)
+    made = observed.joins.get(node.name)
     return None if made is None else value_digest(made)
 
 
-def _output(node: Node, target: Target, survey: Survey) -> str | None:
+def _output(node: Node, target: Target, observed: ObservedPlan) -> str | None:
     if not isinstance(node, KnnJoin):
         return None
     format = OutputFormat(node.output_format)
-    remembered = remembered_result(survey.joins.get(node.name), node_digest(node))
+    remembered = remembered_result(observed.joins.get(node.name), node_digest(node))
     try:
         result = output.current(format, node.output_uri, target.storage_options, remembered)
     except LancestatError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from lancestat.manifest.wire import PublishedColumn
-from lancestat.plan.assessment import Appraisal
+from lancestat.plan.assessment import TableAssessment
 from lancestat.statistics.column_type import decoded_size
 
 
@@ -47,25 +47,27 @@ class Shown:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
-def show(appraisal: Appraisal, now: datetime, covered: Mapping[str, int] | None = None) -> Shown:
+def show(
+    assessment: TableAssessment, now: datetime, covered: Mapping[str, int] | None = None
+) -> Shown:
     """Judge a table's statistics under its policy, and gather all that is known of them."""
-    statistics = appraisal.published
-    behind = appraisal.snapshot.version - statistics.version_tag if statistics else None
-    verdict = appraisal.statistics.judge(now)
+    statistics = assessment.published
+    behind = assessment.snapshot.version - statistics.version_tag if statistics else None
+    verdict = assessment.statistics.judge(now)
     published = statistics.columns if statistics else {}
-    columns = {f.name: published[f.name] for f in appraisal.snapshot.fields if f.name in published}
+    columns = {f.name: published[f.name] for f in assessment.snapshot.fields if f.name in published}
     lengths = {name: column.average_length for name, column in columns.items()}
     known = {name: length for name, length in lengths.items() if length is not None}
-    snapshot = appraisal.snapshot
+    snapshot = assessment.snapshot
     computed_at = statistics.computed_at if statistics else None
     return Shown(
-        table=appraisal.spec.name,
-        uri=appraisal.spec.uri,
+        table=assessment.spec.name,
+        uri=assessment.spec.uri,
         version=snapshot.version,
         use=verdict.use,
         reason=verdict.reason.value,
         detail=verdict.detail,
-        policy=appraisal.spec.policy.name,
+        policy=assessment.spec.policy.name,
         rows=snapshot.rows,
         fragments=len(snapshot.fragments),
         size_bytes=decoded_size(snapshot.rows, snapshot.fields, known),
@@ -73,12 +75,12 @@ def show(appraisal: Appraisal, now: datetime, covered: Mapping[str, int] | None 
         computed_at=computed_at,
         columns=columns,
         dropped=statistics.dropped if statistics else {},
-        analyzable=len(appraisal.types),
-        missing=tuple(f.name for f in appraisal.wanted if f.name not in columns),
-        skipped=appraisal.skipped,
+        analyzable=len(assessment.types),
+        missing=tuple(f.name for f in assessment.wanted if f.name not in columns),
+        skipped=assessment.skipped,
         versions_behind=behind,
         age=now - computed_at if computed_at else None,
-        changed_rows=appraisal.statistics.changed_rows,
+        changed_rows=assessment.statistics.changed_rows,
         covered=covered,
-        types={name: type.spark_type for name, type in appraisal.types.items()},
+        types={name: type.spark_type for name, type in assessment.types.items()},
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 
 # In the order in which help lists them; a module is imported when its format is asked for.
 FORMATS = {
@@ -35,7 +35,7 @@ class Page(NamedTuple):
     verbose: bool = False
     width: int = 100
     audience: Audience = Audience.PERSON
-    redactor: Redactor = NOTHING_KNOWN
+    redactor: Redactor = EMPTY_REDACTOR
 
     def redacted(self, text: str) -> str:
         """Return a text without what the audience must not see."""

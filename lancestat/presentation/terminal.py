@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 import click
 
 from lancestat.redact import (
-    NOTHING_KNOWN,
+    EMPTY_REDACTOR,
     PAINT,
     Audience,
     Redactor,
-    inert,
-    inert_json,
+    escape_commands,
+    escape_json_commands,
     secret_environment,
     visible,
 )
@@ -83,14 +83,14 @@ class Console:
     """The output of a command: who sees it, and what they must not see."""
 
     audience: Audience = Audience.PERSON
-    redactor: Redactor = field(default=NOTHING_KNOWN)
+    redactor: Redactor = field(default=EMPTY_REDACTOR)
 
     def begin(self, audience: Audience) -> None:
         """Print for an audience from now on, and forget what other commands knew."""
         self.audience = audience
         self.redactor = Redactor(secret_environment(os.environ))
 
-    def know(self, redactor: Redactor) -> None:
+    def redact_with(self, redactor: Redactor) -> None:
         """Never show what a project's redactor finds."""
         self.redactor = redactor.merged(self.redactor)
 
@@ -110,7 +110,7 @@ class Console:
 
     def json(self, text: str) -> None:
         """A result in JSON."""
-        click.echo(inert_json(text))
+        click.echo(escape_json_commands(text))
 
     def err(self, *lines: str) -> None:
         """Lines of talk."""
@@ -118,7 +118,7 @@ class Console:
             click.echo(self._line(line, PAINT), err=True, color=wants_color())
 
     def _line(self, line: str, keep: str) -> str:
-        return colored(visible(inert(self.text(line)), keep=keep))
+        return colored(visible(escape_commands(self.text(line)), keep=keep))
 
 
 CONSOLE = Console()

@@ -29,10 +29,10 @@ def diff_lines(view: DiffView, page: Page) -> list[str]:
         for note in diff.notes
         for line in wrapped(f"note: {note}", width, indent=_INDENT)
     ]
-    return [*lines, *_summary(view)]
+    return [*lines, *_totals(view)]
 
 
-def _summary(view: DiffView) -> Iterator[str]:
+def _totals(view: DiffView) -> Iterator[str]:
     if view.diff.is_empty:
         unchanged = count(view.diff.unchanged, "node")
         yield paint(f"No changes: both sides mean the same, {unchanged}.", "title")

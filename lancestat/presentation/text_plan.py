@@ -112,7 +112,7 @@ def run_lines(view: RunView, page: Page) -> list[str]:
         lines += [paint(text, "note") for text in below]
     if is_folded:
         lines.append(_folded(f"{count(idle)} unchanged"))
-    return [*lines, "", *_run_summary(view)]
+    return [*lines, "", *_run_totals(view)]
 
 
 def _run_cells(node: NodeRun) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def _published(node: NodeRun) -> str:
     return f"version {read}" if published is None else f"version {read} -> {published}"
 
 
-def _run_summary(view: RunView) -> Iterator[str]:
+def _run_totals(view: RunView) -> Iterator[str]:
     text = paint(f"{view.updated} brought up to date, {view.unchanged} unchanged", "success")
     if view.not_run:
         text += paint(f", {view.not_run} not run", "note")

@@ -16,10 +16,10 @@ from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.optimizer.groups import load_groups
 from lancestat.plan.actions import Action, Blocked, Skip
-from lancestat.plan.assessment import Appraisal
+from lancestat.plan.assessment import TableAssessment
 from lancestat.plan.coverage import cover
-from lancestat.plan.join_observe import awaited_joins
-from lancestat.plan.observe import Observer, Survey, stored_groups
+from lancestat.plan.join_observe import join_dependencies
+from lancestat.plan.observe import ObservedPlan, Observer, stored_groups
 from lancestat.plan.table_status import show
 from lancestat.redact import Audience, Redactor
 from lancestat.report.health import (
@@ -59,14 +59,14 @@ class FragmentCoverage:
     columns: Mapping[str, int]
 
 
-def fragment_coverage(appraisal: Appraisal, index: PartialIndex) -> FragmentCoverage:
+def fragment_coverage(assessment: TableAssessment, index: PartialIndex) -> FragmentCoverage:
     """Count the stored content of a table; content that a compaction moved does not count."""
     by_fragment: Counter[int] = Counter()
     by_key: Counter[str] = Counter()
-    for group, keys in cover(stored_groups(appraisal), index, ()).missing:
+    for group, keys in cover(stored_groups(assessment), index, ()).missing:
         by_fragment[group.fragment_id] += len(keys)
         by_key.update(map(plain_key, keys))
-    wanted, fragments = appraisal.wanted, appraisal.snapshot.fragments
+    wanted, fragments = assessment.wanted, assessment.snapshot.fragments
     return FragmentCoverage(
         tuple(_report(fragment, len(wanted) - by_fragment[fragment.id]) for fragment in fragments),
         {field.name: len(fragments) - by_key[field_key(field)] for field in wanted},
@@ -91,10 +91,10 @@ _log = logging.getLogger("lancestat.report")
 
 @dataclass(frozen=True, slots=True)
 class TableReporter:
-    """Makes reports of tables from a survey; may be shared by threads."""
+    """Makes reports of tables from an observed plan; may be shared by threads."""
 
     observer: Observer
-    survey: Survey
+    observed: ObservedPlan
     now: datetime
     with_histograms: bool = False
 
@@ -126,11 +126,11 @@ class TableReporter:
     def _report(
         self, table: Table, runs: tuple[NodeRunReport, ...], index: PartialIndex | None
     ) -> TableReport:
-        appraisal = self._appraisal(table)
-        coverage = None if index is None else fragment_coverage(appraisal, index)
+        assessment = self._assess(table)
+        coverage = None if index is None else fragment_coverage(assessment, index)
         covered = coverage.columns if coverage else None
-        status = show(appraisal, self.now, covered)
-        changed_at = self._changed_at(appraisal.snapshot)
+        status = show(assessment, self.now, covered)
+        changed_at = self._changed_at(assessment.snapshot)
         problems = [
             *refused(status),
             *failed(runs, self.now),
@@ -146,16 +146,16 @@ class TableReporter:
             shown=status,
             changed_at=changed_at,
             freshness=freshness_of(table.freshness, changed_at, self.now),
-            histograms=self._histograms(appraisal),
+            histograms=self._histograms(assessment),
             fragments=coverage.fragments if coverage else (),
             runs=runs,
         )
 
-    def _appraisal(self, table: Table) -> Appraisal:
-        snapshot = self.survey.snapshots[table.uri]
+    def _assess(self, table: Table) -> TableAssessment:
+        snapshot = self.observed.snapshots[table.uri]
         if isinstance(snapshot, LakeError):
             raise snapshot
-        return self.observer.appraisal(table, snapshot, self.survey.records, self.now)
+        return self.observer.assess_snapshot(table, snapshot, self.observed.records, self.now)
 
     def _changed_at(self, snapshot: Snapshot) -> datetime | None:
         options = self.observer.spec.target.storage_options
@@ -166,14 +166,14 @@ class TableReporter:
             _log.warning("when rows last changed is not known: %s", error.message)
             return None
 
-    def _histograms(self, appraisal: Appraisal) -> Mapping[str, Histogram]:
-        if not (self.with_histograms and appraisal.histograms):
+    def _histograms(self, assessment: TableAssessment) -> Mapping[str, Histogram]:
+        if not (self.with_histograms and assessment.histograms):
             return {}
-        known = load_groups(self.observer.state, appraisal.identity, appraisal.snapshot)
-        names = [field.name for field in appraisal.wanted if field.name in appraisal.histograms]
+        known = load_groups(self.observer.state, assessment.identity, assessment.snapshot)
+        names = [field.name for field in assessment.wanted if field.name in assessment.histograms]
         known.load(names)
         made = {
-            name: equi_height(partial, appraisal.types[name])
+            name: equi_height(partial, assessment.types[name])
             for name in names
             if (partial := known.partial(name)) is not None
         }
@@ -263,17 +263,17 @@ def gather(
         StateError: the state cannot be reached.
     """
     observer = Observer(spec, state, clock, THREADS)
-    survey = observer.survey(nodes)
+    observed = observer.observe(nodes)
     outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
     now = clock()
-    tables = TableReporter(observer, survey, now, with_histograms)
-    actions = {action.node: action for action in survey.plan.actions}
+    tables = TableReporter(observer, observed, now, with_histograms)
+    actions = {action.node: action for action in observed.plan.actions}
     indexes: Mapping[str, PartialIndex] = {}
 
     def report(node: Node) -> NodeReport:
         ended = outcomes.get(node.name, ())
         if isinstance(node, KnnJoin):
-            record = survey.joins.get(node.name)
+            record = observed.joins.get(node.name)
             node_report: NodeReport = join_report(node, actions[node.name], record, ended, now)
         else:
             node_report = tables.report(node, ended, indexes.get(table_identity(node.uri)))
@@ -301,26 +301,26 @@ def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:
 
 def _reads(spec: ProjectSpec, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
     """Return the nodes that each node reads among `nodes`, by name or by what they write."""
-    named, awaited = dependencies(spec), awaited_joins(spec, spec.nodes)
+    named, written = dependencies(spec), join_dependencies(spec, spec.nodes)
     names = {node.name for node in nodes}
     return {
         node.name: tuple(
             other
-            for other in dict.fromkeys((*named[node.name], *awaited[node.name]))
+            for other in dict.fromkeys((*named[node.name], *written[node.name]))
             if other in names
         )
         for node in nodes
     }
 
 
-def undisclosed(
+def redacted_report(
     report: ProjectReport, spec: ProjectSpec, audience: Audience = Audience.PUBLIC
 ) -> ProjectReport:
     """The same report with templates in place of what an audience must not see."""
-    return replace(report, nodes=tuple(_without(node, spec, audience) for node in report.nodes))
+    return replace(report, nodes=tuple(_redacted(node, spec, audience) for node in report.nodes))
 
 
-def _without(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeReport:
+def _redacted(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeReport:
     declared = disclosed(node.spec, spec.origins.get(node.spec.name, {}), audience)
     problems = tuple(spec.redactor.text(problem, audience) for problem in node.problems)
     if isinstance(node, TableReport):

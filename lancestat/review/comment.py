@@ -100,7 +100,7 @@ def marker(project: str) -> str:
     return f"<!-- lancestat:diff:{quote(project).replace('--', '-%2D')} -->"
 
 
-def keep_comment(github: GitHub, pull: PullRequest, project: str, markdown: str) -> Kept:
+def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: str) -> Kept:
     """Make the comment of a project say `markdown`: the one that is there, or a new one.
 
     Where nothing changes, a comment that is there says so, and none is made. A comment is ours
@@ -117,7 +117,7 @@ def keep_comment(github: GitHub, pull: PullRequest, project: str, markdown: str)
         ours = _find(github, pull, start)
         if ours is not None:
             return _update(github, pull, ours, body)
-        if says_nothing(markdown):
+        if has_no_changes(markdown):
             return Kept(Outcome.NOT_NEEDED)
         try:
             made = github.post(pull.comments, {"body": body}).value
@@ -130,7 +130,7 @@ def keep_comment(github: GitHub, pull: PullRequest, project: str, markdown: str)
     raise AssertionError("unreachable")
 
 
-def says_nothing(markdown: str) -> bool:
+def has_no_changes(markdown: str) -> bool:
     """Whether a diff's Markdown tells of no change."""
     return not markdown.strip() or NO_CHANGES in markdown.splitlines()
 

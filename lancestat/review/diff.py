@@ -10,6 +10,7 @@ from pathlib import Path
 from lancestat.errors import UsageError
 from lancestat.review.evidence import Evidence, gather, is_state_trusted, trusted_uris, why_withheld
 from lancestat.review.join_diff import JoinChange, judge_join
+from lancestat.review.mask import Mask
 from lancestat.review.properties import (
     Origins,
     changes,
@@ -20,7 +21,6 @@ from lancestat.review.properties import (
 from lancestat.review.source import Side, Sides, find_sides
 from lancestat.review.table_diff import TableChange, judge_table
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
-from lancestat.review.wording import Mask
 from lancestat.spec import codes
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
@@ -32,7 +32,7 @@ from lancestat.state.values import StateReader
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class NodePair:
     """A node on both sides, None where a side has none."""
 
     old: Node | None
@@ -51,7 +51,7 @@ class Pair:
         return frozenset(node.name for node in (self.old, self.new) if node is not None)
 
 
-def pair(base: ProjectSpec, head: ProjectSpec) -> tuple[Pair, ...]:
+def pair_nodes(base: ProjectSpec, head: ProjectSpec) -> tuple[NodePair, ...]:
     """All nodes of both sides, those of HEAD first.
 
     Nodes belong together by kind and name; and where a name came and another went, by the one
@@ -62,9 +62,9 @@ def pair(base: ProjectSpec, head: ProjectSpec) -> tuple[Pair, ...]:
     went = _alone(node for name, node in old.items() if name not in new)
     came = _alone(node for name, node in new.items() if name not in old)
     renamed = {_name(came[place]): went[place] for place in came.keys() & went.keys()}
-    pairs = [Pair(old.get(name) or renamed.get(name), node) for name, node in new.items()]
+    pairs = [NodePair(old.get(name) or renamed.get(name), node) for name, node in new.items()]
     taken = {_name(matched.old) for matched in pairs if matched.old is not None}
-    left = (Pair(node, None) for name, node in old.items() if name not in taken)
+    left = (NodePair(node, None) for name, node in old.items() if name not in taken)
     return (*pairs, *left)
 
 
@@ -116,7 +116,7 @@ class Comparison:
             state: What runs remember; None where neither it nor datasets are to be opened.
             now: An aware instant.
         """
-        pairs = [pair for pair in pair(self.base, self.head) if pair.names & names]
+        pairs = [pair for pair in pair_nodes(self.base, self.head) if pair.names & names]
         changed = [(pair, change) for pair in pairs if (change := self._changed(pair)) is not None]
         evidence = self._evidence((change for _, change in changed), state, now)
         settings = changes(
@@ -138,7 +138,7 @@ class Comparison:
             head_commit=self.commits[1],
         )
 
-    def _changed(self, pair: Pair) -> NodeChange | None:
+    def _changed(self, pair: NodePair) -> NodeChange | None:
         old, new = pair.old, pair.new
         before = {} if old is None else node_properties(old, _origins(self.base, old), self.mask)
         after = {} if new is None else node_properties(new, _origins(self.head, new), self.mask)
@@ -181,7 +181,7 @@ class Comparison:
                 uris += change.uris
         return gather(nothing, uris, state)
 
-    def _node(self, pair: Pair, change: NodeChange, evidence: Evidence) -> NodeDiff:
+    def _node(self, pair: NodePair, change: NodeChange, evidence: Evidence) -> NodeDiff:
         node, old, mask = pair.node, pair.old, evidence.mask
         if isinstance(change, TableChange):
             findings = judge_table(change, evidence)
@@ -193,7 +193,7 @@ class Comparison:
         return NodeDiff(
             name=mask.line(node.name),
             kind=node.kind,
-            change=_what(pair),
+            change=_change_of(pair),
             location=replace(node.location, file=mask.line(node.location.file)),
             previous_name=mask.line(old.name) if is_renamed and old is not None else None,
             owners=mask.lines(dict.fromkeys(self._owners(pair))),
@@ -204,13 +204,13 @@ class Comparison:
             notes=mask.lines((*findings.notes, *readers)),
         )
 
-    def _owners(self, pair: Pair) -> Iterator[str]:
+    def _owners(self, pair: NodePair) -> Iterator[str]:
         for spec, node in ((self.head, pair.new), (self.base, pair.old)):
             if node is not None and node.owner is not None:
                 origin = _origins(spec, node).get("owner")
                 yield node.owner if origin is None else origin.shown
 
-    def _read_by(self, pair: Pair) -> Iterable[str]:
+    def _read_by(self, pair: NodePair) -> Iterable[str]:
         if pair.new is None:
             return
         name = pair.new.name
@@ -224,7 +224,7 @@ def _moved_state(settings: Iterable[PropertyChange]) -> Iterator[str]:
         yield "the state is elsewhere: unless it is moved too, runs know nothing of earlier ones"
 
 
-def _what(pair: Pair) -> Change:
+def _change_of(pair: NodePair) -> Change:
     if pair.old is None:
         return Change.ADDED
     return Change.REMOVED if pair.new is None else Change.CHANGED

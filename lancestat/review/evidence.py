@@ -16,12 +16,12 @@ from lancestat.lake.files import list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key
 from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.plan.assessment import Appraisal, appraise
+from lancestat.plan.assessment import TableAssessment, assess
 from lancestat.plan.coverage import cover
 from lancestat.plan.join_observe import read_uris
 from lancestat.plan.join_sides import datasets_of
-from lancestat.plan.planner import settle
-from lancestat.review.wording import Mask
+from lancestat.plan.planner import skip_if_current
+from lancestat.review.mask import Mask
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
 from lancestat.state.identity import answered, plain_keys, quantile_key, table_identity
@@ -145,11 +145,11 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     if snapshot is None:
         return None
     try:
-        after = _appraise(new, snapshot, evidence)
+        after = _assess(new, snapshot, evidence)
     except SpecError:
         # No run reads what a plan refuses.
         return 0
-    if settle(after) is not None:
+    if skip_if_current(after) is not None:
         return 0
     known = _keys(old, snapshot, evidence)
     wanted = {_key(field, after): field for field in after.wanted}
@@ -167,22 +167,22 @@ def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
     return sum(known) if len(known) == len(sides) else None
 
 
-def _appraise(table: Table, snapshot: Snapshot, evidence: Evidence) -> Appraisal:
+def _assess(table: Table, snapshot: Snapshot, evidence: Evidence) -> TableAssessment:
     identity = table_identity(table.uri)
-    return appraise(table, identity, snapshot, evidence.records.get(identity), evidence.now)
+    return assess(table, identity, snapshot, evidence.records.get(identity), evidence.now)
 
 
 def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozenset[str]:
     if table is None:
         return frozenset()
     try:
-        assessment = _appraise(table, snapshot, evidence)
+        assessment = _assess(table, snapshot, evidence)
     except SpecError:
         return frozenset()
     return answered(frozenset(_key(field, assessment) for field in assessment.wanted))
 
 
-def _key(field: Field, assessment: Appraisal) -> str:
+def _key(field: Field, assessment: TableAssessment) -> str:
     key = field_key(field)
     return quantile_key(key) if field.name in assessment.histograms else key
 

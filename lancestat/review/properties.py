@@ -10,8 +10,8 @@ from typing import Any
 
 from lancestat.formats import age, count
 from lancestat.redact import Origin
+from lancestat.review.mask import Mask
 from lancestat.review.values import Json, Property, PropertyChange, RiskNote
-from lancestat.review.wording import Mask
 from lancestat.spec.declaration import (
     Chosen,
     Declared,

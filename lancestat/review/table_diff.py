@@ -12,9 +12,9 @@ from lancestat.formats import count, size
 from lancestat.lake.snapshot import Snapshot
 from lancestat.plan.assessment import analyzable, resolve
 from lancestat.review.evidence import Evidence, table_cost
+from lancestat.review.mask import Mask
 from lancestat.review.properties import declared_risks, selection_rules
 from lancestat.review.values import ColumnsChange, PropertyChange, Risk, RiskNote
-from lancestat.review.wording import Mask
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -30,7 +30,7 @@ Rules = tuple[ColumnRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ColumnComparison:
     """The columns of a table before and after.
 
     `may_gain` and `may_lose` are certain where there was a schema; else patterns allow it. `notes`
@@ -45,7 +45,7 @@ class Compared:
 
 def compare_columns(
     old: Table | None, new: Table | None, snapshot: Snapshot | None, mask: Mask
-) -> Compared:
+) -> ColumnComparison:
     """Compare the columns of two declarations, against one schema where there is one."""
     notes: list[str] = []
     is_refused = False
@@ -59,14 +59,14 @@ def compare_columns(
             gained = tuple(name for name in names if name in after - before)
             lost = tuple(name for name in names if name in before - after)
             change = ColumnsChange(mask.lines(gained), mask.lines(lost), True)
-            return Compared(change, bool(gained), bool(lost))
+            return ColumnComparison(change, bool(gained), bool(lost))
         else:
             notes.append(f"what BASE declares does not fit the table: {mask.line(before.message)}")
     before_rules, after_rules = _rules(old), _rules(new)
     gained = tuple(dict.fromkeys(_uncovered(after_rules, before_rules)))
     lost = tuple(dict.fromkeys(_uncovered(before_rules, after_rules)))
     change = ColumnsChange(mask.lines(gained), mask.lines(lost), False)
-    return Compared(change, bool(gained) and not is_refused, bool(lost), tuple(notes))
+    return ColumnComparison(change, bool(gained) and not is_refused, bool(lost), tuple(notes))
 
 
 def _names(table: Table | None, snapshot: Snapshot) -> frozenset[str] | SpecError:
@@ -125,14 +125,14 @@ def staleness_risks(old: Policy, new: Policy) -> tuple[Risk, ...]:
     each is compared by itself, so that a change may be both. `refresh: when_stale` loosens where
     readers accept anything stale at all: until they refuse, runs bring nothing up to date.
     """
-    before, after = _reach(old), _reach(new)
+    before, after = _allowed_lag(old), _allowed_lag(new)
     loosened = any(then < now for then, now in zip(before, after, strict=True))
     tightened = any(then > now for then, now in zip(before, after, strict=True))
     changes = ((Risk.STALENESS_LOOSENED, loosened), (Risk.STALENESS_TIGHTENED, tightened))
     return tuple(risk for risk, is_there in changes if is_there)
 
 
-def _reach(policy: Policy) -> tuple[float, ...]:
+def _allowed_lag(policy: Policy) -> tuple[float, ...]:
     """Return the allowed lag: versions, seconds, share of rows, and whether runs leave it."""
     allowed = policy.allow_stale
     waits = policy.refresh is Refresh.WHEN_STALE and allowed is not False
@@ -220,28 +220,28 @@ def judge_table(change: TableChange, evidence: Evidence) -> Findings:
     if not change.asks_dataset:
         return Findings(risks=_ordered(risks), notes=notes)
     snapshot = next(filter(None, map(evidence.snapshot, change.uris)), None)
-    compared = compare_columns(change.old, change.new, snapshot, evidence.mask)
-    if change.hides_columns and not compared.change.are_names:
-        compared = replace(compared, change=ColumnsChange((), (), False))
-    cost = _cost(change, compared, evidence)
-    columns = compared.change
+    comparison = compare_columns(change.old, change.new, snapshot, evidence.mask)
+    if change.hides_columns and not comparison.change.are_names:
+        comparison = replace(comparison, change=ColumnsChange((), (), False))
+    cost = _cost(change, comparison, evidence)
+    columns = comparison.change
     return Findings(
         columns=columns if columns.gained or columns.lost else None,
         cost_bytes=cost,
         risks=(
-            *_ordered((*_coverage(change, compared), *risks)),
-            *_cost_note(change, cost, compared),
+            *_ordered((*_coverage(change, comparison), *risks)),
+            *_cost_note(change, cost, comparison),
         ),
-        notes=(*compared.notes, *_unopened(change, evidence), *notes),
+        notes=(*comparison.notes, *_unopened(change, evidence), *notes),
     )
 
 
-def _cost(change: TableChange, compared: Compared, evidence: Evidence) -> int | None:
+def _cost(change: TableChange, comparison: ColumnComparison, evidence: Evidence) -> int | None:
     if change.new is None:
         return 0
     before = None if change.is_moved else change.old
     cost = table_cost(before, change.new, evidence)
-    needs_none = before is not None and not (compared.may_gain or _gains_histograms(change))
+    needs_none = before is not None and not (comparison.may_gain or _gains_histograms(change))
     return 0 if cost is None and needs_none else cost
 
 
@@ -268,14 +268,14 @@ def _staleness(change: TableChange) -> Iterator[RiskNote]:
         yield RiskNote(risk, sentences[risk])
 
 
-def _coverage(change: TableChange, compared: Compared) -> Iterator[RiskNote]:
-    lost = compared.change.lost
+def _coverage(change: TableChange, comparison: ColumnComparison) -> Iterator[RiskNote]:
+    lost = comparison.change.lost
     if change.new is None:
-        whose = f"{count(len(lost), 'column')}" if compared.change.are_names else "the table"
+        whose = f"{count(len(lost), 'column')}" if comparison.change.are_names else "the table"
         yield RiskNote(Risk.COVERAGE_LOST, f"nothing refreshes the statistics of {whose} any more")
-    elif compared.may_lose:
+    elif comparison.may_lose:
         lose = "column loses" if len(lost) == 1 else "columns lose"
-        what = f"{count(len(lost))} {lose}" if compared.change.are_names else "columns may lose"
+        what = f"{count(len(lost))} {lose}" if comparison.change.are_names else "columns may lose"
         named = f": {_listed(lost)}" if lost else ""
         yield RiskNote(Risk.COVERAGE_LOST, f"{what} statistics{named}")
 
@@ -298,10 +298,12 @@ def _ordered(risks: Iterable[RiskNote]) -> tuple[RiskNote, ...]:
     return tuple(sorted(risks, key=lambda note: rank.get(note.risk, len(rank))))
 
 
-def _cost_note(change: TableChange, cost: int | None, compared: Compared) -> Iterator[RiskNote]:
+def _cost_note(
+    change: TableChange, cost: int | None, comparison: ColumnComparison
+) -> Iterator[RiskNote]:
     if cost == 0:
         return
-    gained = compared.change.gained if compared.change.are_names else ()
+    gained = comparison.change.gained if comparison.change.are_names else ()
     what = f" for {count(len(gained), 'column')}" if gained and not change.is_moved else ""
     much = "more, how much cannot be told" if cost is None else f"about {size(cost)}"
     yield RiskNote(Risk.COST_INCREASED, f"the first run reads {much}{what}")

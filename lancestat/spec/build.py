@@ -23,8 +23,8 @@ from lancestat.spec.declaration import (
     Listed,
     Nested,
     Number,
+    PathOrUri,
     Pattern,
-    Place,
     Scalar,
     Settings,
     Shape,
@@ -114,14 +114,14 @@ class Builder:
                     return path[-1]
             elif _has(mapping, key.path):
                 return self._read(key.shape, item, *steps, *key.path)
-        if isinstance(declared.first.shape, Place) and declared.default is not None:
+        if isinstance(declared.first.shape, PathOrUri) and declared.default is not None:
             return resolve_uri(self.root, declared.default)
         return declared.default
 
     def _read(self, shape: Shape, item: Item, *steps: str | int) -> Any:
         value = _at(item.value, steps)
         match shape:
-            case Place():
+            case PathOrUri():
                 return self._place(item, value, *steps)
             case Pattern():
                 return ColumnPattern(value, item.at(*steps))

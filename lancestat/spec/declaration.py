@@ -68,7 +68,7 @@ class Text(Values):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place(Text):
+class PathOrUri(Text):
     """A path or URI; a relative path starts at the project's folder."""
 
 

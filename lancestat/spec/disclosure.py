@@ -7,12 +7,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from lancestat.redact import MASK, Audience, Known, Origin
+from lancestat.redact import MASK, Audience, KnownValue, Origin
 from lancestat.spec.declaration import (
     Declared,
     Listed,
     Nested,
-    Place,
+    PathOrUri,
     Settings,
     Shape,
     Text,
@@ -90,7 +90,7 @@ def query_variables(origins: Origins, audience: Audience) -> str | None:
     return " and ".join(names) or None
 
 
-def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
+def resolved_places(node: Node, origins: Origins) -> Iterator[KnownValue]:
     """Yield the paths and URIs of a node, as they are used, that messages must not show."""
     if not origins:
         return
@@ -98,7 +98,7 @@ def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
     personal = _places(disclosed(node, origins, Audience.PERSON))
     for place, public_text, seen in zip(_places(node), public, personal, strict=True):
         if place is not None and public_text is not None and place != public_text:
-            yield Known(place, public_text, is_secret=place != seen)
+            yield KnownValue(place, public_text, is_secret=place != seen)
 
 
 def _places(resource: Declared) -> Iterator[str | None]:
@@ -106,7 +106,7 @@ def _places(resource: Declared) -> Iterator[str | None]:
     for declared in key_fields(type(resource)):
         value = getattr(resource, declared.name)
         match declared.first.shape:
-            case Place():
+            case PathOrUri():
                 yield value
             case Nested() if value is not None:
                 yield from _places(value)

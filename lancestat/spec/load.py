@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
-from lancestat.redact import Audience, Known, Origin, Redactor
+from lancestat.redact import Audience, KnownValue, Origin, Redactor
 from lancestat.spec import codes
 from lancestat.spec.build import Builder
 from lancestat.spec.disclosure import resolved_places
@@ -113,7 +113,7 @@ class _Declarations:
     sets: Namespace[ColumnSet] = field(default_factory=lambda: Namespace("column set"))
     policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
     origins: dict[tuple[str, str], dict[str, Origin]] = field(default_factory=dict)
-    known: dict[Known, None] = field(default_factory=dict, repr=False)
+    known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
     nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
     def read(self, file: str, scope: Scope, errors: list[LancestatError]) -> None:
@@ -222,7 +222,9 @@ def _shared_parts(item: Item) -> Iterator[tuple[str, str, str]]:
         yield "policy", policy, "policies"
 
 
-def _file_names(root: Path, folders: Iterable[SpecFolder], names: Iterable[str]) -> Iterator[Known]:
+def _file_names(
+    root: Path, folders: Iterable[SpecFolder], names: Iterable[str]
+) -> Iterator[KnownValue]:
     """Names of files in folders that the environment named."""
     for folder in folders:
         if folder.origin is None or not folder.origin.is_set:
@@ -231,7 +233,7 @@ def _file_names(root: Path, folders: Iterable[SpecFolder], names: Iterable[str])
         for name in names:
             if name.startswith(f"{top}/"):
                 template = f"{folder.origin.shown}{name[len(top) :]}"
-                yield Known(name, template, folder.origin.is_secret)
+                yield KnownValue(name, template, folder.origin.is_secret)
 
 
 def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item]]:

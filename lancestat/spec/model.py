@@ -12,13 +12,13 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
-from lancestat.redact import NOTHING_KNOWN, Origin, Redactor, secret_options
+from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
 from lancestat.spec.declaration import (
     ByName,
     Declared,
     Listed,
     Nested,
-    Place,
+    PathOrUri,
     Resource,
     Text,
     Variables,
@@ -51,7 +51,7 @@ class Reader(str, Enum):
     CONNECTOR = "connector"
 
 
-_FOLDER = Place(title="a folder or an object-store URI", limits={"minLength": 1})
+_FOLDER = PathOrUri(title="a folder or an object-store URI", limits={"minLength": 1})
 
 
 @resource
@@ -232,7 +232,7 @@ class ProjectSpec:
     policies: Mapping[str, Policy]
     origins: Mapping[str, Mapping[str, Origin]] = field(default_factory=dict)
     target_origins: Mapping[str, Origin] = field(default_factory=dict)
-    redactor: Redactor = field(default=NOTHING_KNOWN, repr=False, compare=False)
+    redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         known = [*secret_options(self.target.storage_options)]

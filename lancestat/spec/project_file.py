@@ -9,10 +9,10 @@ from typing import Any
 
 from lancestat.errors import LancestatError, SpecError, UsageError, did_you_mean
 from lancestat.redact import (
-    Known,
+    KnownValue,
     Origin,
     Variable,
-    says_secret,
+    is_secret_name,
     secret_environment,
     secret_options,
 )
@@ -43,7 +43,7 @@ class Header:
     scope: Scope
     folders: tuple[SpecFolder, ...]
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    known: tuple[Known, ...] = field(default=(), repr=False)
+    known: tuple[KnownValue, ...] = field(default=(), repr=False)
     public: frozenset[str] = frozenset()
 
 
@@ -110,15 +110,15 @@ def _refused_name(document: Document, rendering: Rendering) -> SpecError | None:
     )
 
 
-def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[Known]:
+def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[KnownValue]:
     """Places of the target as they are used, where their texts came from the environment."""
     for key, value in (("state", target.state), ("scratch", target.scratch)):
         origin = origins.get(key)
         if origin is not None and origin.is_set and value is not None:
-            yield Known(value, origin.shown, origin.is_secret)
+            yield KnownValue(value, origin.shown, origin.is_secret)
 
 
-def _settings(value: Mapping[str, Any]) -> Iterator[Known]:
+def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:
     """Storage options, and settings of Spark that say to be secret, of all targets."""
     for target in _targets(value).values():
         given = target if isinstance(target, dict) else {}
@@ -126,15 +126,19 @@ def _settings(value: Mapping[str, Any]) -> Iterator[Known]:
         conf = spark.get("conf") if isinstance(spark, dict) else None
         options = given.get("storage-options")
         if isinstance(conf, dict):
-            yield from secret_options({k: str(v) for k, v in conf.items() if says_secret(str(k))})
+            yield from secret_options(
+                {k: str(v) for k, v in conf.items() if is_secret_name(str(k))}
+            )
         if isinstance(options, dict):
             yield from secret_options({key: str(option) for key, option in options.items()})
 
 
-def _secret_vars(scope: Scope) -> Iterator[Known]:
+def _secret_vars(scope: Scope) -> Iterator[KnownValue]:
     for name, value in (scope.vars or {}).items():
-        if says_secret(name) and isinstance(value, str):
-            yield Known(value, f"{{{{ {Variable(name, 'var')} }}}}", is_secret=True, is_whole=True)
+        if is_secret_name(name) and isinstance(value, str):
+            yield KnownValue(
+                value, f"{{{{ {Variable(name, 'var')} }}}}", is_secret=True, is_whole=True
+            )
 
 
 def _targets(value: Mapping[str, Any]) -> Mapping[str, object]:
@@ -262,7 +266,7 @@ def _var_origins(
             by_name.setdefault(name, {}).update(dict.fromkeys(origin.variables))
             is_set[name] = is_set.get(name, False) or origin.is_set
     for name in values:
-        if name in given or says_secret(name):
+        if name in given or is_secret_name(name):
             by_name.setdefault(name, {})[Variable(name, "var")] = None
             is_set[name] = True
     return {

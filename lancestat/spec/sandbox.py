@@ -27,7 +27,7 @@ from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
 from lancestat.errors import did_you_mean
-from lancestat.redact import Known
+from lancestat.redact import KnownValue
 from lancestat.spec.template_scope import (
     MAX_BITS,
     MAX_CHARACTERS,
@@ -111,7 +111,9 @@ def _value(expression: _Expression, scope: dict[str, object], names: Names) -> o
         value = expression.value(scope)
         origin = names.origin("{{" + expression.source + "}}")
         if origin is not None and origin.is_set:
-            names.pieces.append(Known(str(value), origin.shown, origin.is_secret, is_whole=True))
+            names.pieces.append(
+                KnownValue(str(value), origin.shown, origin.is_secret, is_whole=True)
+            )
         return value
     finally:
         names.used = {**before, **names.used}

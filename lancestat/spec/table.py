@@ -18,7 +18,7 @@ from lancestat.spec.declaration import (
     Either,
     Flag,
     Nested,
-    Place,
+    PathOrUri,
     Resource,
     Risk,
     Share,
@@ -281,7 +281,7 @@ class Table:
 
     name: str = key(NAME, "The name of the node and of its view in SQL.", role=LABEL)
     uri: str = key(
-        Place(title="a path or an object-store URI", limits={"minLength": 1}),
+        PathOrUri(title="a path or an object-store URI", limits={"minLength": 1}),
         "The Lance dataset; a relative path starts at the project's folder.",
         role=MEANING,
         risk=Risk.DATASET_MOVED,

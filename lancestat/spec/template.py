@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lancestat.errors import Location, SpecError
-from lancestat.redact import Known, Origin
+from lancestat.redact import KnownValue, Origin
 from lancestat.spec import codes
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.quoting import quoted
@@ -34,7 +34,7 @@ class Rendered:
     value: str | int | float | bool = field(repr=False)
     refs: tuple[str, ...] = ()
     origin: Origin | None = None
-    known: tuple[Known, ...] = field(default=(), repr=False)
+    known: tuple[KnownValue, ...] = field(default=(), repr=False)
 
 
 def is_template(text: str) -> bool:
@@ -75,7 +75,7 @@ class Rendering:
 
     refs: dict[KeyPath, tuple[str, ...]] = field(default_factory=dict)
     origins: dict[KeyPath, Origin] = field(default_factory=dict)
-    known: dict[Known, None] = field(default_factory=dict, repr=False)
+    known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
     failures: dict[KeyPath, SpecError] = field(default_factory=dict)
 
     def render(self, document: Document, value: object, path: KeyPath, scope: Scope) -> object:

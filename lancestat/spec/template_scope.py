@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lancestat.errors import did_you_mean
-from lancestat.redact import Known, Origin, Variable
+from lancestat.redact import KnownValue, Origin, Variable
 from lancestat.spec.quoting import quoted
 
 MAX_CHARACTERS = 100_000
@@ -81,7 +81,7 @@ class Names:
     source: str = ""
     refs: list[str] = field(default_factory=list)
     used: dict[str, Origin] = field(default_factory=dict)
-    pieces: list[Known] = field(default_factory=list)
+    pieces: list[KnownValue] = field(default_factory=list)
 
     def var(self, name: object, default: object = _MISSING) -> object:
         """A variable of the project or of `--vars`."""
@@ -158,18 +158,18 @@ class Names:
         )
         return Origin(tuple(variables), template, any(used.is_set for used in self.used.values()))
 
-    def known(self, value: object) -> tuple[Known, ...]:
+    def known(self, value: object) -> tuple[KnownValue, ...]:
         """The values of the environment in the result: all of it, of expressions, of variables."""
         origin = self.origin()
         if origin is None or not origin.is_set:
             return ()
         values = {"env_var": self.scope.environment, "var": self.scope.vars or {}}
-        known = [Known(str(value), origin.shown, origin.is_secret), *self.pieces]
+        known = [KnownValue(str(value), origin.shown, origin.is_secret), *self.pieces]
         for variable in origin.variables:
             text = values[variable.function].get(variable.name)
             if text is not None:
                 template = f"{{{{ {variable} }}}}"
-                known.append(Known(str(text), template, variable.is_secret, is_whole=True))
+                known.append(KnownValue(str(text), template, variable.is_secret, is_whole=True))
         return tuple(known)
 
     def _spelled(self, reference: str, written: str) -> str:

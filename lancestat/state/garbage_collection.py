@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lancestat.state.layout import LAYOUT, Place
+from lancestat.state.layout import LAYOUT, DatasetLocation
 from lancestat.state.retention import compact, drop_rows
 from lancestat.state.store import LanceState
 from lancestat.state.stored_table import StoredTable
@@ -45,7 +45,9 @@ class _Undeclared:
     size_bytes: int = 0
 
 
-def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepReport:
+def collect_state_garbage(
+    state: LanceState, declared: frozenset[str], dry_run: bool
+) -> SweepReport:
     """Drop what the state holds of tables other than `declared`, and outlived datasets.
 
     Args:
@@ -136,7 +138,7 @@ def _undeclared_rows(dataset: LanceDataset, declared: frozenset[str]) -> _Undecl
     return _Undeclared(ids, sum(sizes) * len(ids) // max(rows.num_rows, 1))
 
 
-def _outlived(state: LanceState) -> Iterable[Place]:
+def _outlived(state: LanceState) -> Iterable[DatasetLocation]:
     """Datasets of older layouts, of older generations, and those set aside.
 
     The newest generation stays even when it does not open for lack of a manifest: another run may

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.identity import answered, plain_key
 from lancestat.state.partials import join_fingerprints
-from lancestat.state.retention import StoredRow, surplus
+from lancestat.state.retention import StoredRow, expired_rows
 from lancestat.state.summaries import block_keys, only_stored
 from lancestat.state.values import (
     BlockKey,
@@ -130,7 +130,7 @@ class MemoryState:
         self._blocks.setdefault(table, {}).update(added)
         self._summaries[table] = summary
 
-    def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more."""
         for table in live.keys() & self._summaries.keys():
             needed = frozenset(block_keys(self._summaries[table]))
@@ -143,7 +143,7 @@ class MemoryState:
                 StoredRow(number, join_fingerprints(entry.fingerprints))
                 for number, entry in enumerate(entries)
             ]
-            dropped = set(surplus(rows[::-1], fingerprints, _FieldsOf(entries)))
+            dropped = set(expired_rows(rows[::-1], fingerprints, _FieldsOf(entries)))
             self._partials[table] = [
                 entry for number, entry in enumerate(entries) if number not in dropped
             ]

@@ -31,7 +31,7 @@ class StoredRow:
 FieldsOf = Callable[[Sequence[int]], Mapping[int, frozenset[str]]]
 
 
-def surplus(
+def expired_rows(
     rows: Sequence[StoredRow], live: frozenset[Fingerprint], fields_of: FieldsOf
 ) -> list[int]:
     """Ids of one table's rows to drop; `rows` newest first.
@@ -82,25 +82,25 @@ _COMPACTED_ROWS = 32
 _BATCH_BYTES = 8 << 20
 
 
-def tidy_partials(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-    """Drop the surplus of the tables in `live`, then compact; one narrow scan if nothing is."""
+def expire_partials(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    """Drop the expired rows of the tables in `live`, then compact; one narrow scan if there are none."""
 
     def read(dataset: LanceDataset) -> list[int]:
-        return _surplus_ids(dataset, live)
+        return _expired_ids(dataset, live)
 
     stored.dataset(latest=True)
     drop_rows(stored, stored.read(read, []) if live else [])
     compact(stored)
 
 
-def tidy_runs(stored: StoredTable) -> None:
+def expire_runs(stored: StoredTable) -> None:
     """Keep the newest runs and the newest record of every table, then compact."""
     stored.dataset(latest=True)
     drop_rows(stored, stored.read(_past_run_ids, []))
     compact(stored)
 
 
-def tidy_summaries(stored: StoredTable, live: Collection[str]) -> None:
+def expire_summaries(stored: StoredTable, live: Collection[str]) -> None:
     """Keep the newest summary of the tables in `live` and the blocks it names, then compact."""
 
     def read(dataset: LanceDataset) -> list[int]:
@@ -158,7 +158,7 @@ def _is_loose(dataset: LanceDataset, rows_per_file: int) -> bool:
     return bool(small > _FRAGMENTS_TOLERATED or deleted > _DELETED_SHARE_TOLERATED * physical)
 
 
-def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
+def _expired_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
     rows = dataset.to_table(columns=["id", "table", "fingerprints"], filter=tables_filter(live))
     by_table: dict[str, list[StoredRow]] = {}
     newest_first = rows.take(commit_order(rows.column("id"))[::-1])
@@ -177,7 +177,7 @@ def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint
     return [
         row
         for table, table_rows in by_table.items()
-        for row in surplus(table_rows, live[table], fields_of)
+        for row in expired_rows(table_rows, live[table], fields_of)
     ]
 
 

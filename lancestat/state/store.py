@@ -18,7 +18,7 @@ from lancestat.state.partials import (
     read_indexes,
     stream_partials,
 )
-from lancestat.state.retention import compact, tidy_partials, tidy_runs, tidy_summaries
+from lancestat.state.retention import compact, expire_partials, expire_runs, expire_summaries
 from lancestat.state.run_records import (
     read_digests,
     read_joins,
@@ -190,14 +190,14 @@ class LanceState:
         with self.writers.writing():
             self._append(self.summary_table, rows)
 
-    def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more and runs long past, compact, clean up."""
         if not any(stored.place() for stored in self.tables):
             return
         with self.writers.writing():
-            tidy_partials(self.partial_table, live)
-            tidy_runs(self.run_table)
-            tidy_summaries(self.summary_table, frozenset(live))
+            expire_partials(self.partial_table, live)
+            expire_runs(self.run_table)
+            expire_summaries(self.summary_table, frozenset(live))
             for stored in self.tables:
                 place = stored.place()
                 if place and self.folder.manifests(place) > _VERSIONS_KEPT:

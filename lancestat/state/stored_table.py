@@ -29,7 +29,7 @@ from lancestat.state.failure import (
     message_of,
     unreachable,
 )
-from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
+from lancestat.state.layout import LAYOUT, DatasetLocation, Kind, StateFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,8 +83,8 @@ class StoredTable:
         self.rows_per_file = rows_per_file
         self._folder = folder
         self.kind = kind
-        self._aside: set[Place] = set()
-        self._opened: tuple[Place, LanceDataset] | None = None
+        self._aside: set[DatasetLocation] = set()
+        self._opened: tuple[DatasetLocation, LanceDataset] | None = None
         self._lock = threading.RLock()
         # Lance gives a commit up that loses too often against others: those of one process queue.
         self._turn = threading.Lock()
@@ -98,12 +98,12 @@ class StoredTable:
         opened = self._open(latest)
         return copy.copy(opened[1]) if opened else None
 
-    def place(self) -> Place | None:
+    def place(self) -> DatasetLocation | None:
         """Return the place of the sound dataset that reads and writes now use."""
         opened = self._open(latest=False)
         return opened[0] if opened else None
 
-    def is_aside(self, place: Place) -> bool:
+    def is_aside(self, place: DatasetLocation) -> bool:
         """Return whether this instance found the dataset there damaged."""
         return place in self._aside
 
@@ -219,7 +219,7 @@ class StoredTable:
             )
         )
 
-    def _open(self, latest: bool) -> tuple[Place, LanceDataset] | None:
+    def _open(self, latest: bool) -> tuple[DatasetLocation, LanceDataset] | None:
         with self._lock:
             if self._opened and not latest:
                 return self._opened
@@ -229,7 +229,7 @@ class StoredTable:
                 self._opened = self._sound(places[-1])
             return self._opened
 
-    def _sound(self, place: Place) -> tuple[Place, LanceDataset] | None:
+    def _sound(self, place: DatasetLocation) -> tuple[DatasetLocation, LanceDataset] | None:
         import lance
 
         try:
@@ -267,14 +267,14 @@ class StoredTable:
             self._try_commit(uri, LanceOperation.Overwrite(self.schema, []), attempt)
         raise contended(self._folder.uri)
 
-    def _next_place(self) -> Place:
+    def _next_place(self) -> DatasetLocation:
         taken = [place for place in self._folder.places() if place.kind is self.kind]
         if not taken:
-            return Place(LAYOUT, self.kind, 1)
+            return DatasetLocation(LAYOUT, self.kind, 1)
         last = taken[-1]
         # A folder without a manifest is what a run leaves that was killed while creating.
         step = 1 if last in self._aside else 0
-        return Place(LAYOUT, self.kind, last.generation + step)
+        return DatasetLocation(LAYOUT, self.kind, last.generation + step)
 
     def _write(
         self, dataset: LanceDataset, batches: Iterable[pa.RecordBatch]
@@ -307,7 +307,7 @@ class StoredTable:
                 if dataset.uri == committed.uri and dataset.version < committed.version:
                     self._opened = place, committed
 
-    def _set_aside(self, place: Place, cause: str) -> None:
+    def _set_aside(self, place: DatasetLocation, cause: str) -> None:
         self._opened = None
         if place in self._aside:
             return

@@ -263,6 +263,6 @@ class StateWriter(StateReader, Protocol):
         """Append a summary, and blocks that are not stored yet, in one commit."""
         ...
 
-    def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` no longer need (their current fingerprints), compact."""
         ...

@@ -12,8 +12,8 @@ from lancestat.review.comment import (
     Outcome,
     PullRequest,
     fitted,
-    keep_comment,
     marker,
+    upsert_comment,
 )
 from lancestat.review.values import NO_CHANGES
 from lancestat.vcs.github import CommentError, GitHub, ReadOnlyToken
@@ -45,7 +45,7 @@ class Keeper:
 
     def __call__(self, markdown: str, project: str = "shop") -> Kept:
         github = GitHub(self.stub.url, TOKEN, sleep=self.waited.append, timeout_seconds=5)
-        return keep_comment(github, PullRequest("o/r", 7), project, markdown)
+        return upsert_comment(github, PullRequest("o/r", 7), project, markdown)
 
 
 @pytest.fixture
@@ -317,7 +317,7 @@ def test_nobody_at_the_address_is_one_error() -> None:
         pass
     github = GitHub(gone.url, TOKEN, sleep=lambda _: None)
     with pytest.raises(CommentError, match=r"^LS611 .*does not answer: .*refused"):
-        keep_comment(github, PullRequest("o/r", 7), "shop", "one")
+        upsert_comment(github, PullRequest("o/r", 7), "shop", "one")
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_the_token_is_in_no_error_whatever_a_server_says(stub: GitHubStub) -> No
         stub.script = [reply]
         github = GitHub(stub.url, TOKEN, sleep=lambda _: None)
         with pytest.raises(CommentError) as raised:
-            keep_comment(github, PullRequest("o/r", 7), "shop", "one")
+            upsert_comment(github, PullRequest("o/r", 7), "shop", "one")
         assert TOKEN not in "".join(traceback.format_exception(raised.value))
         assert TOKEN not in repr(raised.value)
         assert TOKEN not in repr(raised.value.__context__)

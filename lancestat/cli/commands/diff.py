@@ -92,7 +92,7 @@ def diff(
         select=any_of(select),
         exclude=any_of(exclude),
         with_datasets=not no_datasets,
-        loaded=lambda spec: CONSOLE.know(spec.redactor),
+        loaded=lambda spec: CONSOLE.redact_with(spec.redactor),
     )
     invocation.show(diff_view(result))
     if failing & result.risks:

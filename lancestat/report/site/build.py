@@ -27,9 +27,9 @@ from lancestat.lake.temporary_files import (
     remove,
     remove_drafts,
 )
-from lancestat.report.gather import undisclosed
+from lancestat.report.gather import redacted_report
 from lancestat.report.site.pages import Pages
-from lancestat.report.site.text import Plain
+from lancestat.report.site.text import PageSanitizer
 from lancestat.report.values import ProjectReport
 from lancestat.spec.model import ProjectSpec
 
@@ -253,13 +253,13 @@ def _unwritable(folder: Path, error: Exception) -> UsageError:
 
 
 def _write(report: ProjectReport, spec: ProjectSpec, folder: Path) -> tuple[int, int]:
-    redacted = undisclosed(report, spec)
+    redacted = redacted_report(report, spec)
     assets = folder / "assets"
     assets.mkdir(parents=True)
     for asset in _ASSETS:
         shutil.copyfile(asset, assets / asset.name)
     pages = size_bytes = 0
-    for page in Pages(redacted, spec, Plain(spec.redactor, spec.root)).all():
+    for page in Pages(redacted, spec, PageSanitizer(spec.redactor, spec.root)).all():
         content = page.text.encode("utf-8")
         path = folder / page.path
         path.parent.mkdir(exist_ok=True)

@@ -13,14 +13,14 @@ _SWEEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LayerPosition:
     """A node's column, from 0 for those that read nothing, and its row in it."""
 
     column: int
     row: float
 
 
-def arrange(reads: Mapping[str, Sequence[str]]) -> Mapping[str, Place]:
+def arrange(reads: Mapping[str, Sequence[str]]) -> Mapping[str, LayerPosition]:
     """Put each node to the right of all that it reads; `reads` must be free of cycles.
 
     Source: the layers are longest paths, and their order is by barycentres, as in Sugiyama, Tagawa
@@ -41,7 +41,7 @@ def arrange(reads: Mapping[str, Sequence[str]]) -> Mapping[str, Place]:
     _order(layers, known)
     tallest = max(map(len, layers), default=0)
     return {
-        name: Place(column, row + (tallest - len(layer)) / 2)
+        name: LayerPosition(column, row + (tallest - len(layer)) / 2)
         for column, layer in enumerate(layers)
         for row, name in enumerate(layer)
     }

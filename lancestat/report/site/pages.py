@@ -23,7 +23,7 @@ from lancestat.report.site.facts import (
 from lancestat.report.site.graph import draw
 from lancestat.report.site.runs import all_runs, history, node_run_row
 from lancestat.report.site.source import Sources
-from lancestat.report.site.text import HEALTH, Plain, addresses, ago, instant, sentence
+from lancestat.report.site.text import HEALTH, PageSanitizer, addresses, ago, instant, sentence
 from lancestat.report.values import JoinReport, ProjectReport, TableReport
 from lancestat.spec.disclosure import named
 from lancestat.spec.model import ProjectSpec
@@ -49,9 +49,9 @@ class Page:
 class Pages:
     """The pages of one report about a project, in whose folder its YAML is."""
 
-    def __init__(self, report: ProjectReport, spec: ProjectSpec, plain: Plain) -> None:
+    def __init__(self, report: ProjectReport, spec: ProjectSpec, plain: PageSanitizer) -> None:
         self._report = report
-        self._plain = plain
+        self._sanitizer = plain
         self._origins = spec.origins
         self._sources = Sources(spec.root)
         self._addresses = addresses(report.nodes)
@@ -143,7 +143,7 @@ class Pages:
 
     def _search_index(self) -> str:
         """A script, since pages from a disk may read no other files."""
-        plain = self._plain.line
+        plain = self._sanitizer.line
         entries = []
         for node in self._report.nodes:
             spec = node.spec
@@ -164,7 +164,7 @@ class Pages:
         return f"window.lancestatNodes = {json.dumps(entries, separators=(',', ':'))};\n"
 
 
-def _environment(plain: Plain) -> Environment:
+def _environment(plain: PageSanitizer) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     def finalize(value: object) -> object:

@@ -12,7 +12,7 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from lancestat import formats
-from lancestat.redact import MASK, NOTHING_KNOWN, Audience, Redactor, clean
+from lancestat.redact import EMPTY_REDACTOR, MASK, Audience, Redactor, clean
 from lancestat.report.values import Health, NodeReport, TableReport
 
 # Long enough for what is shown of any text; patterns of secrets must not see a megabyte.
@@ -29,10 +29,10 @@ REPLACEMENT = "\ufffd"
 _FIGURE = re.compile(r"[0-9.,%()+-]*")
 
 
-class Plain:
+class PageSanitizer:
     """Makes strings plain: no secrets, no control or direction characters, not too long."""
 
-    def __init__(self, redactor: Redactor = NOTHING_KNOWN, root: Path | None = None) -> None:
+    def __init__(self, redactor: Redactor = EMPTY_REDACTOR, root: Path | None = None) -> None:
         """Make texts fit for the public; what lies in the folder `root` is told from there."""
         self._redactor = redactor
         is_folder = root is not None and root.is_absolute() and root != root.parent

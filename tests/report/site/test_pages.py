@@ -10,7 +10,7 @@ from markupsafe import escape
 
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.redact import Origin, Redactor, Variable
-from lancestat.report.site.text import Plain
+from lancestat.report.site.text import PageSanitizer
 from lancestat.report.values import Health, ProjectReport
 from lancestat.spec.disclosure import resolved_places
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
@@ -53,7 +53,7 @@ def test_nor_does_what_stands_in_the_yaml(payload: str, build: Build, root: Path
     (root / "specs" / "shop.yml").write_text(written, encoding="utf-8")
     harmful = pages(build(name="harmful"))["tables/orders.html"]
     assert harmful.shape == harmless.shape
-    shown_lines = " ".join(str(Plain().verbatim(yaml_comment(payload))).split())
+    shown_lines = " ".join(str(PageSanitizer().verbatim(yaml_comment(payload))).split())
     assert shown_lines in escape(harmful.text)
 
 

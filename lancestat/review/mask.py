@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancestat.redact import NOTHING_KNOWN, Audience, Redactor, clean, visible
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, clean, visible
 from lancestat.spec.model import ProjectSpec
 
 # `clean` does not shorten a text of so many characters.
@@ -22,7 +22,7 @@ class Mask:
     one machine to the next.
     """
 
-    redactor: Redactor = NOTHING_KNOWN
+    redactor: Redactor = EMPTY_REDACTOR
     root: Path | None = None
 
     @classmethod

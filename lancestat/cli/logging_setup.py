@@ -5,7 +5,7 @@ from __future__ import annotations
 from lancestat.presentation.terminal import CONSOLE, paint
 
 
-def listen(*, quiet: bool, verbose: bool) -> None:
+def set_up_logging(*, quiet: bool, verbose: bool) -> None:
     """Print warnings to stderr; with `verbose` all that is logged, with `quiet` errors only."""
     import logging
 
