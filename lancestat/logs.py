@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from lancestat.redact import Audience, Redactor, escape_commands, visible
 
-# Those of all projects that the process has: a log line does not say to which it belongs.
+# The redactors of all projects in the process: a log line does not name its project.
 _redactors: weakref.WeakSet[Redactor] = weakref.WeakSet()
 _plain = logging.Formatter()
 

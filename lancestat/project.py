@@ -1,4 +1,4 @@
-"""The library's front door: a project that can be planned, run and looked at."""
+"""The Python interface: a project that can be planned, run and reported on."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Project:
             head: A git revision or a folder, the folder as it is when None.
             target: One of the project's targets on both sides, its default when None.
             vars: Overrides of the project's `vars` on both sides.
-            with_datasets: Whether datasets are opened, to tell columns by name and bytes.
+            with_datasets: Whether datasets are opened, to name columns and to estimate bytes.
 
         Raises:
             InvalidProject: a side has errors, each with its place there.
@@ -141,7 +141,7 @@ class Project:
 
         Raises:
             UsageError: a selector is wrong or matches nothing.
-            StateError: a selector asks for the state, which cannot be reached.
+            StateError: a selector needs the state, which cannot be reached.
         """
         from lancestat.spec.selection import select as select_nodes
 
@@ -176,12 +176,12 @@ class Project:
             PlanFileError: LS621 something else is at `path`, or it cannot be written.
             UsageError, StateError: as for `plan`.
         """
-        from lancestat.plan.saved import Options
+        from lancestat.plan.saved import PlanOptions
 
-        return self._plan_store.save(Path(path), Options.of(select, exclude, full_refresh))
+        return self._plan_store.save(Path(path), PlanOptions.of(select, exclude, full_refresh))
 
     def load_plan(self, path: str | Path) -> Plan:
-        """The plan of a file, provided that the project, the datasets and the state are as it says.
+        """Return the plan of a file if the project, the datasets and the state are still the same.
 
         It is made again, under the options that it was made with, and has to come out the same.
 
@@ -364,7 +364,7 @@ class Project:
             exclude: Which to leave out.
             with_fragments: Also every fragment of every table.
             with_histograms: Also the histograms of tables that ask for them.
-            runs: How many runs of each node are looked at; a few when None.
+            runs: How many runs of each node are read; a few when None.
 
         Raises:
             UsageError: a selector is wrong or matches nothing.
@@ -408,7 +408,7 @@ class Project:
 
         Raises:
             StateError: The state cannot be reached.
-            RunError: A scratch root cannot be looked at.
+            RunError: A scratch root cannot be listed.
         """
         from lancestat.execution.garbage_collection import collect_garbage
         from lancestat.report.site.build import DEFAULT, clear_drafts

@@ -30,7 +30,7 @@ _SECRET_NAME = re.compile(
     r"|(?<=.)pwd|auth(?!ors?(?:$|[_.\-]))|connection_?string|(?:^|[_.\-])(?:pass|pin|sas|dsn)(?:[_.\-]|$)",
     re.IGNORECASE,
 )
-# Such values are everywhere, so that replacing them would tell nothing and garble the rest.
+# Such values are everywhere, so that replacing them would garble texts and hide nothing.
 _COMMONPLACE = re.compile(r"true|false|null|none|yes|no|on|off|[-+0-9.,:%]{0,5}", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 
@@ -38,7 +38,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 _SHORTEST_SECRET, _SHORTEST_ORDINARY = 3, 6
 # A shorter value has to stand on its own, so that it is not taken out of the middle of a word.
 _LEAST_WITHIN_WORDS = {True: 6, False: 12}
-# Messages shorten what is very long: the beginning alone gives it away.
+# Messages shorten long values: the beginning alone would disclose them.
 _LONG, _BEGINNING = 32, 24
 
 
@@ -79,8 +79,8 @@ class Origin:
     """The origin of a rendered value.
 
     `shown` is the template that gave the value, with the variables of the environment in place of
-    project variables that stand for them. `is_set` tells that at least one of the variables had a
-    value, so that the result is not made of defaults alone.
+    project variables that stand for them. `is_set` is set where at least one of the variables had
+    a value, so that the result is not made of defaults alone.
     """
 
     variables: tuple[Variable, ...]
@@ -116,7 +116,7 @@ class Origin:
 class KnownValue:
     """A value that is searched for in texts, and what is shown in its place.
 
-    `is_whole` tells that all of it comes from the environment, so that its beginning does, too.
+    `is_whole` is set where all of it comes from the environment, so that its beginning does, too.
     """
 
     value: str = field(repr=False)
@@ -251,11 +251,11 @@ _LAYOUT = re.compile(r"\n(?= {6})")
 def visible(text: str, *, keep: str = "") -> str:
     """A text on one line, with every character that cannot be seen spelled out.
 
-    Line breaks, escape sequences, characters that hide or reorder what is around them: nothing that
-    a terminal obeys is left.
+    Line breaks, escape sequences, characters that hide or reorder what is around them: nothing is
+    left that controls a terminal.
 
     Args:
-        text: Whatever a project, a library or a store says.
+        text: A text of a project, a library or a store.
         keep: Characters that stay as they are, such as `PAINT`.
     """
     if text.isprintable():
@@ -273,8 +273,8 @@ def message_lines(text: str) -> list[str]:
     return [visible(line, keep=PAINT) for line in _LAYOUT.split(text)]
 
 
-# GitHub's runner obeys `::` after any white space at the start of a line, and `##[` wherever it
-# stands (ActionCommand.cs); Azure's agent obeys `##vso[`, TeamCity `##teamcity[`.
+# GitHub's runner runs `::` commands after any white space at the start of a line, and `##[` anywhere
+# (ActionCommand.cs); Azure's agent runs `##vso[`, TeamCity `##teamcity[`.
 _COMMAND_ANYWHERE = re.compile(r"##(?=(?:vso|teamcity)?\[)", re.IGNORECASE)
 
 
@@ -371,7 +371,7 @@ def _spellings(known: KnownValue) -> Iterator[str]:
         yield json.dumps(value, ensure_ascii=False)[1:-1]
         yield visible(value)
         bare = _SCHEME.sub("", value)
-        # Object stores tell paths without a scheme, and without a slash at the start or the end.
+        # Object stores report paths without a scheme, and without a slash at the start or the end.
         yield bare.strip("/") if "/" in bare.strip("/") else bare
         yield bare.rstrip("/") if "/" in bare.strip("/") else bare
     if known.value.startswith("/") and len(known.value) < 4096 and "\0" not in known.value:
@@ -414,7 +414,7 @@ def clean(message: str, secrets: Iterable[str] = ()) -> str:
     """One line of at most 600 characters, without places in Rust sources and without secrets.
 
     Args:
-        message: What a library said.
+        message: The message of a library.
         secrets: Values to mask wherever they stand, plain or percent-encoded.
 
     Masked besides: user names and passwords in URIs, query parameters and headers that carry

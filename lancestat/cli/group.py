@@ -71,7 +71,7 @@ class RootGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand, or say which one is near."""
+        """Find the subcommand; the error for an unknown name suggests a similar one."""
         name = args[0]
         if name in self.entries or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
@@ -103,7 +103,7 @@ class RootGroup(click.Group):
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
-            raise _fit_to_show(error) from None
+            raise _redacted(error) from None
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand; no traceback reaches the user unless asked for."""
@@ -111,7 +111,7 @@ class RootGroup(click.Group):
             with termination_raised():
                 return super().invoke(ctx)
         except click.ClickException as error:
-            raise _fit_to_show(error) from None
+            raise _redacted(error) from None
         except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:
@@ -129,8 +129,8 @@ def wants_detail(ctx: click.Context) -> bool:
     return bool(getattr(ctx.obj, "verbose", False))
 
 
-def _fit_to_show(error: click.ClickException) -> click.ClickException:
-    """An error that click prints itself, which quotes what stands on the command line."""
+def _redacted(error: click.ClickException) -> click.ClickException:
+    """Redact an error that click prints itself, since it quotes the command line."""
     error.message = escape_commands(visible(CONSOLE.text(error.message)))  # type: ignore[misc]
     return error
 

@@ -18,7 +18,7 @@ from lancestat.redact import visible
 if TYPE_CHECKING:
     import rich.progress as bars
 
-# Bars beyond these would scroll; the total goes on counting all tables.
+# More bars than these would scroll; the total counts all tables.
 _BARS_SHOWN = 10
 
 

@@ -122,19 +122,19 @@ PARTIALS_PER_COMMIT = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScanTotals:
     """The fragments and rows that were read for a table, over all attempts."""
 
     fragments: int = 0
     rows: int = 0
 
-    def plus(self, scans: Iterable[Scan]) -> Scanned:
+    def plus(self, scans: Iterable[Scan]) -> ScanTotals:
         rows = {scan.fragment_id: scan.rows for scan in scans}
-        return Scanned(self.fragments + len(rows), self.rows + sum(rows.values()))
+        return ScanTotals(self.fragments + len(rows), self.rows + sum(rows.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class EncodedStatistics:
     """The statistics of a table as they are stored.
 
     `values` are the entries for the manifest, `bounds` those that only the state can hold, by
@@ -169,7 +169,7 @@ class TableWorkspace:
     clock: Callable[[], datetime]
     assembly: Assembly = field(default_factory=Assembly)
     coverage: Coverage = field(default_factory=lambda: Coverage((), (), ()))
-    statistics: Statistics | None = None
+    statistics: EncodedStatistics | None = None
     landed: Pin | None = None
     is_published: bool = False
 
@@ -212,7 +212,7 @@ class TableWorkspace:
             computed_at_version=version,
             computed_at=now,
         )
-        self.statistics = Statistics(values, _private_bounds(columns), now)
+        self.statistics = EncodedStatistics(values, _private_bounds(columns), now)
 
     def restamp(self, stage: RestampStatistics) -> None:
         """Keep the statistics, for another version.
@@ -223,7 +223,7 @@ class TableWorkspace:
         self._finished()
         now = self.clock()
         values = restamp(dict(stage.values), computed_at_version=stage.version, computed_at=now)
-        self.statistics = Statistics(values, dict(stage.bounds), now)
+        self.statistics = EncodedStatistics(values, dict(stage.bounds), now)
 
     def _finished(self) -> dict[str, ColumnPartial]:
         partials, carried = self.assembly.finish()

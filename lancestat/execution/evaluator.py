@@ -14,8 +14,8 @@ from typing_extensions import assert_never
 from lancestat.errors import LakeError, LancestatError, Location, PublishError
 from lancestat.execution.assembly import (
     PartialsGoneError,
-    Scanned,
     ScanTable,
+    ScanTotals,
     TableWorkspace,
 )
 from lancestat.formats import count
@@ -182,7 +182,7 @@ class JoinEvaluation:
 
 
 def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
-    """Return the revised action; the log says so where it contradicts what was planned."""
+    """Return the revised action; log where it contradicts what was planned."""
     before, after = action.decision, revised.decision
     if (before.strategy, before.lists) != (after.strategy, after.lists):
         # A decision that was made without knowing the sides is expected to change.
@@ -202,12 +202,12 @@ class Evaluator:
         state: What is remembered of tables.
         scan: Reads fragments on Spark.
         open_join: Opens a join on Spark.
-        replan: Plans a node again; its second argument asks for everything to be made again.
+        replan: Plans a node again; its second argument makes everything again.
         replan_table: Plans a table again; its second argument says whether partials in the state
             may be counted on.
         storage_options: How to reach the tables.
         run_id: Names the run.
-        clock: Tells the time.
+        clock: Returns the time, an aware instant.
         digests: The digests of the nodes' meanings.
         locations: Where the nodes are declared.
         on_stage: Receives how far a join is.
@@ -247,7 +247,7 @@ class Evaluator:
 
     def _run_table(self, action: TableAction) -> NodeEnded:
         """Carry out an action until its statistics are published for the version they describe."""
-        result, scanned = planned(action), Scanned()
+        result, scanned = planned(action), ScanTotals()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             scanned = scanned.plus(action.scans)
             try:
@@ -368,7 +368,7 @@ class Evaluator:
 
 
 def _table_ended(
-    result: NodeResult, action: TableAction, scanned: Scanned, done: TableWorkspace
+    result: NodeResult, action: TableAction, scanned: ScanTotals, done: TableWorkspace
 ) -> NodeEnded:
     assert done.landed is not None, "publishing is the last stage"
     landed = done.landed.version
@@ -379,7 +379,7 @@ def _table_ended(
     return NodeEnded(result, done.record(), action.table.live)
 
 
-def _table_result(result: NodeResult, figures: Figures, scanned: Scanned) -> NodeResult:
+def _table_result(result: NodeResult, figures: Figures, scanned: ScanTotals) -> NodeResult:
     """The result of an action whose last attempt had these figures."""
     return replace(
         result,

@@ -82,7 +82,7 @@ class UnfinishedNodes:
     """The nodes that the newest run of a target did not finish.
 
     `run` is None where none is recorded, `nodes` are declared, `gone` are no longer declared.
-    `full_refresh` tells that the run was to make everything again.
+    `full_refresh` is set where the run was to make everything again.
     """
 
     run: RunRecord | None

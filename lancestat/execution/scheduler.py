@@ -91,7 +91,7 @@ class Scheduler:
                     ready = [
                         action for action in waiting if _dependencies(action, names) <= ended.keys()
                     ]
-                    # Joins that wait for each other in a circle would wait for ever.
+                    # Joins that depend on each other in a cycle would never be ready.
                     ready = ready or ([] if running else waiting)
                     begun = {action.node for action in ready}
                     waiting = [action for action in waiting if action.node not in begun]

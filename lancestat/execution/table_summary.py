@@ -235,7 +235,7 @@ class _Draft:
         self.groups = group_fragments(fragments, self._joint_fragments(), MOST_GROUPS)
         self.blocks = count_blocks(self.groups)
         self.digests = _digests(self.groups, self._fingerprints)
-        self._before = _Before(before, self.groups, self._fingerprints)
+        self._before = _LastSummary(before, self.groups, self._fingerprints)
 
     def new_blocks(self, state: StateWriter) -> Iterator[SummaryBlock]:
         """The blocks that are not stored yet; holds the sketches of one block of all fields."""
@@ -336,7 +336,7 @@ class _Draft:
             yield [fragment_of[fingerprint] for fingerprint in fingerprints]
 
 
-class _Before:
+class _LastSummary:
     """The groups of the last summary that are parts of the groups now."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Assesses one table: what the manifest and the state say of it, against what is declared."""
+"""Assesses one table: its statistics in manifest and state, against its declaration."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from lancestat.statistics.histogram import HISTOGRAM_KINDS
 class TableAssessment:
     """One table as it is now, next to what was last made of it.
 
-    `wanted` are the columns to analyze in schema order, `skipped` says why others are not.
-    `statistics` are those that readers get, and `verdict` is the guard's on them with no staleness
-    allowed. `histograms` names the wanted columns that are to have one.
+    `wanted` are the columns to analyze in schema order, `skipped` has the reasons why others
+    are not. `statistics` are those that readers get, and `verdict` is the guard's on them with no
+    staleness allowed. `histograms` names the wanted columns that are to have one.
     """
 
     spec: Table
@@ -39,7 +39,7 @@ class TableAssessment:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The table at the version that is looked at."""
+        """The table at the assessed version."""
         return self.statistics.snapshot
 
     @property

@@ -44,7 +44,7 @@ class Reuse:
 class Carry:
     """Stored partials of old content whose sum describes the `new` content made of it.
 
-    `sources` are the fingerprints that stored rows cover; one that stands twice counts twice.
+    `sources` are the fingerprints that stored rows cover; one that is listed twice counts twice.
     """
 
     sources: tuple[Fingerprints, ...]

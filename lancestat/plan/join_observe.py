@@ -53,7 +53,7 @@ def side_uris(spec: ProjectSpec, join: KnnJoin, name: str) -> tuple[str, ...]:
 
 
 def join_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
-    """By node, the joins of `nodes` whose results it reads, however their URIs are written."""
+    """Return by node the joins of `nodes` whose results it reads, however URIs are written."""
     nodes = tuple(nodes)
     writers = {canonical_uri(n.output_uri): n.name for n in nodes if isinstance(n, KnnJoin)}
     joins_read: dict[str, tuple[str, ...]] = {}
@@ -67,7 +67,7 @@ def join_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, 
 def in_order(
     joins: Sequence[KnnJoin], dependencies: Mapping[str, tuple[str, ...]]
 ) -> tuple[KnnJoin, ...]:
-    """Joins, each after those whose results it reads."""
+    """Sort joins so that each comes after those whose results it reads."""
     by_name = {join.name: join for join in joins}
     done: dict[str, KnnJoin] = {}
 

@@ -267,7 +267,7 @@ def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
         decision = replace(decision, why=why)
     if facts.cores or decision.seconds is None:
         return decision
-    # How long it takes is for the cluster to say; strategies compare on one core as on many.
+    # The time depends on the cluster; the order of strategies is the same on one core.
     return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
 
 
@@ -309,7 +309,7 @@ def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str
         Change.APPENDED: "the {} side has new rows",
         Change.OTHER: "the {} side has changed",
     }
-    # Of other sides without a digest their own notes speak.
+    # Other sides without a digest have notes of their own.
     return tuple(
         _unproven_note(name, *sides[name]) or sentences[what].format(name)
         for name, what in changes.items()

@@ -136,9 +136,9 @@ def check_columns(
     return dimension(type)
 
 
-# Formats of plain files, whose readers pass over what is hidden.
+# Formats of plain files, whose readers ignore hidden files.
 _PLAIN = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile"})
-# Footers of so many files are read to count rows; of more, a run counts.
+# The most files whose footers are read to count rows; a run counts those of more.
 _FOOTERS = 256
 
 
@@ -172,7 +172,7 @@ def observe_files(
 def _footers(
     place: SideLocation, side: KnnSide, uri: str, files: Sequence[ListedFile]
 ) -> tuple[int | None, int | None]:
-    """Rows and the vectors' length, None where footers do not tell."""
+    """Return rows and the vectors' length, None where footers do not have them."""
     import pyarrow as pa
     from pyarrow import parquet
 

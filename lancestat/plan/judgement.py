@@ -1,6 +1,6 @@
 """The statistics of one table as its readers get them, and the one judgement of them.
 
-Whatever uses statistics, shows them or decides whether to refresh them asks here: the readers
+All that use statistics, show them or decide whether to refresh them use this module: the readers
 (`attach`, `read_table`, `lancestat sql`), `show`, `status`, `docs`, the system views and the
 planner. A second place that looked at tags, policies or histories could answer differently.
 """
@@ -44,7 +44,7 @@ class TableStatistics:
         publish: Where the statistics are kept: in the manifest, or in the state's `record` alone.
         allow_stale: The declared policy.
         record: What the state remembers, None for nothing.
-        look_back: Opens an earlier version; asked only when the share of changed rows matters.
+        look_back: Opens an earlier version; called only when the share of changed rows matters.
     """
 
     snapshot: Snapshot
@@ -147,13 +147,13 @@ class TableStatistics:
 
         Args:
             now: An aware instant.
-            allow_stale: What a session or a scan says instead of the declared policy.
+            allow_stale: The setting of a session or a scan instead of the declared policy.
             enabled: Whether the session and the scan want statistics.
         """
         allowed = self.allow_stale if allow_stale is None else allow_stale
         verdict = self._judge(now, allowed, None, enabled)
         if verdict.reason is GuardReason.STALE and _counts_rows(allowed):
-            # Only this bound, and the proof below, cost a look at the table's history.
+            # Only this bound, and the proof below, need the table's history.
             assert self.published is not None, "statistics that are stale can be read"
             versions = self.snapshot.version - self.published.version_tag
             verdict = self._judge(now, allowed, Distance(versions, changed_rows=self.changed_rows))

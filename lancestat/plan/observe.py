@@ -1,4 +1,4 @@
-"""Gather what planning looks at, from datasets and state: the one builder of every plan."""
+"""Observes datasets and state for planning: the one builder of every plan."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from lancestat.lake.temporary_files import write_whole
 from lancestat.plan.actions import Plan
 from lancestat.plan.drift import drift
 from lancestat.plan.observe import Observer
-from lancestat.plan.saved import Options, SavedPlan, Saver
+from lancestat.plan.saved import PlanOptions, SavedPlan, Saver
 from lancestat.redact import visible
 from lancestat.spec.model import Node
 from lancestat.spec.quoting import quoted
@@ -31,7 +31,7 @@ class PlanStore:
     select: SelectNodes
     version: str
 
-    def save(self, path: Path, options: Options) -> Plan:
+    def save(self, path: Path, options: PlanOptions) -> Plan:
         """Plan, and write the plan to a file.
 
         Raises:
@@ -65,7 +65,7 @@ class PlanStore:
             raise moved(path, found)
         return plan
 
-    def _make(self, options: Options) -> tuple[Plan, SavedPlan]:
+    def _make(self, options: PlanOptions) -> tuple[Plan, SavedPlan]:
         nodes = self.select(options.select, options.exclude)
         observed = self.observer.observe(nodes, full_refresh=options.full_refresh)
         saver = Saver(self.observer.spec, self.version, self.observer.clock)

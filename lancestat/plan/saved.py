@@ -153,7 +153,7 @@ _PLAIN: Mapping[type, Callable[[Any], bytes]] = {
 def _digested_fields(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
     """The fields of a dataclass that decide what it means and hold no secrets.
 
-    With each, the key that stands for it, and whether its order counts.
+    With each come its key in the encoding, and whether its order counts.
     """
     left_out = _PROSE.get(kind, frozenset()) | _NOTES
     unordered = _UNORDERED.get(kind, frozenset())
@@ -174,7 +174,7 @@ _THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PlanOptions:
     """The options of `plan`."""
 
     select: tuple[str, ...] | None = None
@@ -187,20 +187,20 @@ class Options:
         select: str | Sequence[str] | None,
         exclude: str | Sequence[str] | None,
         full_refresh: bool,
-    ) -> Options:
+    ) -> PlanOptions:
         """Options as `Project.plan` takes them."""
         return cls(_selectors(select), _selectors(exclude), full_refresh)
 
-    def redacted(self, redactor: Redactor) -> Options:
+    def redacted(self, redactor: Redactor) -> PlanOptions:
         """The same with the names of variables in place of what the environment gave."""
         return self._mapped(lambda word: redactor.text(word, Audience.PUBLIC))
 
-    def restored(self, redactor: Redactor) -> Options:
+    def restored(self, redactor: Redactor) -> PlanOptions:
         """The inverse of `redacted`."""
         return self._mapped(redactor.restored)
 
-    def _mapped(self, change: Callable[[str], str]) -> Options:
-        return Options(
+    def _mapped(self, change: Callable[[str], str]) -> PlanOptions:
+        return PlanOptions(
             None if self.select is None else tuple(map(change, self.select)),
             None if self.exclude is None else tuple(map(change, self.exclude)),
             self.full_refresh,
@@ -257,7 +257,7 @@ class SavedPlan:
     target: str
     state: SavedLocation
     scratch: SavedLocation | None
-    options: Options
+    options: PlanOptions
     nodes: tuple[SavedNode, ...]
 
 
@@ -269,8 +269,8 @@ class Saver:
     version: str
     clock: Callable[[], datetime]
 
-    def save(self, observed: ObservedPlan, options: Options) -> SavedPlan:
-        """A plan with all that it rests on; results of joins are looked at here."""
+    def save(self, observed: ObservedPlan, options: PlanOptions) -> SavedPlan:
+        """Return a plan with all that it rests on; the results of joins are observed here."""
         target, plan = self.spec.target, observed.plan
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:
             nodes = tuple(pool.map(lambda action: self._node(action, observed), plan.actions))

@@ -164,7 +164,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def span(text: str) -> str:
-    """Text as inline code, cut where it is very long: nothing in it is markup, nobody is called."""
+    """Text as inline code, cut where it is very long: nothing in it is markup or a mention."""
     line = " ".join(text.split())
     line = line if len(line) <= _CELL else f"{line[: _CELL - 3]}..."
     ticks = "`" * (_longest_run(line) + 1)

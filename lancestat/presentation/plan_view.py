@@ -169,7 +169,7 @@ def _total(actions: Sequence[Action]) -> str:
         sentences.append(f"Reads {part}: {rows}, {size(sum(f.bytes_scanned for f in figures))}.")
     if joins:
         compared = [join.pairs if join else None for join in map(join_figures, joins)]
-        # A join that waits for another does not know yet.
+        # The pairs of a deferred join are not known yet.
         pairs = (
             "" if None in compared else f", {large(sum(number or 0 for number in compared))} pairs"
         )

@@ -50,7 +50,7 @@ _SEQUENCES = {
 
 
 def paint(text: str, tone: str) -> str:
-    """Text in the colours of a tone, which are dropped where nobody would see them."""
+    """Text in the colours of a tone, which are dropped where they would not be seen."""
     return f"{_BEGIN[tone]}{text}{_RESET}"
 
 
@@ -80,7 +80,7 @@ ZERO_WIDTH_SPACE = "\u200b"
 
 @dataclass(slots=True)
 class Console:
-    """The output of a command: who sees it, and what they must not see."""
+    """The output of a command: its audience, and the redaction for that audience."""
 
     audience: Audience = Audience.PERSON
     redactor: Redactor = field(default=EMPTY_REDACTOR)

@@ -14,7 +14,7 @@ from lancestat.redact import message_lines
 if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeRun
 
-# So many unchanged nodes are still listed one by one.
+# The most unchanged nodes that are listed one by one.
 SKIPS_LISTED = 12
 _INDENT = " " * 13
 # Symbol, verb and name, of which the name may take 40 columns.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeStatus
 
 SYMBOLS = {"ok": ".", "warn": "?", "error": "!"}
-# So many nodes that are well are still listed one by one.
+# The most healthy nodes that are listed one by one.
 WELL_LISTED = 30
 _TONES = {"ok": "success", "warn": "refresh", "error": "error"}
 _MARGIN = "  "

@@ -1,4 +1,4 @@
-"""The views: one value per command that holds all that any output format tells.
+"""The views: one value per command that holds all that output formats print.
 
 Figures are kept as the values that JSON has; what people read is put into words once, where the
 view is made. This module imports nothing heavy, so that a format can register its renderers without
@@ -73,8 +73,8 @@ SYMBOLS = {"analyze": "+", "refresh": "~", "restamp": "=", "skip": ".", "blocked
 class ActionView(NamedTuple):
     """An action of a plan.
 
-    `reads` tells what it reads or compares, `reasons` are machine words, `accepted` is the
-    staleness that readers accept. `choice` tells how a join is done and why, `method` the same in
+    `reads` has what it reads or compares, `reasons` are machine words, `accepted` is the
+    staleness that readers accept. `choice` has how a join is done and why, `method` the same in
     as many lines as it takes; `is_whole` where no narrowed scope does. `error` is set of blocked
     nodes alone.
     """
@@ -181,7 +181,7 @@ class QueryView:
     """The result of a query, of which one of `values` and `cells` is read, once.
 
     Both end at the query's limit. While they are read, `printed` counts the rows, and at their end
-    `is_complete` tells whether there were no more. `is_shortened` is set by a renderer that does
+    `is_complete` is set where there were no more. `is_shortened` is set by a renderer that does
     not print cells whole.
     """
 
@@ -194,7 +194,7 @@ class QueryView:
 
 
 class ExplanationView(NamedTuple):
-    """The plan of a query and what its estimates stand on."""
+    """The plan of a query and the basis of its estimates."""
 
     explanation: PlanExplanation
 
@@ -229,7 +229,7 @@ class ChecksView(NamedTuple):
     checks: Sequence[Check]
 
 
-# Of so many lines, those that repeat are not matched one by one.
+# Above so many lines, repeated lines are not matched one by one.
 _MANY_LINES = 1000
 
 
@@ -283,7 +283,7 @@ class DiffView(NamedTuple):
 
     `base` and `head` are the sides as people call them, `counts` is by change, `summary` and `cost`
     are sentences. `risks` has each risk and each of its sentences with the nodes that have it.
-    `no_changes_mark` is the line of Markdown by which `comment` knows that nothing changes.
+    `no_changes_mark` is the line of Markdown by which `comment` recognizes a diff without changes.
     """
 
     diff: Diff

@@ -43,7 +43,7 @@ from lancestat.report.values import (
     ProjectReport,
     TableReport,
 )
-from lancestat.spec.disclosure import disclosed
+from lancestat.spec.disclosure import redacted_node
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.identity import plain_key, table_identity
@@ -106,7 +106,7 @@ class TableReporter:
         Args:
             table: Which.
             runs: Its runs, newest first.
-            index: What the state has stored; without it fragments are not looked at.
+            index: What the state has stored; without it fragments are not reported.
         """
         try:
             return self._report(table, runs, index)
@@ -232,7 +232,7 @@ def _shortcomings(action: Action, verdict: str) -> list[Problem]:
 
 THREADS = 8
 RUNS = 30
-# One pass over the state tells of so many tables what it knows of their fragments.
+# How many tables' partials are indexed in one pass over the state.
 _INDEXED_AT_ONCE = 64
 
 
@@ -253,11 +253,11 @@ def gather(
     Args:
         spec: The project under one target.
         state: What is remembered between runs.
-        clock: The present, against which ages are judged.
+        clock: Returns the present, against which ages are judged.
         nodes: Of the project.
         with_fragments: Also every fragment of every table, and what the state knows of it.
         with_histograms: Also the histograms of tables that ask for them.
-        runs: How many runs of each node are looked at.
+        runs: How many runs of each node are read.
 
     Raises:
         StateError: the state cannot be reached.
@@ -321,7 +321,7 @@ def redacted_report(
 
 
 def _redacted(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeReport:
-    declared = disclosed(node.spec, spec.origins.get(node.spec.name, {}), audience)
+    declared = redacted_node(node.spec, spec.origins.get(node.spec.name, {}), audience)
     problems = tuple(spec.redactor.text(problem, audience) for problem in node.problems)
     if isinstance(node, TableReport):
         assert isinstance(declared, Table)

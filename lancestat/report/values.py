@@ -38,7 +38,8 @@ class NodeRunReport:
 class FragmentReport:
     """A fragment of a table; `covered` of the wanted columns have partials of it in the state.
 
-    `rows` are live ones, `size_bytes` is that of its data files, None where Lance does not tell.
+    `rows` are live ones, `size_bytes` is that of its data files, None where it is not
+    recorded.
     """
 
     id: int
@@ -51,7 +52,7 @@ class FragmentReport:
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """A table: what `show` tells of it, and what only the state and its history know.
+    """A table: its status as `show` prints it, and facts from the state and its history.
 
     `health` sums up, `problems` says in sentences what is wrong. `verdict` and `reason` are the
     guard's words under the declared policy; where the dataset cannot be opened they are `refuse`

@@ -38,7 +38,7 @@ def pull_request(environment: Mapping[str, str], number: int | None = None) -> P
     """The pull request of a job.
 
     Args:
-        environment: Of the process; GITHUB_REPOSITORY and GITHUB_EVENT_PATH are looked at.
+        environment: Of the process; GITHUB_REPOSITORY and GITHUB_EVENT_PATH are read.
         number: The pull request's number; that of the job's event when None.
 
     Raises:
@@ -101,7 +101,7 @@ def marker(project: str) -> str:
 
 
 def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: str) -> Kept:
-    """Make the comment of a project say `markdown`: the one that is there, or a new one.
+    """Set the comment of a project to `markdown`: the existing one, or a new one.
 
     Where nothing changes, a comment that is there says so, and none is made. A comment is ours
     when it starts with the project's marker and was written by a bot, as all are that a job's
@@ -123,7 +123,7 @@ def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: st
             made = github.post(pull.comments, {"body": body}).value
             return Kept(Outcome.CREATED, _page(made))
         except InDoubt:
-            # It may be there all the same: look again before another is made.
+            # The comment may have been made: look for it before making another.
             if attempt == ATTEMPTS - 1:
                 raise
             github.pause(attempt)
@@ -131,7 +131,7 @@ def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: st
 
 
 def has_no_changes(markdown: str) -> bool:
-    """Whether a diff's Markdown tells of no change."""
+    """Whether a diff's Markdown has no change."""
     return not markdown.strip() or NO_CHANGES in markdown.splitlines()
 
 
@@ -145,7 +145,7 @@ def fitted(body: str) -> str:
 
 
 def _find(github: GitHub, pull: PullRequest, start: str) -> dict[str, Any] | None:
-    """The first comment of ours; the first, so that two that were made at once end as one."""
+    """Return the first comment of ours, so that of two made at once only one is updated."""
     owner = _Owner(github)
     for comment in _comments(github, pull):
         body, user = comment.get("body"), comment.get("user")

@@ -8,7 +8,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from lancestat.errors import UsageError
-from lancestat.review.evidence import Evidence, gather, is_state_trusted, trusted_uris, why_withheld
+from lancestat.review.evidence import (
+    Evidence,
+    gather,
+    is_state_trusted,
+    trusted_uris,
+    withheld_reason,
+)
 from lancestat.review.join_diff import JoinChange, judge_join
 from lancestat.review.mask import Mask
 from lancestat.review.properties import (
@@ -112,7 +118,7 @@ class Comparison:
         """Return what changes.
 
         Args:
-            names: The nodes to look at, of both sides.
+            names: The nodes to compare, of both sides.
             state: What runs remember; None where neither it nor datasets are to be opened.
             now: An aware instant.
         """
@@ -169,7 +175,7 @@ class Comparison:
             now,
             is_opened=state is not None,
             trusted=trusted_uris(self.base, self.head),
-            withheld=why_withheld(self.base, self.head),
+            withheld=withheld_reason(self.base, self.head),
         )
         if state is None:
             return nothing
@@ -268,15 +274,15 @@ def review(
         vars: Overrides of the project's `vars` on both sides.
         select: Which nodes, of either side.
         exclude: Which to leave out.
-        with_datasets: Whether the datasets and the state of `base` are opened, to tell columns and
-            bytes. What only `head` names is never opened (`trust`).
-        clock: Tells the time.
+        with_datasets: Whether the datasets and the state of `base` are opened, to name columns
+            and estimate bytes. What only `head` names is never opened (`trust`).
+        clock: Returns the time, an aware instant.
         loaded: Called with each side once it is loaded.
 
     Raises:
         InvalidProject: A side has errors, each at its place there.
         UsageError: LS660 to LS665 and LS668 about the sides, or a selector that is wrong; LS669 a
-            selector asks for a state that is not that of `base`.
+            selector needs a state that is not that of `base`.
     """
     sides = find_sides(project_dir, base, head)
     old, new = _load(sides, target, vars or {}, loaded)

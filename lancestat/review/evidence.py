@@ -24,7 +24,7 @@ from lancestat.plan.planner import skip_if_current
 from lancestat.review.mask import Mask
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
-from lancestat.state.identity import answered, plain_keys, quantile_key, table_identity
+from lancestat.state.identity import covered_keys, plain_keys, quantile_key, table_identity
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader, TableRecord
 
 _NOWHERE_ELSE = "and credentials go only where BASE sends them"
@@ -46,7 +46,7 @@ def is_state_trusted(base: ProjectSpec, head: ProjectSpec) -> bool:
     return _has_same_options(base, head) and base.target.state == head.target.state
 
 
-def why_withheld(base: ProjectSpec, head: ProjectSpec) -> str:
+def withheld_reason(base: ProjectSpec, head: ProjectSpec) -> str:
     """Return why a dataset that is not trusted is not opened."""
     if not _has_same_options(base, head):
         return f"the storage options are not those of BASE, {_NOWHERE_ELSE}"
@@ -83,7 +83,7 @@ class Evidence:
     withheld: str = ""
 
     def may_open(self, uri: str) -> bool:
-        """Whether what is at a URI may be looked at."""
+        """Whether the dataset or files at a URI may be opened."""
         return self.is_opened and uri in self.trusted
 
     def snapshot(self, uri: str) -> Snapshot | None:
@@ -91,7 +91,7 @@ class Evidence:
         opened = self.opened.get(uri)
         return opened if isinstance(opened, Snapshot) else None
 
-    def why_not(self, uri: str) -> str | None:
+    def unopened_reason(self, uri: str) -> str | None:
         """That a dataset is not opened, and why; None where it was or where none was to be."""
         if self.is_opened and uri not in self.trusted:
             return f"is not opened: {self.withheld}"
@@ -133,8 +133,8 @@ def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateRead
 def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     """Bytes of the columns that are analyzed newly, None where the dataset cannot be opened.
 
-    What the state knows of them is not read again, nor is anything where the manifest holds all
-    that is wanted already.
+    Columns whose partials are stored are not read again; nothing is read where the manifest already
+    holds all that is wanted.
 
     Args:
         old: What was declared of the same dataset before, if anything.
@@ -158,7 +158,7 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
 
 
 def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
-    """Bytes of what a join that is run anew reads, None where some of it cannot be told."""
+    """Return the bytes that a full run of a join reads, None where some are not known."""
     record = evidence.joins.get(join.name)
     if record is not None and record.digest == node_digest(join):
         return 0
@@ -179,7 +179,7 @@ def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozen
         assessment = _assess(table, snapshot, evidence)
     except SpecError:
         return frozenset()
-    return answered(frozenset(_key(field, assessment) for field in assessment.wanted))
+    return covered_keys(frozenset(_key(field, assessment) for field in assessment.wanted))
 
 
 def _key(field: Field, assessment: TableAssessment) -> str:

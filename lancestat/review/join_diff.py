@@ -88,7 +88,7 @@ def _notes(change: JoinChange, evidence: Evidence) -> Iterator[str]:
         yield "the result stays where it is, and nothing refreshes it any more"
         return
     uris = read_uris(evidence.spec, change.new) if change.runs_anew else ()
-    for why in dict.fromkeys(map(evidence.why_not, uris)):
+    for why in dict.fromkeys(map(evidence.unopened_reason, uris)):
         if why is not None:
             yield f"a side {why}"
     if change.old is not None and change.old.name != change.new.name:

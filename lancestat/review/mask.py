@@ -1,4 +1,4 @@
-"""Texts of specifications and libraries, made fit to be shown."""
+"""Redacts texts of specifications and libraries for the public."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PIECE = 500
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Makes texts fit for the public (`lancestat.redact`), and spells out what nobody could see.
+    """Redacts texts for the public (`lancestat.redact`), and spells out invisible characters.
 
-    What lies in the project's folder, `root`, is told from there: where that folder is differs from
-    one machine to the next.
+    Paths in the project's folder, `root`, become relative to it, since the folder differs from one
+    machine to the next.
     """
 
     redactor: Redactor = EMPTY_REDACTOR

@@ -50,7 +50,7 @@ def node_properties(node: Node, origins: Origins, mask: Mask) -> dict[str, Prope
         node: A table or a join.
         origins: Of the node, by dotted key (`ProjectSpec.origins`): what came from the environment
             is shown as the template that names its variables.
-        mask: Makes what is shown fit to be shown.
+        mask: Redacts what is shown.
     """
     stated = sorted(_stated(node), key=_remarks_last)
     return {

@@ -155,7 +155,7 @@ def _bound(bound: float | timedelta | None) -> float:
     return bound.total_seconds() if isinstance(bound, timedelta) else float(bound)
 
 
-# Only such changes ask which columns there are, and what reading them costs.
+# Only such changes need the columns of the dataset, and the cost of reading them.
 _OF_COLUMNS = frozenset((Risk.DATASET_MOVED, Risk.COVERAGE_LOST))
 _NAMED = 8
 # The order in which the risks of a table are listed.
@@ -199,7 +199,7 @@ class TableChange:
 
     @property
     def asks_dataset(self) -> bool:
-        """Whether the dataset has anything to tell about the change."""
+        """Whether the change needs facts from the dataset."""
         is_one_sided = self.old is None or self.new is None
         return is_one_sided or any(change.risk in _OF_COLUMNS for change in self.changed)
 
@@ -310,7 +310,7 @@ def _cost_note(
 
 
 def _unopened(change: TableChange, evidence: Evidence) -> Iterator[str]:
-    why = evidence.why_not(change.uris[0])
+    why = evidence.unopened_reason(change.uris[0])
     if why is not None:
         yield f"the dataset {why}"
 

@@ -80,7 +80,7 @@ class ColumnsChange:
 
 @dataclass(frozen=True, slots=True)
 class RiskNote:
-    """A risk of one node, and the sentence that tells it."""
+    """A risk of one node, and a sentence about it."""
 
     risk: Risk
     sentence: str
@@ -92,7 +92,7 @@ class NodeDiff:
 
     `previous_name` is set where it has another name. `owners` are those of both sides, `location`
     is on the side where the node is, HEAD before BASE. `cost_bytes` is what the first run reads for
-    the change, None where nobody can tell. `notes` are what follows, and what could not be found
+    the change, None where it is not known. `notes` are what follows, and what could not be found
     out.
     """
 

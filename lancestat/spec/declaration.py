@@ -291,7 +291,7 @@ class KeyField:
 
     @property
     def spelled(self) -> tuple[Key, ...]:
-        """The keys that stand in the YAML."""
+        """The keys as the YAML has them."""
         return tuple(key for key in self.keys if not isinstance(key.shape, Chosen))
 
     @property

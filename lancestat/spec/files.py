@@ -126,7 +126,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """A file's content."""
-        # Opening a pipe waits for somebody who writes, unless told not to.
+        # Opening a pipe would block until a writer opens it.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         with open(os.open(self._own(name), flags), "rb") as stream:  # noqa: PTH123
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):

@@ -12,7 +12,7 @@ from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
 from lancestat.redact import Audience, KnownValue, Origin, Redactor
 from lancestat.spec import codes
 from lancestat.spec.build import Builder
-from lancestat.spec.disclosure import resolved_places
+from lancestat.spec.disclosure import hidden_locations
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
@@ -196,7 +196,7 @@ class _Declarations:
         named = {spelled for space in spaces for spelled, _ in space.places.values()}
         known = list(self.known)
         for node in nodes:
-            known += resolved_places(node, origins.get(node.name, {}))
+            known += hidden_locations(node, origins.get(node.name, {}))
         return Redactor(known, public | named | keywords())
 
     def _namespace(self, kind: str) -> Namespace[Any]:
@@ -239,7 +239,7 @@ def _file_names(
 def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item]]:
     if not isinstance(document.value, dict):
         return
-    # Looked up for each item: of a thousand with a thousand origins no one reads those of others.
+    # Grouped by item, so that each of a thousand items does not scan all origins.
     origins: dict[KeyPath, dict[KeyPath, Origin]] = {}
     for at, origin in rendering.origins.items():
         origins.setdefault(at[:2], {})[at] = origin

@@ -52,7 +52,7 @@ class Item:
         }
 
     def quoted(self, text: str, *steps: str | int) -> str:
-        """A value inside the item for a message: what the environment gave is told by its name."""
+        """Quote a value inside the item for a message, with variables for the environment's."""
         origin = self.origin(*steps)
         return quoted(text if origin is None else origin.brief)
 

@@ -39,7 +39,7 @@ class Outline:
 def outline(root: Path) -> Outline:
     """The outline of the project in a folder; what cannot be read is left out.
 
-    Nothing is rendered and no schema is looked at, which takes a third of the time of loading the
+    Nothing is rendered or checked by a schema, which takes a third of the time of loading the
     project. A name that holds a template is left out, too.
     """
     files = Folder(root)

@@ -62,7 +62,7 @@ def read_header(
     """The header of a project file; errors are appended.
 
     Raises:
-        UsageError: for a target that was asked for and does not exist.
+        UsageError: for a requested target that does not exist.
     """
     rendering = Rendering()
     document, target, scope = _render(document, arguments, rendering, errors)
@@ -119,7 +119,7 @@ def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[KnownVa
 
 
 def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:
-    """Storage options, and settings of Spark that say to be secret, of all targets."""
+    """Yield storage options, and settings of Spark with secret names, of all targets."""
     for target in _targets(value).values():
         given = target if isinstance(target, dict) else {}
         spark = given.get("spark")

@@ -16,8 +16,8 @@ from lancestat.spec.quoting import quoted
 from lancestat.spec.template_scope import (
     MAX_CHARACTERS,
     BadTemplateError,
-    Names,
     Scope,
+    TemplateNames,
     scalar_result,
 )
 
@@ -44,7 +44,7 @@ def is_template(text: str) -> bool:
 
 def render(text: str, scope: Scope, location: Location, *, allow_ref: bool = False) -> Rendered:
     """Render one scalar; SpecError at `location` when that cannot be done."""
-    names = Names(scope, allow_ref, text)
+    names = TemplateNames(scope, allow_ref, text)
     try:
         if len(text) > MAX_CHARACTERS:
             raise BadTemplateError(f"a template of more than {MAX_CHARACTERS:,} characters")

@@ -1,4 +1,4 @@
-"""The names that a template may use, and the values that it may give."""
+"""The names that a template may use, and the values that it may result in."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TARGET = re.compile(r"(?<![\w.])target\.name\b")
 class BadTemplateError(Exception):
     """An error inside a template, before its location is known.
 
-    `quotes` tells that the message has a value in it, which may have come from the environment.
+    `quotes` is set where the message has a value in it, which may come from the environment.
     """
 
     def __init__(self, message: str, hint: str | None = None, *, quotes: bool = False) -> None:
@@ -69,7 +69,7 @@ def scalar_result(value: object) -> str | int | float | bool:
 
 
 @dataclass(slots=True)
-class Names:
+class TemplateNames:
     """The functions and values of one rendering of `source`, and what it used.
 
     `used` has the origins of what was asked for and came from the environment, by the text that
@@ -187,7 +187,7 @@ class Names:
     @staticmethod
     def _word(function: str, name: object) -> str:
         if not isinstance(name, str):
-            # Of an undefined name this is Jinja's own error, which says so.
+            # For an undefined name this raises Jinja's own error.
             str(name)
             raise BadTemplateError(f"{function}() takes a name in quotes")
         return name

@@ -9,7 +9,7 @@ from lancestat.lake.fingerprint import ColumnGroup, Fingerprint
 
 Group = tuple[int, ...]
 
-# A query looks at every group, so these bound its cost; a table of no more fragments than that has
+# A query reads every group, so these bound its cost; a table of no more fragments than that has
 # one group for each.
 MOST_GROUPS = 512
 # Groups are stored some at a time, so that an append writes the last block anew and no other.

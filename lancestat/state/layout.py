@@ -85,7 +85,7 @@ class StateFolder:
         return sum(name.endswith(".manifest") for name in listed)
 
     def size_bytes(self, place: DatasetLocation) -> int:
-        """Bytes of a local dataset; 0 on object stores, whose listing tells no sizes."""
+        """Bytes of a local dataset; 0 on object stores, whose listing has no sizes."""
         root = self._local_root
         files = (root / place.path).rglob("*") if root else ()
         return sum(file.stat().st_size for file in files if file.is_file())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.identity import answered, plain_key
+from lancestat.state.identity import covered_keys, plain_key
 from lancestat.state.partials import join_fingerprints
 from lancestat.state.retention import StoredRow, expired_rows
 from lancestat.state.summaries import block_keys, only_stored
@@ -73,7 +73,7 @@ class MemoryState:
         fields: dict[tuple[Fingerprint, ...], frozenset[str]] = {}
         for entry in self._partials.get(table, ()):
             known = fields.get(entry.fingerprints, frozenset())
-            fields[entry.fingerprints] = known | answered(frozenset(entry.partials))
+            fields[entry.fingerprints] = known | covered_keys(frozenset(entry.partials))
         return PartialIndex(
             {key[0]: keys for key, keys in fields.items() if len(key) == 1},
             tuple(PartialKey(key, keys) for key, keys in fields.items() if len(key) > 1),
@@ -157,4 +157,4 @@ class _FieldsOf:
         self._entries = entries
 
     def __call__(self, ids: Sequence[int]) -> dict[int, frozenset[str]]:
-        return {number: answered(frozenset(self._entries[number].partials)) for number in ids}
+        return {number: covered_keys(frozenset(self._entries[number].partials)) for number in ids}

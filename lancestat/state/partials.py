@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.identity import answered, plain_key, weight
+from lancestat.state.identity import covered_keys, plain_key, weight
 from lancestat.state.stored_table import StoredTable, find
 from lancestat.state.values import PartialIndex, PartialKey, StoredPartials
 from lancestat.statistics.partial import ColumnPartial, decode, encode
@@ -185,7 +185,7 @@ class FieldSets:
         known = self._by_text.get(text)
         if known is None:
             keys = self._keys
-            stored = answered(frozenset(split_fields(text)))
+            stored = covered_keys(frozenset(split_fields(text)))
             known = self._intern(frozenset(keys.setdefault(key, key) for key in stored))
             self._by_text[text] = known
         return known
@@ -249,7 +249,7 @@ class _Search:
             if fingerprints and fields
         }
 
-    def found_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials]:
         column = batch.column("partials")
         offsets, values = column.offsets.to_pylist(), column.values
         keys = batch.column("fingerprints").to_pylist()

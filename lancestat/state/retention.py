@@ -39,7 +39,7 @@ def expired_rows(
     Dropped are rows whose fields newer rows of the same fingerprints hold all, rows whose
     fingerprints are malformed, and of those with a fingerprint that is not live all but the newest,
     as many as are live but at least 64.
-    `fields_of` is asked only for rows that share their fingerprints with others.
+    `fields_of` is called only for rows that share their fingerprints with others.
     """
     superseded_kept = max(SUPERSEDED_KEPT, len(live))
     duplicates = _duplicates(rows, fields_of)
@@ -83,7 +83,7 @@ _BATCH_BYTES = 8 << 20
 
 
 def expire_partials(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-    """Drop the expired rows of the tables in `live`, then compact; one narrow scan if there are none."""
+    """Drop the expired rows of the tables in `live`, then compact; without any, scan once."""
 
     def read(dataset: LanceDataset) -> list[int]:
         return _expired_ids(dataset, live)
@@ -141,7 +141,7 @@ def compact(stored: StoredTable, *, every_fragment: bool = False) -> None:
         )
     )
     if not compacted:
-        # A dataset that cannot be read cannot be compacted either, and would grow for ever.
+        # A dataset that cannot be read cannot be compacted either, and would grow without bound.
         stored.read(_read_through, None)
 
 

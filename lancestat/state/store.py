@@ -96,7 +96,7 @@ class LanceState:
         return self.partial_table, self.run_table, self.summary_table
 
     def records(self) -> Mapping[str, TableRecord]:
-        """The newest record of every table, by identity; begins a new look at the state."""
+        """Return the newest record of every table, by identity, of the state's latest versions."""
         self._warn_of_older_layouts()
         self.partial_table.dataset(latest=True)
         self.run_table.dataset(latest=True)
@@ -204,7 +204,7 @@ class LanceState:
                     stored.clean(self.retention)
 
     def _append(self, stored: StoredTable, batches: Iterable[pa.RecordBatch]) -> None:
-        """Append, and now and then compact: each look at a table opens every file."""
+        """Append, and compact now and then, since opening a table opens every file."""
         stored.append(batches)
         with self._counting:
             self._appends[stored.kind] += 1

@@ -1,6 +1,6 @@
 """Stored tables: the newest sound generation of a dataset of the state, and its appends.
 
-Ids of rows tell in which order the rows were committed. Places do not tell it: a compaction
+Ids of rows give the order in which the rows were committed. Positions do not: a compaction
 that races with an append moves older rows behind newer ones. Times do not either, because clocks
 differ. So an id begins with the version of the dataset that its writer saw: whoever saw a row has
 seen a later version than the row's writer. Rows whose writers saw the same version were written at
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lance import FragmentMetadata, LanceDataset, LanceOperation
     from numpy.typing import NDArray
 
-# Earlier releases gave ids at random from 0 on; ids that tell an order lie below 0.
+# Earlier releases gave ids at random from 0 on; ids that have an order lie below 0.
 _FIRST = -(1 << 63)
 _NAME_BITS = 36
 _NAMES = 1 << _NAME_BITS
@@ -340,7 +340,7 @@ class Search(Protocol[Found_co]):
     def missing(self) -> Collection[object]:
         """The items that were not found yet."""
 
-    def found_in(self, batch: pa.RecordBatch) -> Iterator[Found_co]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[Found_co]:
         """Yield the items that a batch holds."""
 
 
@@ -355,7 +355,7 @@ def find(
     version then.
 
     Args:
-        stored: Where to look; it is told of failures.
+        stored: The table to search; failures are reported to it.
         search: What to look for.
         batches: Reads a version for what is missing at that moment.
     """
@@ -386,4 +386,4 @@ def _scan(
             return True
         if batch is None:
             return True
-        yield from search.found_in(batch)
+        yield from search.items_in(batch)

@@ -220,7 +220,7 @@ class _Search:
     missing: set[BlockKey]
     undecodable: int = 0
 
-    def found_in(self, batch: pa.RecordBatch) -> Iterator[SummaryBlock]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[SummaryBlock]:
         for row in batch.to_pylist():
             key = BlockKey(row["field"], row["content"])
             if key not in self.missing:

@@ -78,9 +78,9 @@ class InputRecord:
     """The record of a side of a join when it was last read.
 
     `digest` is over its content in row order. A Lance table has `fragments` that hold rows, the
-    highest of whose ids is `last_fragment`; other sides have none. `rows` is None where nobody
-    counted. Of a query, `unproven` says what kept the run from proving that equal digests mean
-    equal rows: nothing when that is proven, None when nobody has looked.
+    highest of whose ids is `last_fragment`; other sides have none. `rows` is None where they
+    were not counted. Of a query, `unproven` says what kept the run from proving that equal digests
+    mean equal rows: nothing when that is proven, None when that was not checked.
     """
 
     digest: str
@@ -105,7 +105,7 @@ class JoinRecord:
     """The last result that a run made of a join.
 
     `node` is its name in the project, `digest` that of its meaning. The counts are of the whole
-    sides, whatever the run compared; `recall` and `nprobes` tell of approximate strategies.
+    sides, whatever the run compared; `recall` and `nprobes` belong to approximate strategies.
     """
 
     node: str
@@ -128,7 +128,7 @@ class NodeRun:
     """One node's outcome in one run.
 
     `digest` is that of the node's meaning (`spec.digest.node_digest`), `result` its object in the
-    JSON of `lancestat run`. `full_refresh` tells that it was to be made again, whatever was known.
+    JSON of `lancestat run`. `full_refresh` is set where everything was to be made again.
     """
 
     node: str

@@ -19,7 +19,7 @@ from lancestat.plan.plan_store import (
     read_plan_file,
     write_plan_file,
 )
-from lancestat.plan.saved import ObservedDataset, Options, SavedLocation, SavedNode, SavedPlan
+from lancestat.plan.saved import ObservedDataset, PlanOptions, SavedLocation, SavedNode, SavedPlan
 
 SAVED = SavedPlan(
     lancestat="0.1.0",
@@ -28,7 +28,7 @@ SAVED = SavedPlan(
     target="dev",
     state=SavedLocation("0" * 24, "/warehouse/state"),
     scratch=None,
-    options=Options(("tag:nightly",), None, True),
+    options=PlanOptions(("tag:nightly",), None, True),
     nodes=(
         SavedNode(
             plan={"name": "orders", "kind": "table", "action": "skip", "reasons": ["unchanged"]},
@@ -90,7 +90,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         texts(),
         places,
         optional(places),
-        st.builds(Options, selectors, selectors, st.booleans()),
+        st.builds(PlanOptions, selectors, selectors, st.booleans()),
         st.lists(nodes, max_size=3).map(tuple),
     )
 

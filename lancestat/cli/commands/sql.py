@@ -86,7 +86,7 @@ def sql(
     limit: str | int | None,
     explain: bool,
 ) -> None:
-    """Run one statement and print what it gives."""
+    """Run one statement and print its result."""
     from lancestat.spark.sql.query import query_session
     from lancestat.spark.sql.statement import parse
 

@@ -4,7 +4,7 @@ A site is made whole beside its folder. Where the folder holds nothing but the s
 file system exchanges the two in one step. Not every file system can, a folder at which another one
 is mounted cannot be moved, and files that somebody else has put into the folder must stay where
 they are: there the files are replaced one by one, each in one step, the overview last, and pages
-that are no more are removed after that. Whoever opens a page gets the old or the new one.
+that are no more are removed after that. A reader gets the old page or the new one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lancestat.spec.model import ProjectSpec
 
 _log = logging.getLogger("lancestat.report")
 
-# Where a project's pages are unless somebody says where, in a folder that git ignores.
+# The default folder of a project's pages, in a folder that git ignores.
 DEFAULT = Path(".lancestat", "docs")
 # A folder that has it holds a site, whose other files it lists.
 MARKER = ".lancestat-docs"
@@ -156,7 +156,7 @@ def _listed(folder: Path) -> set[str]:
     except FileNotFoundError:
         return set()
     named = text.splitlines()[1:] if text.startswith(_HEAD) else _files(folder)
-    # Nothing but names that a site can have, whatever somebody has written there.
+    # Only names that a site can have: the marker may have been edited.
     return {path for path in named if _LAYOUT.fullmatch(path)}
 
 
@@ -201,7 +201,7 @@ def build_site(report: ProjectReport, spec: ProjectSpec, folder: Path) -> Site:
     """Write the pages of a report to a folder, in place of the site that is there.
 
     Args:
-        report: What the pages tell.
+        report: The content of the pages.
         spec: The project that the report is of; its secrets are masked, and the templates are shown
             of what came from the environment.
         folder: Made if need be; a folder that is not empty must be a site.
@@ -228,7 +228,7 @@ def check_folder(folder: Path) -> Path:
     """The folder without links in its path, when pages may be written there.
 
     Raises:
-        UsageError: LS650 it holds something else, LS651 it cannot be looked at.
+        UsageError: LS650 it holds something else, LS651 it cannot be read.
     """
     try:
         folder = folder.resolve()

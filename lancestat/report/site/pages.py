@@ -1,4 +1,4 @@
-"""Templates filled with what a report tells."""
+"""Fills templates with the content of a report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 _RUNS_SHOWN = 30
 _FRAGMENTS_SHOWN = 24
-# The rest of a list is laid out once it is asked for: a browser takes its time for long tables.
+# The rest of a list is laid out on demand, since browsers are slow with long tables.
 _ROWS_SHOWN = 100
 
 
@@ -67,7 +67,7 @@ class Pages:
         )
 
     def all(self) -> Iterator[Page]:
-        """Every page, made when it is asked for."""
+        """Yield every page."""
         report = self._report
         runs = all_runs(report.nodes)
         tables = [node for node in report.nodes if isinstance(node, TableReport)]

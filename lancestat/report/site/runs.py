@@ -51,7 +51,7 @@ class NodeRunRow:
 class RunRow:
     """A run: what it did, what it cost and why it left nodes alone.
 
-    Nodes are worked on at once, so that the `slowest` tells more of the run than their sum.
+    Nodes are worked on at once, so that the `slowest` says more about the run than their sum.
     """
 
     run_id: str

@@ -84,7 +84,7 @@ def _read(folder: Path, name: str) -> _File | None:
 
 
 def _items(root: yaml.Node | None) -> Iterator[tuple[_Place, tuple[_Place, _Place]]]:
-    """The items of the lists that a spec file holds, by where their name stands."""
+    """Yield the items of the lists in a spec file, by the position of their name."""
     import yaml
 
     if not isinstance(root, yaml.MappingNode):

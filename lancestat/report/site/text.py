@@ -1,4 +1,4 @@
-"""Strings of specs and manifests, made fit to stand on a page."""
+"""Makes strings of specs and manifests safe for pages."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _FIGURE = re.compile(r"[0-9.,%()+-]*")
 
 
 class PageSanitizer:
-    """Makes strings plain: no secrets, no control or direction characters, not too long."""
+    """Sanitizes strings: no secrets, no control or direction characters, not too long."""
 
     def __init__(self, redactor: Redactor = EMPTY_REDACTOR, root: Path | None = None) -> None:
-        """Make texts fit for the public; what lies in the folder `root` is told from there."""
+        """Redact for the public; paths in the folder `root` become relative to it."""
         self._redactor = redactor
         is_folder = root is not None and root.is_absolute() and root != root.parent
         self._root = f"{root.as_posix().rstrip('/')}/" if root is not None and is_folder else None

@@ -12,7 +12,7 @@ from lancestat.manifest.wire import PublishedColumn
 from lancestat.redact import Origin, Redactor, Variable
 from lancestat.report.site.text import PageSanitizer
 from lancestat.report.values import Health, ProjectReport
-from lancestat.spec.disclosure import resolved_places
+from lancestat.spec.disclosure import hidden_locations
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
 from tests.conftest import Golden
 from tests.report.site.conftest import YAML, Build
@@ -158,7 +158,7 @@ def test_what_the_environment_gave_is_shown_as_its_template(build: Build) -> Non
     known = [
         each
         for node in report.nodes
-        for each in resolved_places(node.spec, origins.get(node.spec.name, {}))
+        for each in hidden_locations(node.spec, origins.get(node.spec.name, {}))
     ]
     site = build(report, origins=origins, redactor=Redactor(known))
     shown_pages = pages(site)
