@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
     from lancestat.spark.read.relation import Attachment
-    from lancestat.state.garbage_collection import SweepReport
+    from lancestat.state.garbage_collection import GarbageReport
     from lancestat.state.store import LanceState
 
 T = TypeVar("T")
@@ -403,7 +403,7 @@ class Project:
             runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
         )
 
-    def sweep(self, *, dry_run: bool = False) -> SweepReport:
+    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
         """Drop state of tables that are declared no more, and what killed processes have left.
 
         Raises:

@@ -273,7 +273,7 @@ def message_lines(text: str) -> list[str]:
     return [visible(line, keep=PAINT) for line in _LAYOUT.split(text)]
 
 
-# GitHub's runner runs `::` commands after any white space at the start of a line, and `##[` anywhere
+# GitHub's runner runs `::` commands after any white space at the start of a line, `##[` anywhere
 # (ActionCommand.cs); Azure's agent runs `##vso[`, TeamCity `##teamcity[`.
 _COMMAND_ANYWHERE = re.compile(r"##(?=(?:vso|teamcity)?\[)", re.IGNORECASE)
 

@@ -16,7 +16,7 @@ from lancestat.scratch.garbage_collection import sweep_scratch
 from lancestat.spark.knn.scratch_root import known_roots
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec, Table
-from lancestat.state.garbage_collection import SweepReport, collect_state_garbage
+from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
 from lancestat.state.identity import join_identity, table_identity
 from lancestat.state.store import LanceState
 from lancestat.state.values import JoinRecord
@@ -26,7 +26,7 @@ _log = logging.getLogger("lancestat.run")
 
 def collect_garbage(
     spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool
-) -> SweepReport:
+) -> GarbageReport:
     """Drop garbage in the state, the outputs of joins, this user's temporary folders, and scratch.
 
     Scratch is the target's and that of this user's sessions.
@@ -60,8 +60,8 @@ def _collect_output_garbage(spec: ProjectSpec, records: Mapping[str, JoinRecord]
 
 
 def _with_scratch(
-    report: SweepReport, spec: ProjectSpec, now: datetime, dry_run: bool
-) -> SweepReport:
+    report: GarbageReport, spec: ProjectSpec, now: datetime, dry_run: bool
+) -> GarbageReport:
 
     target = spec.target
     for root in known_roots(target.scratch, target.spark_conf):

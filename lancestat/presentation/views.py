@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from lancestat.report.node_facts import ColumnFigures, NodeRun, NodeStatus, TableFigures
     from lancestat.report.rows import Row
     from lancestat.report.values import ProjectReport
-    from lancestat.review.comment import Kept
+    from lancestat.review.comment import CommentResult
     from lancestat.review.values import ColumnsChange, Diff, PropertyChange
     from lancestat.spark.sql.explain import PlanExplanation
     from lancestat.spec.model import Node
-    from lancestat.state.garbage_collection import SweepReport
+    from lancestat.state.garbage_collection import GarbageReport
 
 
 class InitView(NamedTuple):
@@ -204,14 +204,14 @@ class SweepView(NamedTuple):
 
     project: str
     target: str
-    report: SweepReport
+    report: GarbageReport
     is_dry_run: bool
 
 
 class CommentView(NamedTuple):
     """The outcome of keeping a pull request's comment."""
 
-    kept: Kept
+    kept: CommentResult
 
 
 class Check(NamedTuple):

@@ -87,7 +87,7 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CommentResult:
     """The outcome, and the page of the comment where there is one."""
 
     outcome: Outcome
@@ -100,7 +100,7 @@ def marker(project: str) -> str:
     return f"<!-- lancestat:diff:{quote(project).replace('--', '-%2D')} -->"
 
 
-def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: str) -> Kept:
+def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: str) -> CommentResult:
     """Set the comment of a project to `markdown`: the existing one, or a new one.
 
     Where nothing changes, a comment that is there says so, and none is made. A comment is ours
@@ -118,10 +118,10 @@ def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: st
         if ours is not None:
             return _update(github, pull, ours, body)
         if has_no_changes(markdown):
-            return Kept(Outcome.NOT_NEEDED)
+            return CommentResult(Outcome.NOT_NEEDED)
         try:
             made = github.post(pull.comments, {"body": body}).value
-            return Kept(Outcome.CREATED, _page(made))
+            return CommentResult(Outcome.CREATED, _page(made))
         except InDoubt:
             # The comment may have been made: look for it before making another.
             if attempt == ATTEMPTS - 1:
@@ -198,14 +198,14 @@ class _Owner:
         return login if isinstance(login, str) else None
 
 
-def _update(github: GitHub, pull: PullRequest, ours: dict[str, Any], body: str) -> Kept:
+def _update(github: GitHub, pull: PullRequest, ours: dict[str, Any], body: str) -> CommentResult:
     if _lines(ours["body"]) == _lines(body):
-        return Kept(Outcome.UNCHANGED, _page(ours))
+        return CommentResult(Outcome.UNCHANGED, _page(ours))
     number = ours.get("id")
     if not isinstance(number, int):
         raise CommentError(NOT_UNDERSTOOD, "a comment in GitHub's list has no number")
     path = f"/repos/{pull.repository}/issues/comments/{number}"
-    return Kept(Outcome.UPDATED, _page(github.patch(path, {"body": body}).value))
+    return CommentResult(Outcome.UPDATED, _page(github.patch(path, {"body": body}).value))
 
 
 def _lines(body: str) -> list[str]:

@@ -20,7 +20,7 @@ _OF_COMMITS = ("data/", "_deletions/")
 
 
 @dataclass(frozen=True, slots=True)
-class SweepReport:
+class GarbageReport:
     """The garbage that was dropped, or would be.
 
     `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
@@ -47,7 +47,7 @@ class _Undeclared:
 
 def collect_state_garbage(
     state: LanceState, declared: frozenset[str], dry_run: bool
-) -> SweepReport:
+) -> GarbageReport:
     """Drop what the state holds of tables other than `declared`, and outlived datasets.
 
     Args:
@@ -59,7 +59,7 @@ def collect_state_garbage(
     summaries = _undeclared(state.summary_table, declared)
     runs = _undeclared(state.run_table, declared)
     outlived = list(_outlived(state))
-    report = SweepReport(
+    report = GarbageReport(
         partials_dropped=len(partials.ids) + len(summaries.ids),
         runs_dropped=len(runs.ids),
         generations_dropped=len(outlived),

@@ -16,7 +16,7 @@ from lancestat.plan.table_status import Shown
 from lancestat.project import Project
 from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
 from lancestat.spec.selection import select as select_nodes
-from lancestat.state.garbage_collection import SweepReport
+from lancestat.state.garbage_collection import GarbageReport
 from tests.plan.plans import plan as make_plan
 
 Lancestat = Callable[..., Result]
@@ -59,7 +59,7 @@ class FakeProject:
     planned: Plan = field(default_factory=make_plan)
     result: RunResult = field(default_factory=lambda: RunResult("shop", "dev", ()))
     shown: Shown | None = None
-    report: SweepReport = field(default_factory=lambda: SweepReport(0, 0, 0, 0))
+    report: GarbageReport = field(default_factory=lambda: GarbageReport(0, 0, 0, 0))
     failure: BaseException | None = None
     loaded: dict[str, object] = field(default_factory=dict)
     asked: dict[str, object] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class FakeProject:
         assert table == self.shown.table
         return self.shown
 
-    def sweep(self, *, dry_run: bool = False) -> SweepReport:
+    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
         self.asked["dry_run"] = dry_run
         return self.report
 

@@ -8,7 +8,7 @@ import pytest
 
 from lancestat.review.comment import (
     MAX_CHARACTERS,
-    Kept,
+    CommentResult,
     Outcome,
     PullRequest,
     fitted,
@@ -43,7 +43,7 @@ class Keeper:
         self.stub = stub
         self.waited: list[float] = []
 
-    def __call__(self, markdown: str, project: str = "shop") -> Kept:
+    def __call__(self, markdown: str, project: str = "shop") -> CommentResult:
         github = GitHub(self.stub.url, TOKEN, sleep=self.waited.append, timeout_seconds=5)
         return upsert_comment(github, PullRequest("o/r", 7), project, markdown)
 
@@ -55,7 +55,9 @@ def keep(stub: GitHubStub) -> Keeper:
 
 def test_the_first_time_a_comment_is_made(stub: GitHubStub, keep: Keeper) -> None:
     kept = keep("### one change\n")
-    assert kept == Kept(Outcome.CREATED, "https://github.example/o/r/pull/7#issuecomment-1")
+    assert kept == CommentResult(
+        Outcome.CREATED, "https://github.example/o/r/pull/7#issuecomment-1"
+    )
     assert stub.bodies == [f"{MARKER}\n### one change\n"]
     assert stub.asked == [LIST, "POST /repos/o/r/issues/7/comments"]
     assert {seen.headers["Authorization"] for seen in stub.seen} == {f"Bearer {TOKEN}"}
@@ -83,7 +85,7 @@ def test_a_comment_that_says_it_already_is_left_alone(
 def test_where_nothing_changes_no_comment_is_made(
     nothing: str, stub: GitHubStub, keep: Keeper
 ) -> None:
-    assert keep(nothing) == Kept(Outcome.NOT_NEEDED)
+    assert keep(nothing) == CommentResult(Outcome.NOT_NEEDED)
     assert stub.comments == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from lancestat.state.garbage_collection import SweepReport, collect_state_garbage
+from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import NodeRun
 from tests.state.conftest import files_under, fingerprint, record, run, stored
@@ -34,14 +34,14 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 def test_what_no_declared_table_needs_is_dropped(folder: Path, state: LanceState) -> None:
     report = collect_state_garbage(state, KEPT, dry_run=False)
-    assert dataclasses.replace(report, bytes=0) == SweepReport(30, 1, 0, 0)
+    assert dataclasses.replace(report, bytes=0) == GarbageReport(30, 1, 0, 0)
     assert report.bytes > 0
     for seen in (state, open_state(str(folder))):
         assert set(seen.records()) == {"kept"}
         assert len(seen.partial_index("kept").singles) == 10
         assert dict(seen.partial_index("gone").singles) == {}
         assert [node.node for node in seen.runs(1)[0].nodes] == ["node of kept", "join"]
-    assert collect_state_garbage(state, KEPT, dry_run=False) == SweepReport(0, 0, 0, 0)
+    assert collect_state_garbage(state, KEPT, dry_run=False) == GarbageReport(0, 0, 0, 0)
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(folder: Path, state: LanceState) -> None:
@@ -67,9 +67,9 @@ def test_outlived_and_damaged_datasets_are_dropped(folder: Path, state: LanceSta
     state = open_state(str(folder))
     outlived = (v0, older, damaged)
     size = sum(path.stat().st_size for place in outlived for path in files_under(place))
-    assert collect_state_garbage(state, frozenset({"kept", "gone"}), dry_run=False) == SweepReport(
-        0, 0, 3, size
-    )
+    assert collect_state_garbage(
+        state, frozenset({"kept", "gone"}), dry_run=False
+    ) == GarbageReport(0, 0, 3, size)
     assert not any(map(files_under, outlived))
     assert (folder / "v0" / "notes.txt").exists()
     assert len(state.partial_index("kept").singles) == 10
@@ -81,14 +81,14 @@ def test_a_dataset_that_is_being_created_is_left_alone(folder: Path) -> None:
     making = folder / "v1" / "partials-1.lance" / "data"
     making.mkdir(parents=True)
     (making / "1.lance").write_bytes(b"not committed yet")
-    assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == SweepReport(
+    assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == GarbageReport(
         0, 0, 0, 0
     )
     assert (making / "1.lance").exists()
 
 
 def test_nothing_to_sweep_is_no_error(folder: Path) -> None:
-    assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == SweepReport(
+    assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == GarbageReport(
         0, 0, 0, 0
     )
     assert not folder.exists()
