@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lancestat.plan.actions import Plan
     from lancestat.plan.observe import Observer
     from lancestat.plan.plan_store import PlanStore
-    from lancestat.plan.table_status import Shown
+    from lancestat.plan.table_status import TableStatus
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
     from lancestat.spark.read.relation import Attachment
@@ -334,19 +334,19 @@ class Project:
             _log.warning("table '%s' is not attached: %s", name, error.message)
         return attachment
 
-    def show(self, table: str) -> Shown:
+    def show(self, table: str) -> TableStatus:
         """The statistics of one declared table, and the guard's verdict under its policy.
 
         Raises:
             UsageError: no table of that name is declared.
             LancestatError: the dataset cannot be opened.
         """
-        from lancestat.plan.table_status import show
+        from lancestat.plan.table_status import table_status
         from lancestat.report.gather import fragment_coverage
 
         assessment, changes = self._observer.assess(self._table(table))
         covered = fragment_coverage(assessment, changes.index).columns
-        return show(assessment, self._clock(), covered)
+        return table_status(assessment, self._clock(), covered)
 
     def report(
         self,

@@ -26,7 +26,7 @@ from lancestat.plan.actions import (
 )
 from lancestat.plan.node_result import NodeResult, Status, planned
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
-from lancestat.spec.disclosure import Origins, query_variables
+from lancestat.spec.redaction import Origins, query_variables
 from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from lancestat.statistics.column_type import decoded_size
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class TableStatus:
     """The statistics of one table under its policy, as `lancestat show` prints them.
 
     `size_bytes` estimates the decoded size of all columns, `disk_bytes` that of the data files.
@@ -47,9 +47,9 @@ class Shown:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
-def show(
+def table_status(
     assessment: TableAssessment, now: datetime, covered: Mapping[str, int] | None = None
-) -> Shown:
+) -> TableStatus:
     """Judge a table's statistics under its policy, and gather all that is known of them."""
     statistics = assessment.published
     behind = assessment.snapshot.version - statistics.version_tag if statistics else None
@@ -60,7 +60,7 @@ def show(
     known = {name: length for name, length in lengths.items() if length is not None}
     snapshot = assessment.snapshot
     computed_at = statistics.computed_at if statistics else None
-    return Shown(
+    return TableStatus(
         table=assessment.spec.name,
         uri=assessment.spec.uri,
         version=snapshot.version,

@@ -22,12 +22,12 @@ from lancestat.report.rows import STATISTICS, statistics_rows
 
 if TYPE_CHECKING:
     from lancestat.execution.result import RunResult
-    from lancestat.plan.table_status import Shown
+    from lancestat.plan.table_status import TableStatus
     from lancestat.report.site.build import Site
     from lancestat.report.values import ProjectReport
 
 
-def show_view(status: Shown) -> ShowView:
+def show_view(status: TableStatus) -> ShowView:
     """Return the view of one table's statistics."""
     return ShowView(
         status,

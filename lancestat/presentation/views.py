@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.plan.node_result import NodeResult
-    from lancestat.plan.table_status import Shown
+    from lancestat.plan.table_status import TableStatus
     from lancestat.report.node_facts import ColumnFigures, NodeRun, NodeStatus, TableFigures
     from lancestat.report.rows import Row
     from lancestat.report.values import ProjectReport
@@ -142,7 +142,7 @@ class RunView(NamedTuple):
 class ShowView(NamedTuple):
     """One table's statistics: `rows` are those of `lancestat.statistics`, by column."""
 
-    shown: Shown
+    shown: TableStatus
     figures: TableFigures
     columns: tuple[ColumnFigures, ...]
     names: tuple[str, ...]
@@ -199,7 +199,7 @@ class ExplanationView(NamedTuple):
     explanation: PlanExplanation
 
 
-class SweepView(NamedTuple):
+class GarbageView(NamedTuple):
     """The garbage that was dropped, or would be."""
 
     project: str

@@ -20,7 +20,7 @@ from lancestat.plan.assessment import TableAssessment
 from lancestat.plan.coverage import cover
 from lancestat.plan.join_observe import join_dependencies
 from lancestat.plan.observe import ObservedPlan, Observer, stored_groups
-from lancestat.plan.table_status import show
+from lancestat.plan.table_status import table_status
 from lancestat.redact import Audience, Redactor
 from lancestat.report.health import (
     Problem,
@@ -43,9 +43,9 @@ from lancestat.report.values import (
     ProjectReport,
     TableReport,
 )
-from lancestat.spec.disclosure import redacted_node
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
+from lancestat.spec.redaction import redacted_node
 from lancestat.state.identity import plain_key, table_identity
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader
 from lancestat.statistics.histogram import Histogram, equi_height
@@ -129,7 +129,7 @@ class TableReporter:
         assessment = self._assess(table)
         coverage = None if index is None else fragment_coverage(assessment, index)
         covered = coverage.columns if coverage else None
-        status = show(assessment, self.now, covered)
+        status = table_status(assessment, self.now, covered)
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
             *refused(status),

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from lancestat.errors import LancestatError
 from lancestat.formats import age, count
 from lancestat.plan.node_result import Status
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import Health, NodeRunReport
 from lancestat.spec.model import Freshness
 
@@ -44,7 +44,7 @@ def unreadable(error: LancestatError) -> Problem:
     return problem(Health.ERROR, f"{error.code}{place}: {error.message}{hint}")
 
 
-def refused(status: Shown) -> list[Problem]:
+def refused(status: TableStatus) -> list[Problem]:
     """Return the guard's objection to the statistics under the declared policy, if there is one."""
     if status.use:
         return []
@@ -53,7 +53,7 @@ def refused(status: Shown) -> list[Problem]:
     return [problem(Health.ERROR, f"readers refuse its statistics: {status.detail}")]
 
 
-def uncovered(status: Shown) -> list[Problem]:
+def uncovered(status: TableStatus) -> list[Problem]:
     """Wanted columns without statistics, where others have them."""
     if not status.missing or not status.columns:
         return []

@@ -9,7 +9,7 @@ from enum import Enum
 
 from lancestat.errors import LancestatError
 from lancestat.plan.node_result import NodeResult
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.spec.model import KnnJoin, Table
 from lancestat.state.values import JoinRecord
 from lancestat.statistics.histogram import Histogram
@@ -66,7 +66,7 @@ class TableReport:
     problems: tuple[str, ...]
     verdict: str
     reason: str
-    shown: Shown | None
+    shown: TableStatus | None
     error: LancestatError | None = None
     changed_at: datetime | None = None
     freshness: Health | None = None

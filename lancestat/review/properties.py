@@ -22,7 +22,6 @@ from lancestat.spec.declaration import (
     Settings,
     key_fields,
 )
-from lancestat.spec.disclosure import named
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -34,6 +33,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Target,
 )
+from lancestat.spec.redaction import named
 
 HIDDEN = "(hidden)"
 

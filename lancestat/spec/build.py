@@ -34,7 +34,6 @@ from lancestat.spec.declaration import (
     Words,
     key_fields,
 )
-from lancestat.spec.disclosure import named
 from lancestat.spec.files import resolve_uri
 from lancestat.spec.model import (
     ColumnPattern,
@@ -51,6 +50,7 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.query import option_objection, query_objection
+from lancestat.spec.redaction import named
 from lancestat.spec.table import ColumnChoice
 
 _LONGEST = timedelta(days=36500)

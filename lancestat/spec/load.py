@@ -12,13 +12,13 @@ from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
 from lancestat.redact import Audience, KnownValue, Origin, Redactor
 from lancestat.spec import codes
 from lancestat.spec.build import Builder
-from lancestat.spec.disclosure import hidden_locations
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
 from lancestat.spec.model import RESOURCES, ColumnSet, KnnJoin, Node, Policy, ProjectSpec
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.project_file import Arguments, read_header
+from lancestat.spec.redaction import hidden_locations
 from lancestat.spec.resources import PROJECT_FILE
 from lancestat.spec.schema import SPECS_SCHEMA, keywords
 from lancestat.spec.schema_check import check

@@ -12,7 +12,7 @@ from lancestat.cli.main import cli
 from lancestat.errors import Location
 from lancestat.execution.result import Progress, RunResult
 from lancestat.plan.actions import Plan
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.project import Project
 from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
 from lancestat.spec.selection import select as select_nodes
@@ -58,7 +58,7 @@ class FakeProject:
     spec: ProjectSpec = field(default_factory=spec)
     planned: Plan = field(default_factory=make_plan)
     result: RunResult = field(default_factory=lambda: RunResult("shop", "dev", ()))
-    shown: Shown | None = None
+    shown: TableStatus | None = None
     report: GarbageReport = field(default_factory=lambda: GarbageReport(0, 0, 0, 0))
     failure: BaseException | None = None
     loaded: dict[str, object] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class FakeProject:
         self.asked |= {"threads": threads, "fail_fast": fail_fast}
         return self.result
 
-    def show(self, table: str) -> Shown:
+    def show(self, table: str) -> TableStatus:
         assert self.shown is not None
         assert table == self.shown.table
         return self.shown

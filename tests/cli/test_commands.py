@@ -11,7 +11,7 @@ from lancestat.execution.result import RunResult
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.state.garbage_collection import GarbageReport
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden
@@ -219,7 +219,7 @@ def test_run_folds_many_unchanged_tables(lancestat: Lancestat, project: FakeProj
     assert "idle7" in lancestat("run", "--verbose").stdout
 
 
-SHOWN = Shown(
+SHOWN = TableStatus(
     table="orders",
     uri="s3://key:secret@bucket/orders.lance",
     version=20,

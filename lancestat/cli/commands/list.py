@@ -5,7 +5,7 @@ from __future__ import annotations
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import ListView
-from lancestat.spec.disclosure import redacted_nodes
+from lancestat.spec.redaction import redacted_nodes
 
 
 @command("list", help="List what the project declares.", views=[ListView])

@@ -25,8 +25,8 @@ from lancestat.report.site.runs import all_runs, history, node_run_row
 from lancestat.report.site.source import Sources
 from lancestat.report.site.text import HEALTH, PageSanitizer, addresses, ago, instant, sentence
 from lancestat.report.values import JoinReport, ProjectReport, TableReport
-from lancestat.spec.disclosure import named
 from lancestat.spec.model import ProjectSpec
+from lancestat.spec.redaction import named
 
 if TYPE_CHECKING:
     from jinja2 import Environment

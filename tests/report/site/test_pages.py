@@ -12,8 +12,8 @@ from lancestat.manifest.wire import PublishedColumn
 from lancestat.redact import Origin, Redactor, Variable
 from lancestat.report.site.text import PageSanitizer
 from lancestat.report.values import Health, ProjectReport
-from lancestat.spec.disclosure import hidden_locations
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
+from lancestat.spec.redaction import hidden_locations
 from tests.conftest import Golden
 from tests.report.site.conftest import YAML, Build
 from tests.report.site.markup import pages, parse
