@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.state.garbage_collection import sweep
+from lancestat.state.garbage_collection import collect_state_garbage
 from lancestat.state.store import open_state
 from lancestat.state.summaries import block_keys, decode_summary, encode_summary
 from lancestat.state.values import BlockKey, StateWriter, SummaryBlock, TableSummary
@@ -179,15 +179,15 @@ def test_gc_drops_the_summaries_of_tables_that_are_not_declared(folder: Path) ->
     first = summary(7, "a", "b")
     for table in ("kept", "gone"):
         state.add_summary(table, first, blocks(first, "x", "y"))
-    report = sweep(state, frozenset({"kept"}), dry_run=True)
+    report = collect_state_garbage(state, frozenset({"kept"}), dry_run=True)
     assert (report.partials_dropped, report.bytes > 0) == (5, True)
-    assert sweep(state, frozenset({"kept"}), dry_run=False) == report
+    assert collect_state_garbage(state, frozenset({"kept"}), dry_run=False) == report
     assert state.summary("gone") is None
     assert state.summary("kept") == first
     assert len(list(state.summary_blocks("kept", block_keys(first)))) == 4
     old = folder / "v1" / "summaries-0.lance"
     lance.write_dataset(pa.table({"a": [1]}), old)
-    assert sweep(state, frozenset({"kept"}), dry_run=False).generations_dropped == 1
+    assert collect_state_garbage(state, frozenset({"kept"}), dry_run=False).generations_dropped == 1
     assert not files_under(old)
 
 
