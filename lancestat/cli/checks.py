@@ -47,7 +47,6 @@ def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
 
 
 def check_tables(spec: ProjectSpec) -> Iterator[Check]:
-    """Open every declared table."""
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
         yield from pool.map(lambda table: _check_table(table, spec.target), spec.tables)
 
@@ -147,7 +146,6 @@ def check_environment(environment: Mapping[str, str] | None = None) -> Iterator[
 
 
 def check_python() -> Check:
-    """Check that this interpreter is new enough."""
     version = platform.python_version()
     if sys.version_info[:2] >= PYTHON_NEEDED:
         return Check("Python", True, version)
@@ -174,7 +172,6 @@ def check_libraries() -> Iterator[Check]:
 
 
 def check_library(name: str, needed: str) -> Check:
-    """Check one distribution."""
     advice = f"pip install '{name}>={needed}'"
     try:
         version = metadata.version(name)

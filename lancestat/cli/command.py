@@ -85,7 +85,6 @@ class Vars(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, object]:
-        """Parse the mapping."""
         if isinstance(value, dict):
             return value
         from lancestat.spec.document import read_document
@@ -127,7 +126,6 @@ class FormatName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete the formats."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(n) for n in formats_of(self.views) if n.startswith(incomplete)]
@@ -247,7 +245,6 @@ def command(name: str, **attributes: object) -> Callable[[F], Command]:
 
 
 def selection_options(function: F) -> F:
-    """Add `--select` and `--exclude`."""
     function = click.option(
         "--exclude",
         multiple=True,
@@ -267,7 +264,6 @@ def selection_options(function: F) -> F:
 
 
 def execution_options(function: F) -> F:
-    """Add `--fail-fast` and `--threads`."""
     function = click.option(
         "--threads",
         type=click.IntRange(min=1),

@@ -60,7 +60,6 @@ class RootGroup(click.Group):
         self.entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all subcommands."""
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

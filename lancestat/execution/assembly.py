@@ -83,7 +83,6 @@ class Assembly:
                 self._takers[source].append((carry.fields, 1, sums))
 
     def expect_scans(self, scans: Iterable[Scan]) -> None:
-        """Expect the partials of scans."""
         for scan in scans:
             self._expected.update(scan.fields)
 

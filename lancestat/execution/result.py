@@ -44,16 +44,16 @@ class SilentProgress:
     """Progress that is not shown."""
 
     def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
-        """Say nothing."""
+        pass
 
     def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
-        """Say nothing."""
+        pass
 
     def joined(self, node: str, stage: StageProgress) -> None:
-        """Say nothing."""
+        pass
 
     def finished(self, result: NodeResult) -> None:
-        """Say nothing."""
+        pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,6 @@ class TableAssessment:
 
     @property
     def schema_hash(self) -> str:
-        """The hash of the table's schema."""
         return self.statistics.schema_hash
 
     @property

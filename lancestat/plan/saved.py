@@ -235,7 +235,6 @@ class SavedNode:
 
     @property
     def name(self) -> str:
-        """The node's name."""
         return str(self.plan["name"])
 
 

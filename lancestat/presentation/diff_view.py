@@ -14,7 +14,6 @@ _KINDS = {"table": "table", "knn_join": "KNN join"}
 
 
 def diff_view(diff: Diff) -> DiffView:
-    """Return the view of a diff."""
     owners: dict[str, tuple[str, ...]] = {}
     for node in diff.nodes:
         for owner in node.owners:

@@ -76,11 +76,9 @@ class Format(Generic[T]):
         return register
 
     def render(self, view: object, page: Page) -> T:
-        """Return a view in this format."""
         return self.renderers[type(view)](view, page)
 
     def print(self, view: object, page: Page) -> None:
-        """Print a view in this format."""
         self.write(self.render(view, page))
 
 

@@ -99,21 +99,21 @@ class Console:
         return self.redactor.text(text, self.audience)
 
     def out(self, *lines: str) -> None:
-        """Lines of a result."""
+        """Print lines of a result."""
         for line in lines:
             click.echo(self._line(line, PAINT), color=wants_color())
 
     def markdown(self, text: str) -> None:
-        """A result in Markdown, whose line breaks are its own."""
+        """Print a result in Markdown, with the line breaks that it has."""
         for line in text.split("\n"):
             click.echo(self._line(line, ZERO_WIDTH_SPACE))
 
     def json(self, text: str) -> None:
-        """A result in JSON."""
+        """Print a result in JSON."""
         click.echo(escape_json_commands(text))
 
     def err(self, *lines: str) -> None:
-        """Lines of talk."""
+        """Print lines to stderr."""
         for line in lines:
             click.echo(self._line(line, PAINT), err=True, color=wants_color())
 

@@ -93,12 +93,10 @@ class ActionView(NamedTuple):
 
     @property
     def node(self) -> str:
-        """The name of the node."""
         return self.result.name
 
     @property
     def verb(self) -> str:
-        """The word for what is done."""
         return self.result.action
 
 
@@ -135,7 +133,6 @@ class RunView(NamedTuple):
 
     @property
     def is_failed(self) -> bool:
-        """Whether any node failed."""
         return self.status == "error"
 
 
@@ -242,7 +239,6 @@ class PropertyView(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the property."""
         return self.change.name
 
     def lines(self) -> list[str]:

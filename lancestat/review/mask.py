@@ -40,7 +40,6 @@ class Mask:
         return self._line(self.redactor.text(text, Audience.PUBLIC))
 
     def lines(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """Several of them."""
         return tuple(map(self.line, texts))
 
     def _line(self, text: str) -> str:

@@ -355,5 +355,4 @@ def _named(spelling: Key, name: str) -> Key:
 
 
 def default_of(resource: type[Declared], name: str) -> Any:
-    """Return the default of a field."""
     return next(field.default for field in key_fields(resource) if field.name == name)

@@ -242,12 +242,10 @@ class ProjectSpec:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The table nodes."""
         return tuple(node for node in self.nodes if isinstance(node, Table))
 
     @property
     def joins(self) -> tuple[KnnJoin, ...]:
-        """The KNN join nodes."""
         return tuple(node for node in self.nodes if isinstance(node, KnnJoin))
 
     def node(self, name: str) -> Node | None:

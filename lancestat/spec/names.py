@@ -27,7 +27,6 @@ class Item:
 
     @property
     def location(self) -> Location:
-        """The location of the item's name."""
         return self.at("name")
 
     def at(self, *steps: str | int) -> Location:

@@ -33,7 +33,6 @@ class MemoryState:
         self._blocks: dict[str, dict[BlockKey, SummaryBlock]] = {}
 
     def records(self) -> Mapping[str, TableRecord]:
-        """The newest record of every table, by identity."""
         return {
             node.record.table: node.record
             for run in reversed(self._newest())
@@ -42,7 +41,6 @@ class MemoryState:
         }
 
     def joins(self) -> Mapping[str, JoinRecord]:
-        """The newest record of every join, by node."""
         return {
             node.node: node.record
             for run in reversed(self._newest())
@@ -51,15 +49,12 @@ class MemoryState:
         }
 
     def digests(self) -> Mapping[str, str]:
-        """By node, the digest of its meaning in the newest run that took it up."""
         return {node.node: node.digest for run in reversed(self._newest()) for node in run.nodes}
 
     def runs(self, limit: int) -> list[RunRecord]:
-        """The newest runs, newest first."""
         return self._newest()[:limit]
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        """By node, its newest outcomes under a target, newest first."""
         by_node: dict[str, list[NodeOutcome]] = {}
         for run in (run for run in self._newest() if run.target == target):
             head = (run.run_id, run.command, run.target, run.finished_at)
@@ -69,7 +64,6 @@ class MemoryState:
         return {node: tuple(outcomes[:limit]) for node, outcomes in by_node.items()}
 
     def partial_index(self, table: str) -> PartialIndex:
-        """Return the index of one table's partials."""
         fields: dict[tuple[Fingerprint, ...], frozenset[str]] = {}
         for entry in self._partials.get(table, ()):
             known = fields.get(entry.fingerprints, frozenset())
@@ -80,7 +74,6 @@ class MemoryState:
         )
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
-        """Return the indexes of some tables' partials."""
         return {table: self.partial_index(table) for table in tables}
 
     def partials(
@@ -109,16 +102,13 @@ class MemoryState:
         self._partials.setdefault(table, []).extend(added)
 
     def add_run(self, run: RunRecord) -> None:
-        """Keep a run."""
         self._runs.append(run)
 
     def summary(self, table: str) -> TableSummary | None:
-        """The newest summary of a table."""
         summary = self._summaries.get(table)
         return None if summary is None else only_stored(summary, self._blocks.get(table, {}))
 
     def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
-        """Yield the wanted blocks."""
         blocks = self._blocks.get(table, {})
         yield from (blocks[key] for key in set(wanted) if key in blocks)
 

@@ -104,20 +104,16 @@ class LanceState:
         return self.run_table.read(read_records, nothing)
 
     def joins(self) -> Mapping[str, JoinRecord]:
-        """The newest record of every join, by node."""
         nothing: dict[str, JoinRecord] = {}
         self.run_table.dataset(latest=True)
         return self.run_table.read(read_joins, nothing)
 
     def digests(self) -> Mapping[str, str]:
-        """By node, the digest of its meaning in the newest run that took it up."""
         nothing: dict[str, str] = {}
         self.run_table.dataset(latest=True)
         return self.run_table.read(read_digests, nothing)
 
     def runs(self, limit: int) -> list[RunRecord]:
-        """The newest runs, newest first."""
-
         def read(dataset: LanceDataset) -> list[RunRecord]:
             return read_runs(dataset, limit)
 
@@ -125,8 +121,6 @@ class LanceState:
         return self.run_table.read(read, [])
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        """By node, its newest outcomes under a target, newest first."""
-
         def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
             return read_outcomes(dataset, target, limit)
 
@@ -158,19 +152,15 @@ class LanceState:
         return stream_partials(self.partial_table, table, wanted)
 
     def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
-        """Append partials in one commit."""
         schema = self.partial_table.schema
         with self.writers.writing():
             self._append(self.partial_table, partial_batches(table, stored, self._clock(), schema))
 
     def add_run(self, run: RunRecord) -> None:
-        """Append a run in one commit."""
         with self.writers.writing():
             self._append(self.run_table, [run_batch(run, self.run_table.schema)])
 
     def summary(self, table: str) -> TableSummary | None:
-        """The newest summary of a table."""
-
         def read(dataset: LanceDataset) -> TableSummary | None:
             return read_summary(dataset, table)
 

@@ -78,7 +78,6 @@ def diff(
     fail_on: tuple[str, ...],
     no_datasets: bool,
 ) -> None:
-    """Print the difference."""
     from lancestat.presentation.diff_view import diff_view
     from lancestat.review.diff import review
 

@@ -11,7 +11,6 @@ from lancestat.spec.redaction import redacted_nodes
 @command("list", help="List what the project declares.", views=[ListView])
 @selection_options
 def list_nodes(invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...]) -> None:
-    """Print the selected nodes."""
     project = invocation.project()
     nodes = project.nodes(any_of(select), any_of(exclude))
     spec = project.spec

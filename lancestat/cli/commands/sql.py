@@ -35,7 +35,6 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | int:
-        """Read the number."""
         text = str(value)
         if text == _ALL:
             return _ALL

@@ -30,7 +30,6 @@ def status(
     select: tuple[str, ...],
     exclude: tuple[str, ...],
 ) -> None:
-    """Print the state of every node."""
     from lancestat.presentation.report_views import status_view
     from lancestat.report.gather import redacted_report
     from lancestat.report.values import Health
