@@ -116,7 +116,7 @@ def table(number: int) -> TableReport:
     """A table."""
     from lancestat.errors import Location
     from lancestat.manifest.wire import PublishedColumn
-    from lancestat.plan.table_status import Shown
+    from lancestat.plan.table_status import TableStatus
     from lancestat.report.values import FragmentReport, Health, TableReport
     from lancestat.spec.model import Table
 
@@ -127,7 +127,7 @@ def table(number: int) -> TableReport:
         f"column_{at}": PublishedColumn(at * 7, chance.randrange(10**6), "-12.5", "98765.25", 8, 8)
         for at in range(COLUMNS)
     }
-    shown = Shown(
+    shown = TableStatus(
         table=name,
         uri=f"{name}.lance",
         version=40,

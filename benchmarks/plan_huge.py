@@ -21,7 +21,7 @@ from measure import LANCESTAT, Measures, peak_megabytes, process, run, run_case,
 if TYPE_CHECKING:
     from lancestat.lake.history import Effect
     from lancestat.lake.snapshot import Fragment, Snapshot
-    from lancestat.plan.assessment import Background
+    from lancestat.plan.assessment import TableChanges
     from lancestat.project import Project
     from lancestat.state.values import PartialIndex
 
@@ -103,13 +103,13 @@ def plan_column_added(folder: Path, tiny: bool) -> Measures:
 def decided(
     now: Snapshot,
     base: Snapshot | None,
-    gather: Callable[[], Background],
+    gather: Callable[[], TableChanges],
     scans: int | None = None,
 ) -> Measures:
     """Measure appraising and deciding, and check the decision."""
     from lancestat.errors import Location
     from lancestat.plan.actions import Plan, TableAction
-    from lancestat.plan.assessment import appraise
+    from lancestat.plan.assessment import assess
     from lancestat.plan.planner import decide
     from lancestat.presentation.plan_view import plan_view
     from lancestat.presentation.registry import Page, load_format
@@ -119,9 +119,9 @@ def decided(
     if base is not None:
         now = replace(now, config=published(base))
     before = peak_megabytes()
-    appraise_seconds, appraisal = timed(lambda: appraise(table, "huge", now, None, NOW))
+    appraise_seconds, assessment = timed(lambda: assess(table, "huge", now, None, NOW))
     gather_seconds, gathered = timed(gather)
-    decide_seconds, action = timed(lambda: decide(appraisal, gathered))
+    decide_seconds, action = timed(lambda: decide(assessment, gathered))
     plan = Plan("huge", "dev", (action,))
 
     def render() -> None:
@@ -176,16 +176,16 @@ def index_of(base: Snapshot) -> PartialIndex:
 
 def background(
     now: Snapshot, base: Snapshot | None, index: PartialIndex, *effects: Effect
-) -> Background:
+) -> TableChanges:
     """What `plan.observe` would gather."""
     from lancestat.lake.fingerprint import column_groups, table_digest
     from lancestat.lake.history import Commit, History
-    from lancestat.plan.assessment import Background
+    from lancestat.plan.assessment import TableChanges
     from lancestat.plan.judgement import TableStatistics
 
     commits = tuple(Commit(now.version, effect, "Some") for effect in effects)
     groups = tuple(column_groups(now, now.fields))
-    return Background(
+    return TableChanges(
         groups=groups,
         digest=table_digest(groups, now.fields),
         base_digest=table_digest(column_groups(base, base.fields), base.fields) if base else None,

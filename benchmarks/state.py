@@ -43,8 +43,8 @@ def read_records(folder: Path, tiny: bool) -> Measures:
     state = opened(folder / "records")
     seconds, _ = timed(state.records)
     again_seconds, _ = timed(state.records)
-    compact_seconds, _ = timed(lambda: state.tidy({}))
-    tidy_seconds, _ = timed(lambda: state.tidy({}))
+    compact_seconds, _ = timed(lambda: state.expire({}))
+    tidy_seconds, _ = timed(lambda: state.expire({}))
     name = f"records of {len(found):,} tables"
     return {
         f"{name}: with import of lance, seconds": warm_up_seconds,
@@ -73,7 +73,7 @@ def read_index(folder: Path, tiny: bool) -> Measures:
     peak = peak_megabytes()
     fields = len(next(iter(found.singles.values())))
     live = frozenset(found.singles)
-    tidy_seconds, _ = timed(lambda: state.tidy({"t": live}))
+    tidy_seconds, _ = timed(lambda: state.expire({"t": live}))
     name = f"index of {len(found.singles):,} fragments x {fields} columns"
     return {
         f"{name}: seconds": seconds,

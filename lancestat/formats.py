@@ -1,4 +1,4 @@
-"""How numbers, times and machine words look to people: one place for every command and page."""
+"""Formats numbers, times and machine words for people, in every command and page."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ import logging
 import weakref
 from collections.abc import Callable
 
-from lancestat.redact import Audience, Redactor, inert, visible
+from lancestat.redact import Audience, Redactor, escape_commands, visible
 
-# Those of all projects that the process has: a log line does not say to which it belongs.
+# The redactors of all projects in the process: a log line does not name its project.
 _redactors: weakref.WeakSet[Redactor] = weakref.WeakSet()
 _plain = logging.Formatter()
 
@@ -45,4 +45,4 @@ class _RedactingFactory:
 def _line(text: str) -> str:
     for redactor in tuple(_redactors):
         text = redactor.text(text, Audience.PERSON)
-    return visible(inert(text))
+    return visible(escape_commands(text))

@@ -1,4 +1,4 @@
-"""The library's front door: a project that can be planned, run and looked at."""
+"""The Python interface: a project that can be planned, run and reported on."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.execution.execute import Execution
-    from lancestat.execution.result import Progress, RunResult, Unfinished
+    from lancestat.execution.result import Progress, RunResult, UnfinishedNodes
     from lancestat.plan.actions import Plan
     from lancestat.plan.observe import Observer
-    from lancestat.plan.plan_store import PlanKeeper
-    from lancestat.plan.table_status import Shown
+    from lancestat.plan.plan_store import PlanStore
+    from lancestat.plan.table_status import TableStatus
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
     from lancestat.spark.read.relation import Attachment
-    from lancestat.state.garbage_collection import SweepReport
+    from lancestat.state.garbage_collection import GarbageReport
     from lancestat.state.store import LanceState
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ _log = logging.getLogger("lancestat.project")
 
 
 def _without_secrets(cls: type[T]) -> type[T]:
-    """Make the public methods of a class with a `spec` raise errors that tell no secret."""
+    """Make the public methods of a class with a `spec` raise errors that hold no secret."""
     for name, member in list(vars(cls).items()):
         if isinstance(member, FunctionType) and not name.startswith("_"):
             setattr(cls, name, _redacting(member))
@@ -52,12 +52,12 @@ def _redacting(method: FunctionType) -> Callable[..., object]:
         try:
             return method(self, *args, **kwargs)
         except LancestatError as error:
-            shown = self.spec.redactor.error(error, Audience.PERSON)
-            if str(shown) == str(error):
+            redacted = self.spec.redactor.error(error, Audience.PERSON)
+            if str(redacted) == str(error):
                 raise
-            shown = shown.with_traceback(error.__traceback__)
-        # Outside of the handler, so that the error which tells the secret is not its context.
-        raise shown
+            redacted = redacted.with_traceback(error.__traceback__)
+        # Outside of the handler, so that the error which holds the secret is not its context.
+        raise redacted
 
     return redacting
 
@@ -105,7 +105,7 @@ class Project:
         vars: Mapping[str, object] | None = None,
         with_datasets: bool = True,
     ) -> Diff:
-        """What a change of a project means: nodes, risks, columns, bytes to read.
+        """Return what a change of a project means: nodes, risks, columns, bytes to read.
 
         Args:
             project_dir: The folder with `lancestat_project.yml`; relative URIs lead from there.
@@ -113,7 +113,7 @@ class Project:
             head: A git revision or a folder, the folder as it is when None.
             target: One of the project's targets on both sides, its default when None.
             vars: Overrides of the project's `vars` on both sides.
-            with_datasets: Whether datasets are opened, to tell columns by name and bytes.
+            with_datasets: Whether datasets are opened, to name columns and to estimate bytes.
 
         Raises:
             InvalidProject: a side has errors, each with its place there.
@@ -127,7 +127,7 @@ class Project:
 
     @cached_property
     def state(self) -> LanceState:
-        """What is remembered between runs; opened when first used."""
+        """The state, which is remembered between runs; opened when first used."""
         from lancestat.state.store import open_state
 
         return open_state(self.spec.target.state, self.spec.target.storage_options)
@@ -141,7 +141,7 @@ class Project:
 
         Raises:
             UsageError: a selector is wrong or matches nothing.
-            StateError: a selector asks for the state, which cannot be reached.
+            StateError: a selector needs the state, which cannot be reached.
         """
         from lancestat.spec.selection import select as select_nodes
 
@@ -154,7 +154,7 @@ class Project:
         *,
         full_refresh: bool = False,
     ) -> Plan:
-        """What `run` would do and why; opens datasets, starts no Spark.
+        """Return what `run` would do and why; opens datasets, starts no Spark.
 
         Raises:
             UsageError: a selector is wrong or matches nothing.
@@ -176,12 +176,12 @@ class Project:
             PlanFileError: LS621 something else is at `path`, or it cannot be written.
             UsageError, StateError: as for `plan`.
         """
-        from lancestat.plan.saved import Options
+        from lancestat.plan.saved import PlanOptions
 
-        return self._keeper.save(Path(path), Options.of(select, exclude, full_refresh))
+        return self._plan_store.save(Path(path), PlanOptions.of(select, exclude, full_refresh))
 
     def load_plan(self, path: str | Path) -> Plan:
-        """The plan of a file, provided that the project, the datasets and the state are as it says.
+        """Return the plan of a file if the project, the datasets and the state are still the same.
 
         It is made again, under the options that it was made with, and has to come out the same.
 
@@ -190,7 +190,7 @@ class Project:
             PlanFileError: LS622 to LS624 the file is no such plan, or that of another project,
                 target or release.
         """
-        return self._keeper.load(Path(path))
+        return self._plan_store.load(Path(path))
 
     def run(
         self,
@@ -201,20 +201,20 @@ class Project:
         full_refresh: bool = False,
         progress: Progress | None = None,
     ) -> RunResult:
-        """Do what a plan says, everything when None; Spark starts only if something must be read.
+        """Execute a plan, of all nodes when None; Spark starts only if something must be read.
 
         Args:
             plan: From `plan`; a new one over all nodes when None.
             threads: How many nodes are worked on at once.
             fail_fast: Start nothing new once a node has failed.
             full_refresh: Where no plan is given: read everything again.
-            progress: Told of fragments and bytes read, of stages of joins, and of nodes that ended.
+            progress: Receives fragments and bytes read, stages of joins, and nodes that ended.
         """
         plan = plan or self.plan(full_refresh=full_refresh)
         return self._execution(threads, fail_fast, progress).execute(plan, "run")
 
-    def unfinished(self) -> Unfinished:
-        """What failed, or was not run for that, in the newest run that is recorded of the target.
+    def unfinished(self) -> UnfinishedNodes:
+        """Return the nodes that failed or were not run in the newest recorded run of the target.
 
         Raises:
             StateError: the state cannot be reached.
@@ -226,7 +226,7 @@ class Project:
 
     def retry(
         self,
-        unfinished: Unfinished | None = None,
+        unfinished: UnfinishedNodes | None = None,
         *,
         threads: int | None = None,
         fail_fast: bool = False,
@@ -240,9 +240,9 @@ class Project:
             fail_fast: See `run`.
             progress: See `run`.
         """
-        found = unfinished or self.unfinished()
-        nodes = tuple(node for node in self.spec.nodes if node.name in found.nodes)
-        plan = self._observer.plan(nodes, full_refresh=found.full_refresh)
+        remaining = unfinished or self.unfinished()
+        nodes = tuple(node for node in self.spec.nodes if node.name in remaining.nodes)
+        plan = self._observer.plan(nodes, full_refresh=remaining.full_refresh)
         return self._execution(threads, fail_fast, progress).execute(plan, "retry")
 
     def analyze(
@@ -279,8 +279,8 @@ class Project:
         if columns is not None:
             from lancestat.plan.named_columns import named_columns
 
-            appraisal, _ = self._observer.appraise(everything)
-            named = named_columns(appraisal, columns, is_case_sensitive=is_case_sensitive)
+            assessment, _ = self._observer.assess(everything)
+            named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
             wanted = replace(everything, columns=named)
         nodes = tuple(wanted if node is declared else node for node in self.spec.nodes)
         other = Project(replace(self.spec, nodes=nodes), clock=self._clock)
@@ -334,19 +334,19 @@ class Project:
             _log.warning("table '%s' is not attached: %s", name, error.message)
         return attachment
 
-    def show(self, table: str) -> Shown:
+    def show(self, table: str) -> TableStatus:
         """The statistics of one declared table, and the guard's verdict under its policy.
 
         Raises:
             UsageError: no table of that name is declared.
             LancestatError: the dataset cannot be opened.
         """
-        from lancestat.plan.table_status import show
+        from lancestat.plan.table_status import table_status
         from lancestat.report.gather import fragment_coverage
 
-        appraisal, background = self._observer.appraise(self._table(table))
-        covered = fragment_coverage(appraisal, background.index).columns
-        return show(appraisal, self._clock(), covered)
+        assessment, changes = self._observer.assess(self._table(table))
+        covered = fragment_coverage(assessment, changes.index).columns
+        return table_status(assessment, self._clock(), covered)
 
     def report(
         self,
@@ -357,14 +357,14 @@ class Project:
         with_histograms: bool = False,
         runs: int | None = None,
     ) -> ProjectReport:
-        """What is known of nodes at this moment: health, statistics, freshness, last runs.
+        """Return what is known of nodes at this moment: health, statistics, freshness, last runs.
 
         Args:
             select: Which nodes, all when None.
             exclude: Which to leave out.
             with_fragments: Also every fragment of every table.
             with_histograms: Also the histograms of tables that ask for them.
-            runs: How many runs of each node are looked at; a few when None.
+            runs: How many runs of each node are read; a few when None.
 
         Raises:
             UsageError: a selector is wrong or matches nothing.
@@ -383,7 +383,7 @@ class Project:
         )
 
     def report_tables(self, wanted: Collection[str]) -> dict[str, pa.Table]:
-        """What is known of all nodes as Arrow tables: `statistics`, `runs`, `fragments`.
+        """Return what is known of all nodes as Arrow tables: `statistics`, `runs`, `fragments`.
 
         Args:
             wanted: Which of them.
@@ -403,19 +403,19 @@ class Project:
             runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
         )
 
-    def sweep(self, *, dry_run: bool = False) -> SweepReport:
+    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
         """Drop state of tables that are declared no more, and what killed processes have left.
 
         Raises:
             StateError: The state cannot be reached.
-            RunError: A scratch root cannot be looked at.
+            RunError: A scratch root cannot be listed.
         """
-        from lancestat.execution.garbage_collection import sweep_all
+        from lancestat.execution.garbage_collection import collect_garbage
         from lancestat.report.site.build import DEFAULT, clear_drafts
 
         if not dry_run:
             clear_drafts(self.spec.root.resolve() / DEFAULT)
-        return sweep_all(self.spec, self.state, now=self._clock(), dry_run=dry_run)
+        return collect_garbage(self.spec, self.state, now=self._clock(), dry_run=dry_run)
 
     @property
     def _digests(self) -> dict[str, str]:
@@ -437,20 +437,20 @@ class Project:
         return Observer(self.spec, self.state, self._clock)
 
     @property
-    def _keeper(self) -> PlanKeeper:
+    def _plan_store(self) -> PlanStore:
         from lancestat import __version__
-        from lancestat.plan.plan_store import PlanKeeper
+        from lancestat.plan.plan_store import PlanStore
 
-        return PlanKeeper(self._observer, self.nodes, __version__)
+        return PlanStore(self._observer, self.nodes, __version__)
 
     def _execution(
         self, threads: int | None, fail_fast: bool, progress: Progress | None
     ) -> Execution:
         from lancestat.execution.execute import Execution
-        from lancestat.execution.result import Silent
+        from lancestat.execution.result import SilentProgress
 
-        told = progress or Silent()
-        return Execution(self._observer, self.state, self._digests, told, threads, fail_fast)
+        receiver = progress or SilentProgress()
+        return Execution(self._observer, self.state, self._digests, receiver, threads, fail_fast)
 
     def _table(self, name: str) -> Table:
         from lancestat.errors import UsageError, did_you_mean

@@ -1,4 +1,4 @@
-"""What may be shown of a project, and in which form.
+"""Redaction: what may be shown of a project, to whom and in which form.
 
 A value that comes from the environment carries its origin: the variables that had a part in it and
 the text that names them. Wherever a value is shown as such, the origin decides. A value that has
@@ -30,7 +30,7 @@ _SECRET_NAME = re.compile(
     r"|(?<=.)pwd|auth(?!ors?(?:$|[_.\-]))|connection_?string|(?:^|[_.\-])(?:pass|pin|sas|dsn)(?:[_.\-]|$)",
     re.IGNORECASE,
 )
-# Such values are everywhere, so that replacing them would tell nothing and garble the rest.
+# Such values are everywhere, so that replacing them would garble texts and hide nothing.
 _COMMONPLACE = re.compile(r"true|false|null|none|yes|no|on|off|[-+0-9.,:%]{0,5}", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 
@@ -38,18 +38,18 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 _SHORTEST_SECRET, _SHORTEST_ORDINARY = 3, 6
 # A shorter value has to stand on its own, so that it is not taken out of the middle of a word.
 _LEAST_WITHIN_WORDS = {True: 6, False: 12}
-# Messages shorten what is very long: the beginning alone gives it away.
+# Messages shorten long values: the beginning alone would disclose them.
 _LONG, _BEGINNING = 32, 24
 
 
 class Audience(Enum):
-    """Who is going to see a text."""
+    """Those who are going to see a text."""
 
     PERSON = "person"
     PUBLIC = "public"
 
 
-def says_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether the name of a variable or of a setting says that its value is secret."""
     return _SECRET_NAME.search(name) is not None
 
@@ -71,16 +71,16 @@ class Variable:
     @property
     def is_secret(self) -> bool:
         """Whether its name says that its value is secret."""
-        return says_secret(self.name)
+        return is_secret_name(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a rendered value comes from.
+    """The origin of a rendered value.
 
     `shown` is the template that gave the value, with the variables of the environment in place of
-    project variables that stand for them. `is_set` tells that at least one of the variables had a
-    value, so that the result is not made of defaults alone.
+    project variables that stand for them. `is_set` is set where at least one of the variables had
+    a value, so that the result is not made of defaults alone.
     """
 
     variables: tuple[Variable, ...]
@@ -104,7 +104,7 @@ class Origin:
     @property
     def is_of_environment(self) -> bool:
         """Whether the environment gave some of the value."""
-        return self.is_set and any(each.function == "env_var" for each in self.variables)
+        return self.is_set and any(variable.function == "env_var" for variable in self.variables)
 
     @property
     def names(self) -> str:
@@ -113,10 +113,10 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownValue:
     """A value that is searched for in texts, and what is shown in its place.
 
-    `is_whole` tells that all of it comes from the environment, so that its beginning does, too.
+    `is_whole` is set where all of it comes from the environment, so that its beginning does, too.
     """
 
     value: str = field(repr=False)
@@ -143,7 +143,7 @@ class Redactor:
             that is one of them is not searched for.
     """
 
-    def __init__(self, known: Iterable[Known] = (), public: Iterable[str] = ()) -> None:
+    def __init__(self, known: Iterable[KnownValue] = (), public: Iterable[str] = ()) -> None:
         self.known = _merged(known)
         self.public = frozenset(public)
         self._searches: dict[Audience, tuple[_Search, ...]] = {}
@@ -151,7 +151,7 @@ class Redactor:
     def __repr__(self) -> str:
         return f"Redactor({len(self.known)} values)"
 
-    def with_known(self, known: Iterable[Known]) -> Redactor:
+    def with_known(self, known: Iterable[KnownValue]) -> Redactor:
         """One that looks for more."""
         more = [*known]
         return Redactor((*self.known, *more), self.public) if more else self
@@ -197,17 +197,17 @@ class Redactor:
 
     def _of(self, audience: Audience) -> tuple[_Search, ...]:
         if audience not in self._searches:
-            known = [each for each in self.known if self._is_sought(each, audience)]
+            known = [candidate for candidate in self.known if self._is_sought(candidate, audience)]
             parts = _sorted(known, is_whole=True)
             # A thousand tables below one variable are found by that.
             self._searches[audience] = _sorted(
-                each
-                for each in known
-                if each.is_whole or _replaced(each.value, parts) != each.shown
+                candidate
+                for candidate in known
+                if candidate.is_whole or _replaced(candidate.value, parts) != candidate.shown
             )
         return self._searches[audience]
 
-    def _is_sought(self, known: Known, audience: Audience) -> bool:
+    def _is_sought(self, known: KnownValue, audience: Audience) -> bool:
         if _COMMONPLACE.fullmatch(known.value):
             return False
         if known.is_secret:
@@ -215,21 +215,26 @@ class Redactor:
         return audience is Audience.PUBLIC and known.value not in self.public
 
 
-def secret_environment(environment: Mapping[str, str]) -> Iterator[Known]:
+def secret_environment(environment: Mapping[str, str]) -> Iterator[KnownValue]:
     """The values of an environment's secret variables, whether or not a project reads them.
 
     Libraries read some of them. Short ones, and mere words, are left out, since many variables are
     only named like secrets.
     """
     for name, value in environment.items():
-        if says_secret(name) and len(value) >= 12 and not value.isalpha() and "/" not in value[:2]:
-            yield Known(value, f"{{{{ {Variable(name)} }}}}", is_secret=True, is_whole=True)
+        if (
+            is_secret_name(name)
+            and len(value) >= 12
+            and not value.isalpha()
+            and "/" not in value[:2]
+        ):
+            yield KnownValue(value, f"{{{{ {Variable(name)} }}}}", is_secret=True, is_whole=True)
 
 
-def secret_options(options: Mapping[str, str]) -> Iterator[Known]:
+def secret_options(options: Mapping[str, str]) -> Iterator[KnownValue]:
     """All values of storage options, of which none may be shown."""
     for value in options.values():
-        yield Known(value, MASK, is_secret=True, is_whole=True)
+        yield KnownValue(value, MASK, is_secret=True, is_whole=True)
 
 
 def is_commonplace(value: str) -> bool:
@@ -246,11 +251,11 @@ _LAYOUT = re.compile(r"\n(?= {6})")
 def visible(text: str, *, keep: str = "") -> str:
     """A text on one line, with every character that cannot be seen spelled out.
 
-    Line breaks, escape sequences, characters that hide or reorder what is around them: nothing that
-    a terminal obeys is left.
+    Line breaks, escape sequences, characters that hide or reorder what is around them: nothing is
+    left that controls a terminal.
 
     Args:
-        text: Whatever a project, a library or a store says.
+        text: A text of a project, a library or a store.
         keep: Characters that stay as they are, such as `PAINT`.
     """
     if text.isprintable():
@@ -268,12 +273,12 @@ def message_lines(text: str) -> list[str]:
     return [visible(line, keep=PAINT) for line in _LAYOUT.split(text)]
 
 
-# GitHub's runner obeys `::` after any white space at the start of a line, and `##[` wherever it
-# stands (ActionCommand.cs); Azure's agent obeys `##vso[`, TeamCity `##teamcity[`.
+# GitHub's runner runs `::` commands after any white space at the start of a line, `##[` anywhere
+# (ActionCommand.cs); Azure's agent runs `##vso[`, TeamCity `##teamcity[`.
 _COMMAND_ANYWHERE = re.compile(r"##(?=(?:vso|teamcity)?\[)", re.IGNORECASE)
 
 
-def inert(line: str) -> str:
+def escape_commands(line: str) -> str:
     """A line in which no system that reads logs finds a command."""
     start = line.lstrip(f"\u200b \t{PAINT}")
     if start.startswith("::"):
@@ -281,7 +286,7 @@ def inert(line: str) -> str:
     return _COMMAND_ANYWHERE.sub("#\\\\x23", line)
 
 
-def inert_json(text: str) -> str:
+def escape_json_commands(text: str) -> str:
     """A JSON text that is the same value, in which no terminal and no log finds a command."""
     if text.isprintable() and "##" not in text:
         return text
@@ -291,14 +296,17 @@ def inert_json(text: str) -> str:
     )
 
 
-def _merged(known: Iterable[Known]) -> tuple[Known, ...]:
-    found: dict[str, Known] = {}
-    for each in known:
-        first = found.setdefault(each.value, each)
-        is_secret, is_whole = first.is_secret or each.is_secret, first.is_whole or each.is_whole
+def _merged(known: Iterable[KnownValue]) -> tuple[KnownValue, ...]:
+    merged: dict[str, KnownValue] = {}
+    for candidate in known:
+        first = merged.setdefault(candidate.value, candidate)
+        is_secret, is_whole = (
+            first.is_secret or candidate.is_secret,
+            first.is_whole or candidate.is_whole,
+        )
         if (is_secret, is_whole) != (first.is_secret, first.is_whole):
-            found[each.value] = replace(first, is_secret=is_secret, is_whole=is_whole)
-    return tuple(found.values())
+            merged[candidate.value] = replace(first, is_secret=is_secret, is_whole=is_whole)
+    return tuple(merged.values())
 
 
 def _replaced(text: str, searches: Iterable[_Search]) -> str:
@@ -306,19 +314,19 @@ def _replaced(text: str, searches: Iterable[_Search]) -> str:
     hits = [search for search in searches if search.probe in lowered]
     if not hits:
         return text
-    shown = [search.shown for search in hits]
+    replacements = [search.shown for search in hits]
     pattern = _compiled(tuple(search.pattern for search in hits))
-    return pattern.sub(lambda found: shown[(found.lastindex or 1) - 1], text)
+    return pattern.sub(lambda match: replacements[(match.lastindex or 1) - 1], text)
 
 
-def _sorted(known: Iterable[Known], *, is_whole: bool = False) -> tuple[_Search, ...]:
-    """What finds values: of those that contain each other, the longest first."""
-    wanted = [each for each in known if each.is_whole or not is_whole]
-    searches = [search for each in wanted for search in _searches(each)]
+def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Search, ...]:
+    """Return searches for values: of those that contain each other, the longest first."""
+    wanted = [candidate for candidate in known if candidate.is_whole or not is_whole]
+    searches = [search for candidate in wanted for search in _searches(candidate)]
     return tuple(sorted(searches, key=lambda search: -len(search.pattern)))
 
 
-def _searches(known: Known) -> Iterator[_Search]:
+def _searches(known: KnownValue) -> Iterator[_Search]:
     spellings = dict.fromkeys(_spellings(known))
     shortest = _SHORTEST_SECRET if known.is_secret else _SHORTEST_ORDINARY
     within = _LEAST_WITHIN_WORDS[known.is_secret]
@@ -348,8 +356,8 @@ def _searches(known: Known) -> Iterator[_Search]:
             yield _Search(start[0].lower(), rf"({pattern}\S*)", known.shown)
 
 
-def _spellings(known: Known) -> Iterator[str]:
-    """How a value may be written: by URIs, by JSON, by Rust, by object stores, by lancestat."""
+def _spellings(known: KnownValue) -> Iterator[str]:
+    """Yield the spellings of a value: of URIs, JSON, Rust, object stores and lancestat."""
     values = [known.value]
     if "\n" in known.value and known.is_whole:
         values += [
@@ -363,7 +371,7 @@ def _spellings(known: Known) -> Iterator[str]:
         yield json.dumps(value, ensure_ascii=False)[1:-1]
         yield visible(value)
         bare = _SCHEME.sub("", value)
-        # Object stores tell paths without a scheme, and without a slash at the start or the end.
+        # Object stores report paths without a scheme, and without a slash at the start or the end.
         yield bare.strip("/") if "/" in bare.strip("/") else bare
         yield bare.rstrip("/") if "/" in bare.strip("/") else bare
     if known.value.startswith("/") and len(known.value) < 4096 and "\0" not in known.value:
@@ -379,7 +387,7 @@ def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-NOTHING_KNOWN = Redactor()
+EMPTY_REDACTOR = Redactor()
 
 
 _LONGEST = 600
@@ -406,14 +414,14 @@ def clean(message: str, secrets: Iterable[str] = ()) -> str:
     """One line of at most 600 characters, without places in Rust sources and without secrets.
 
     Args:
-        message: What a library said.
+        message: The message of a library.
         secrets: Values to mask wherever they stand, plain or percent-encoded.
 
     Masked besides: user names and passwords in URIs, query parameters and headers that carry
     tokens, and AWS access key ids. An XML error of an object store shrinks to its code and message.
     """
     text = _RUST_PLACE.sub("", message)
-    text = _XML_ERROR.sub(_xml_summary, text)
+    text = _XML_ERROR.sub(_xml_error_text, text)
     for secret in sorted(_url_spellings(secrets), key=len, reverse=True):
         text = text.replace(secret, MASK)
     text = _USER_INFO.sub(f"{MASK}@", text)
@@ -431,5 +439,5 @@ def _url_spellings(secrets: Iterable[str]) -> set[str]:
     )
 
 
-def _xml_summary(found: re.Match[str]) -> str:
-    return ": ".join(text for _, text in _XML_PART.findall(found.group()))
+def _xml_error_text(match: re.Match[str]) -> str:
+    return ": ".join(text for _, text in _XML_PART.findall(match.group()))

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from lancestat.errors import InvalidProject, Location, SpecError
 from lancestat.redact import (
     Audience,
-    Known,
+    KnownValue,
     Redactor,
     Variable,
-    inert,
-    inert_json,
+    escape_commands,
+    escape_json_commands,
+    is_secret_name,
     message_lines,
-    says_secret,
     visible,
 )
 
@@ -44,15 +44,15 @@ PUBLIC, PERSON = Audience.PUBLIC, Audience.PERSON
     ],
 )
 def test_names_say_whether_they_are_secret(name: str, secret: bool) -> None:
-    assert says_secret(name) is secret
+    assert is_secret_name(name) is secret
 
 
-def redactor(*known: Known) -> Redactor:
+def redactor(*known: KnownValue) -> Redactor:
     return Redactor(known, {"orders"})
 
 
-LAKE = Known("s3://lake-of-mine/x", "{{ env_var('LAKE') }}", is_whole=True)
-TOKEN = Known("to/ken+9 'a\"b", "{{ env_var('TOKEN') }}", is_secret=True, is_whole=True)
+LAKE = KnownValue("s3://lake-of-mine/x", "{{ env_var('LAKE') }}", is_whole=True)
+TOKEN = KnownValue("to/ken+9 'a\"b", "{{ env_var('TOKEN') }}", is_secret=True, is_whole=True)
 
 
 @pytest.mark.parametrize(
@@ -83,17 +83,17 @@ def test_ordinary_values_are_for_persons() -> None:
 
 def test_short_and_common_values_do_not_garble_texts() -> None:
     values = ["a", "1", "true", "12345", "main", "orders", "warehouse"]
-    known = [Known(value, "X") for value in values]
+    known = [KnownValue(value, "X") for value in values]
     text = "a table of orders: 1 true 12345 main, warehouses and a warehouse_2"
     assert Redactor(known, {"orders"}).text(text, PUBLIC) == text.replace("warehouse_", "X_")
-    secrets = [Known(value, "X", is_secret=True) for value in ("a", "ab", "true", "key")]
+    secrets = [KnownValue(value, "X", is_secret=True) for value in ("a", "ab", "true", "key")]
     assert Redactor(secrets).text("a monkey has a key, ab, true", PERSON) == (
         "a monkey has a X, ab, true"
     )
 
 
 def test_short_values_are_replaced_where_messages_quote_them() -> None:
-    known = [Known("emb", "{{ env_var('V') }}"), Known("a", "{{ env_var('A') }}")]
+    known = [KnownValue("emb", "{{ env_var('V') }}"), KnownValue("a", "{{ env_var('A') }}")]
     text = "'near' names 'emb' and 'a', not member; env_var('emb') is set"
     assert Redactor(known).text(text, PUBLIC) == (
         "'near' names '{{ env_var('V') }}' and '{{ env_var('A') }}', not member; "
@@ -104,7 +104,9 @@ def test_short_values_are_replaced_where_messages_quote_them() -> None:
 
 
 def test_the_longest_value_is_replaced_and_nothing_twice() -> None:
-    both = redactor(LAKE, Known("s3://lake-of-mine/x/deeper", "{{ env_var('lake-of-mine/x') }}"))
+    both = redactor(
+        LAKE, KnownValue("s3://lake-of-mine/x/deeper", "{{ env_var('lake-of-mine/x') }}")
+    )
     assert both.text("at s3://lake-of-mine/x/deeper!", PUBLIC) == (
         "at {{ env_var('lake-of-mine/x') }}!"
     )
@@ -112,22 +114,25 @@ def test_the_longest_value_is_replaced_and_nothing_twice() -> None:
 
 def test_what_is_cut_short_is_recognised() -> None:
     value = "s3cret" * 20
-    long = redactor(Known(value, "X", is_secret=True, is_whole=True))
+    long = redactor(KnownValue(value, "X", is_secret=True, is_whole=True))
     assert long.text(f"found '{value[:57]}...' there", PERSON) == "found 'X there"
 
 
 def test_of_a_thousand_values_below_one_only_that_is_looked_for() -> None:
     lake = "s3://lake-of-mine/x"
     # A scalar that is nothing but the variable is known as such and as a rendered text.
-    known = [Known(lake, LAKE.shown), LAKE]
-    known += [Known(f"{lake}/t{n}", f"{LAKE.shown}/t{n}") for n in range(1000)]
+    known = [KnownValue(lake, LAKE.shown), LAKE]
+    known += [KnownValue(f"{lake}/t{n}", f"{LAKE.shown}/t{n}") for n in range(1000)]
     shown = Redactor(known)
     assert shown.text(f"at {lake}/t7!", PUBLIC) == f"at {LAKE.shown}/t7!"
     assert len(shown._of(PUBLIC)) < 10
 
 
 def test_equal_values_are_secret_where_any_is() -> None:
-    ordinary, secret = Known("value-of-two", "A"), Known("value-of-two", "B", is_secret=True)
+    ordinary, secret = (
+        KnownValue("value-of-two", "A"),
+        KnownValue("value-of-two", "B", is_secret=True),
+    )
     assert redactor(ordinary, secret).text("value-of-two", PERSON) == "A"
     assert redactor(ordinary).merged(redactor(secret)).text("value-of-two", PERSON) == "A"
 
@@ -152,7 +157,7 @@ def test_a_redacted_text_can_be_restored() -> None:
 
 @given(st.text(min_size=8), st.text(), st.text())
 def test_no_secret_survives(secret: str, before: str, after: str) -> None:
-    known = Known(secret, "", is_secret=True)
+    known = KnownValue(secret, "", is_secret=True)
     shown = Redactor([known]).text(f"{before}{secret}{after}", PERSON)
     if len(secret.strip()) == len(secret) and secret not in before + after:
         assert len(shown) < len(before) + len(secret) + len(after)
@@ -195,7 +200,7 @@ def test_a_message_has_only_the_lines_that_lancestat_makes(text: str) -> None:
     ],
 )
 def test_no_log_finds_a_command(line: str) -> None:
-    shown = inert(line)
+    shown = escape_commands(line)
     assert not shown.lstrip(" \ufdd1").startswith("::")
     assert not {"##[", "##vso[", "##VSO[", "##teamcity["} & {
         shown[at : at + n] for at in range(len(shown)) for n in (3, 6, 11)
@@ -205,7 +210,7 @@ def test_no_log_finds_a_command(line: str) -> None:
 @given(st.dictionaries(st.text(), st.text()), st.text(alphabet="#[v]o:\x9b\u202e\x85a"))
 def test_json_means_the_same_and_gives_no_orders(value: dict[str, str], more: str) -> None:
     text = json.dumps({**value, "more": more}, indent=2, ensure_ascii=False)
-    shown = inert_json(text)
+    shown = escape_json_commands(text)
     assert json.loads(shown) == {**value, "more": more}
     assert "##[" not in shown
     assert all(char.isprintable() or char == "\n" for char in shown)

@@ -1,4 +1,4 @@
-"""One thing that `debug` looks at."""
+"""The checks of `lancestat debug`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPENED_AT_ONCE = 16
 
 
 def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
-    """Whether there is a valid project; the project if so."""
+    """Check that there is a valid project, and return it if so."""
     try:
         project = load()
     except InvalidProject as error:
@@ -47,7 +47,6 @@ def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
 
 
 def check_tables(spec: ProjectSpec) -> Iterator[Check]:
-    """Open every declared table."""
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
         yield from pool.map(lambda table: _check_table(table, spec.target), spec.tables)
 
@@ -64,7 +63,7 @@ def _check_table(table: Table, target: Target) -> Check:
 
 
 def check_state(project: Project) -> Check:
-    """Whether the state can be read and, where this machine can tell, written."""
+    """Check that the state can be read and, where this machine can tell, written."""
     uri = project.spec.target.state
     try:
         project.state.records()
@@ -83,7 +82,7 @@ def check_state(project: Project) -> Check:
 
 
 def check_spark(target: Target) -> Check:
-    """Whether Spark starts and its Python workers find the same libraries as this process."""
+    """Check that Spark starts and that its workers find the same libraries as this process."""
     from lancestat.spark.session.start import running_session, start_session
 
     begun = time.monotonic()
@@ -105,8 +104,8 @@ def check_spark(target: Target) -> Check:
             session.stop()
     here = _versions(0)
     if versions != {here}:
-        found = f"workers have {', '.join(sorted(versions))}, this process has {here}"
-        return Check("Spark", False, found, "give workers the same environment")
+        finding = f"workers have {', '.join(sorted(versions))}, this process has {here}"
+        return Check("Spark", False, finding, "give workers the same environment")
     elapsed = duration(time.monotonic() - begun)
     return Check("Spark", True, f"{place}, up in {elapsed}")
 
@@ -137,7 +136,7 @@ _NATIVE = {
 }
 
 
-def check_surroundings(environment: Mapping[str, str] | None = None) -> Iterator[Check]:
+def check_environment(environment: Mapping[str, str] | None = None) -> Iterator[Check]:
     """Check Python, Java and every library, each on a line of its own."""
     known = os.environ if environment is None else environment
     yield check_python()
@@ -147,15 +146,14 @@ def check_surroundings(environment: Mapping[str, str] | None = None) -> Iterator
 
 
 def check_python() -> Check:
-    """Whether this interpreter is new enough."""
-    found = platform.python_version()
+    version = platform.python_version()
     if sys.version_info[:2] >= PYTHON_NEEDED:
-        return Check("Python", True, found)
-    return Check("Python", False, found, "use Python 3.10 or newer")
+        return Check("Python", True, version)
+    return Check("Python", False, version, "use Python 3.10 or newer")
 
 
 def check_java() -> Check:
-    """Whether the Java that Spark would start is there and new enough."""
+    """Check that the Java that Spark would start is there and new enough."""
     from lancestat.spark.session.start import find_java
 
     try:
@@ -166,7 +164,7 @@ def check_java() -> Check:
 
 
 def check_libraries() -> Iterator[Check]:
-    """Whether what lancestat requires is installed, new enough and can be loaded."""
+    """Check that what lancestat requires is installed, new enough and can be loaded."""
     for requirement in metadata.requires("lancestat") or ():
         wanted = _REQUIREMENT.match(requirement)
         if wanted:
@@ -174,25 +172,24 @@ def check_libraries() -> Iterator[Check]:
 
 
 def check_library(name: str, needed: str) -> Check:
-    """Look at one distribution."""
     advice = f"pip install '{name}>={needed}'"
     try:
-        found = metadata.version(name)
+        version = metadata.version(name)
     except metadata.PackageNotFoundError:
         return Check(name, False, "not installed", advice)
-    if _numbers(found) < _numbers(needed):
-        return Check(name, False, f"{found}, lancestat needs {needed} or newer", advice)
+    if _numbers(version) < _numbers(needed):
+        return Check(name, False, f"{version}, lancestat needs {needed} or newer", advice)
     if name in _NATIVE:
         try:
             import_module(_NATIVE[name])
         except Exception as error:
-            broken = f"{found} does not load: {' '.join(str(error).split())}"
+            broken = f"{version} does not load: {' '.join(str(error).split())}"
             return Check(name, False, broken, f"pip install --force-reinstall '{name}>={needed}'")
-    return Check(name, True, found)
+    return Check(name, True, version)
 
 
 def check_spark_home(environment: Mapping[str, str]) -> Iterator[Check]:
-    """Whether SPARK_HOME, if set, names a Spark of the version that pyspark has."""
+    """Check that SPARK_HOME, if set, names a Spark of the version that pyspark has."""
     home = environment.get("SPARK_HOME")
     if not home:
         return
@@ -215,8 +212,8 @@ def check_spark_home(environment: Mapping[str, str]) -> Iterator[Check]:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """`10.2.1rc1` as (10, 2, 1), without trailing zeros, so that 14 and 14.0 are equal."""
-    found = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
-    numbers = [int(part) for part in found[0].split(".")] if found else []
+    match = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
+    numbers = [int(part) for part in match[0].split(".")] if match else []
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lancestat.cli.completion import complete_selector, complete_target
-from lancestat.cli.talk import listen
+from lancestat.cli.logging_setup import set_up_logging
 from lancestat.errors import InvalidProject
 from lancestat.presentation.registry import FORMATS, Page, can_render, formats_of, load_format
 from lancestat.presentation.terminal import CONSOLE, width
@@ -29,7 +29,7 @@ ENVIRONMENT = "LANCESTAT"
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What the shared options said."""
+    """The values of the shared options."""
 
     project_dir: Path = Path()
     target: str | None = None
@@ -43,7 +43,7 @@ class Invocation:
         from lancestat.project import Project
 
         project = Project.load(self.project_dir, target=self.target, vars=dict(self.vars))
-        CONSOLE.know(project.spec.redactor)
+        CONSOLE.redact_with(project.spec.redactor)
         return project
 
     def show(self, view: object) -> None:
@@ -65,7 +65,7 @@ class Invocation:
         _require(self.output, [view], subject)
 
     def say(self, text: str) -> None:
-        """Talk to the person at the terminal, unless they asked for quiet."""
+        """Print a message to stderr, unless `--quiet` was given."""
         if not self.quiet:
             CONSOLE.err(text)
 
@@ -85,7 +85,6 @@ class Vars(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, object]:
-        """Parse the mapping."""
         if isinstance(value, dict):
             return value
         from lancestat.spec.document import read_document
@@ -118,7 +117,7 @@ class FormatName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """Accept every format: which of them a command prints is told when it is run."""
+        """Accept every format; whether a command prints it is checked when the command runs."""
         if value not in FORMATS:
             known = ", ".join(map(repr, formats_of(self.views)))
             self.fail(f"{value!r} is not one of {known}.", param, ctx)
@@ -127,7 +126,6 @@ class FormatName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete the formats."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(n) for n in formats_of(self.views) if n.startswith(incomplete)]
@@ -219,7 +217,7 @@ class Command(click.Command):
         _require(ctx.obj.output, self.views, f"'{self.name}'", ctx)
         is_public = self.is_published or load_format(ctx.obj.output).is_published
         CONSOLE.begin(Audience.PUBLIC if is_public else Audience.PERSON)
-        listen(quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
+        set_up_logging(quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -247,7 +245,6 @@ def command(name: str, **attributes: object) -> Callable[[F], Command]:
 
 
 def selection_options(function: F) -> F:
-    """Add `--select` and `--exclude`."""
     function = click.option(
         "--exclude",
         multiple=True,
@@ -267,7 +264,6 @@ def selection_options(function: F) -> F:
 
 
 def execution_options(function: F) -> F:
-    """Add `--fail-fast` and `--threads`."""
     function = click.option(
         "--threads",
         type=click.IntRange(min=1),
@@ -280,5 +276,5 @@ def execution_options(function: F) -> F:
 
 
 def any_of(selectors: tuple[str, ...]) -> list[str] | None:
-    """Several `--select` are one union; none at all select everything."""
+    """Return selectors whose union is selected; None, which selects everything, for none."""
     return list(selectors) or None

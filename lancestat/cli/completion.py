@@ -53,7 +53,6 @@ def complete_selector(
 def complete_table(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return names of tables."""
     return [
         _item(node.name, _about(node))
         for node in _outline(ctx).nodes
@@ -64,7 +63,6 @@ def complete_table(
 def complete_target(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return names of targets."""
     return [
         _item(name)
         for name in _outline(ctx).targets

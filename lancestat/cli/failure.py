@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does, so that it cleans up behind itself."""
+"""Exit codes, the report of an error, and SIGTERM as an orderly end of a command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Terminated(KeyboardInterrupt):
 def termination_raised() -> Iterator[None]:
     """Raise `Terminated` in the block at the first SIGTERM; a second one kills as usual.
 
-    A handler that somebody else has installed stays in charge.
+    A handler that the program has installed before is left in place.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -70,7 +70,7 @@ def report(error: BaseException, *, verbose: bool) -> ExitCode:
 
 
 def describe(error: BaseException) -> list[str]:
-    """The lines that say what went wrong."""
+    """Return the lines of an error message."""
     if isinstance(error, InvalidProject):
         lines = [line for part in error.errors for line in painted(part)]
         return [*lines, "", paint(error.message, "title")]

@@ -14,7 +14,7 @@ import click
 
 from lancestat.cli.failure import ExitCode, report, termination_raised
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.redact import inert, visible
+from lancestat.redact import escape_commands, visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a subcommand is defined (`module:attribute`), and its line in `--help`."""
+    """The place of a subcommand (`module:attribute`), and its line in `--help`."""
 
     target: str
     summary: str
@@ -60,7 +60,6 @@ class RootGroup(click.Group):
         self.entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all subcommands."""
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -71,7 +70,7 @@ class RootGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand, or say which one is near."""
+        """Find the subcommand; the error for an unknown name suggests a similar one."""
         name = args[0]
         if name in self.entries or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
@@ -83,8 +82,8 @@ class RootGroup(click.Group):
         """Complete the subcommands without importing them, and the options."""
         from click.shell_completion import CompletionItem
 
-        begun = {name: each for name, each in self.entries.items() if name.startswith(incomplete)}
-        commands = [CompletionItem(name, help=each.summary) for name, each in begun.items()]
+        begun = {name: entry for name, entry in self.entries.items() if name.startswith(incomplete)}
+        commands = [CompletionItem(name, help=entry.summary) for name, entry in begun.items()]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -103,7 +102,7 @@ class RootGroup(click.Group):
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
-            raise _fit_to_show(error) from None
+            raise _redacted(error) from None
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand; no traceback reaches the user unless asked for."""
@@ -111,7 +110,7 @@ class RootGroup(click.Group):
             with termination_raised():
                 return super().invoke(ctx)
         except click.ClickException as error:
-            raise _fit_to_show(error) from None
+            raise _redacted(error) from None
         except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:
@@ -129,9 +128,9 @@ def wants_detail(ctx: click.Context) -> bool:
     return bool(getattr(ctx.obj, "verbose", False))
 
 
-def _fit_to_show(error: click.ClickException) -> click.ClickException:
-    """An error that click prints itself, which quotes what stands on the command line."""
-    error.message = inert(visible(CONSOLE.text(error.message)))  # type: ignore[misc]
+def _redacted(error: click.ClickException) -> click.ClickException:
+    """Redact an error that click prints itself, since it quotes the command line."""
+    error.message = escape_commands(visible(CONSOLE.text(error.message)))  # type: ignore[misc]
     return error
 
 

@@ -92,7 +92,6 @@ def _print_version(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit."""
     if not sys.warnoptions:
         # Warnings of libraries are for developers, who ask for them with -W or PYTHONWARNINGS.
         warnings.simplefilter("ignore")

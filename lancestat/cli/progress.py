@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lancestat.execution.result import Progress, Silent, TableProgress
+from lancestat.execution.result import Progress, SilentProgress, TableProgress
 from lancestat.formats import count, large, size
 from lancestat.knn.request import Stage, StageProgress
 from lancestat.plan.node_result import NodeResult, Status
@@ -18,15 +18,15 @@ from lancestat.redact import visible
 if TYPE_CHECKING:
     import rich.progress as bars
 
-# Bars beyond these would scroll; the total goes on counting all tables.
+# More bars than these would scroll; the total counts all tables.
 _BARS_SHOWN = 10
 
 
 @contextmanager
 def progress_display(*, quiet: bool) -> Iterator[Progress]:
-    """Bars if a person is watching stderr, else silence."""
+    """Yield bars if stderr is a terminal, else a progress that is not shown."""
     if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield Silent()
+        yield SilentProgress()
         return
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -149,7 +149,7 @@ def stage_text(stage: StageProgress) -> str:
     if stage.pairs_per_second:
         parts.append(f"{large(stage.pairs_per_second)} pairs/s")
     if stage.note:
-        # Why the gate decided so is for the plan to say.
+        # The plan gives the reason for the decision.
         parts.append(stage.note.partition(":")[0] if stage.stage is Stage.GATE else stage.note)
     return ", ".join(parts)
 

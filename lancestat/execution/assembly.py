@@ -11,7 +11,7 @@ from datetime import datetime
 from typing_extensions import assert_never
 
 from lancestat.errors import StateError
-from lancestat.execution.summarize import reuse_groups, store_summary
+from lancestat.execution.table_summary import reuse_groups, store_summary
 from lancestat.lake.commit import Conflict, Landed, LandedLate
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
@@ -79,7 +79,6 @@ class Assembly:
                 self._takers[source].append((carry.fields, 1, sums))
 
     def expect_scans(self, scans: Iterable[Scan]) -> None:
-        """Expect the partials of scans."""
         for scan in scans:
             self._expected.update(scan.fields)
 
@@ -118,20 +117,19 @@ PARTIALS_PER_COMMIT = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
-    """How much was read for a table, over all attempts."""
+class ScanTotals:
+    """The fragments and rows that were read for a table, over all attempts."""
 
     fragments: int = 0
     rows: int = 0
 
-    def plus(self, scans: Iterable[Scan]) -> Scanned:
-        """Add scans."""
+    def plus(self, scans: Iterable[Scan]) -> ScanTotals:
         rows = {scan.fragment_id: scan.rows for scan in scans}
-        return Scanned(self.fragments + len(rows), self.rows + sum(rows.values()))
+        return ScanTotals(self.fragments + len(rows), self.rows + sum(rows.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class EncodedStatistics:
     """The statistics of a table as they are stored.
 
     `values` are the entries for the manifest, `bounds` those that only the state can hold, by
@@ -151,7 +149,7 @@ ScanTable = Callable[
 
 @dataclass
 class TableWorkspace:
-    """What the stages of one table hand to each other.
+    """The intermediate results that the stages of one table share.
 
     `scan` reads fragments on Spark. `landed` is the version that the statistics stand for once they
     are published.
@@ -166,7 +164,7 @@ class TableWorkspace:
     clock: Callable[[], datetime]
     assembly: Assembly = field(default_factory=Assembly)
     coverage: Coverage = field(default_factory=lambda: Coverage((), (), ()))
-    statistics: Statistics | None = None
+    statistics: EncodedStatistics | None = None
     landed: Pin | None = None
     is_published: bool = False
 
@@ -209,7 +207,7 @@ class TableWorkspace:
             computed_at_version=version,
             computed_at=now,
         )
-        self.statistics = Statistics(values, _private_bounds(columns), now)
+        self.statistics = EncodedStatistics(values, _private_bounds(columns), now)
 
     def restamp(self, stage: RestampStatistics) -> None:
         """Keep the statistics, for another version.
@@ -220,7 +218,7 @@ class TableWorkspace:
         self._finished()
         now = self.clock()
         values = restamp(dict(stage.values), computed_at_version=stage.version, computed_at=now)
-        self.statistics = Statistics(values, dict(stage.bounds), now)
+        self.statistics = EncodedStatistics(values, dict(stage.bounds), now)
 
     def _finished(self) -> dict[str, ColumnPartial]:
         partials, carried = self.assembly.finish()

@@ -14,8 +14,8 @@ from typing_extensions import assert_never
 from lancestat.errors import LakeError, LancestatError, Location, PublishError
 from lancestat.execution.assembly import (
     PartialsGoneError,
-    Scanned,
     ScanTable,
+    ScanTotals,
     TableWorkspace,
 )
 from lancestat.formats import count
@@ -58,7 +58,7 @@ MAX_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class NodeEnded:
-    """How a node ended, and what is to be remembered of it.
+    """The outcome of a node, and the record of it for the state.
 
     `live` are the fingerprints of the version of a table that was read.
     """
@@ -152,7 +152,7 @@ class JoinEvaluation:
                     case PrepareSides():
                         facts = session.prepare_sides()
                         action = _revised(action, revise(action, facts))
-                        self._tell_decision(action)
+                        self._report_decision(action)
                     case LayOut(lists=int() as lists):
                         if not session.lay_out(lists):
                             action = self._exact(action, facts, "no right row can match")
@@ -172,7 +172,7 @@ class JoinEvaluation:
                         assert_never(stage)
                 done.add(stage)
 
-    def _tell_decision(self, action: JoinAction) -> None:
+    def _report_decision(self, action: JoinAction) -> None:
         note = f"{action.decision.strategy.value}: {action.decision.why}"
         self.on_stage(StageProgress(Stage.GATE, note=note))
 
@@ -182,7 +182,7 @@ class JoinEvaluation:
 
 
 def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
-    """Return the revised action; the log says so where it contradicts what was planned."""
+    """Return the revised action; log where it contradicts what was planned."""
     before, after = action.decision, revised.decision
     if (before.strategy, before.lists) != (after.strategy, after.lists):
         # A decision that was made without knowing the sides is expected to change.
@@ -202,12 +202,12 @@ class Evaluator:
         state: What is remembered of tables.
         scan: Reads fragments on Spark.
         open_join: Opens a join on Spark.
-        replan: Plans a node again; its second argument asks for everything to be made again.
+        replan: Plans a node again; its second argument makes everything again.
         replan_table: Plans a table again; its second argument says whether partials in the state
             may be counted on.
         storage_options: How to reach the tables.
         run_id: Names the run.
-        clock: Tells the time.
+        clock: Returns the time, an aware instant.
         digests: The digests of the nodes' meanings.
         locations: Where the nodes are declared.
         on_stage: Receives how far a join is.
@@ -226,7 +226,7 @@ class Evaluator:
     on_stage: Callable[[str, StageProgress], None]
 
     def run(self, action: Action) -> NodeEnded:
-        """Carry out one action; the result does not tell yet how long it took.
+        """Evaluate one action; the elapsed time of the result is not set yet.
 
         Raises:
             LancestatError: the node failed.
@@ -247,7 +247,7 @@ class Evaluator:
 
     def _run_table(self, action: TableAction) -> NodeEnded:
         """Carry out an action until its statistics are published for the version they describe."""
-        result, scanned = planned(action), Scanned()
+        result, scanned = planned(action), ScanTotals()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             scanned = scanned.plus(action.scans)
             try:
@@ -330,7 +330,7 @@ class Evaluator:
         except LancestatError as error:
             raise error.placed(self.locations.get(action.node)) from None
         if outcome.recall is None and done.work.scope is not Scope.FULL:
-            # What was compared in full does not change what is known of the rest.
+            # An exact comparison of new rows does not change the recall of the others.
             known = action.known
             outcome = replace(outcome, recall=known.recall, nprobes=known.nprobes)
         is_lance = done.work.output_format is OutputFormat.LANCE
@@ -343,7 +343,7 @@ class Evaluator:
         return NodeEnded(result, self._join_record(action, outcome))
 
     def _join_record(self, action: JoinAction, outcome: JoinOutcome) -> JoinRecord:
-        """What the state remembers of a join.
+        """Return the record of a join for the state.
 
         The sides are as they were seen before they were read: should they have moved on in between,
         the next run joins again.
@@ -368,7 +368,7 @@ class Evaluator:
 
 
 def _table_ended(
-    result: NodeResult, action: TableAction, scanned: Scanned, done: TableWorkspace
+    result: NodeResult, action: TableAction, scanned: ScanTotals, done: TableWorkspace
 ) -> NodeEnded:
     assert done.landed is not None, "publishing is the last stage"
     landed = done.landed.version
@@ -379,7 +379,7 @@ def _table_ended(
     return NodeEnded(result, done.record(), action.table.live)
 
 
-def _table_result(result: NodeResult, figures: Figures, scanned: Scanned) -> NodeResult:
+def _table_result(result: NodeResult, figures: Figures, scanned: ScanTotals) -> NodeResult:
     """The result of an action whose last attempt had these figures."""
     return replace(
         result,

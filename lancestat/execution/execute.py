@@ -18,7 +18,7 @@ from lancestat.state.values import StateWriter
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How plans of one project are executed; `observer` and `digests` are of its nodes.
+    """Executes the plans of one project; `observer` and `digests` are of its nodes.
 
     `threads` nodes are worked on at once, None for as many as usual.
     """
@@ -31,7 +31,7 @@ class Execution:
     fail_fast: bool = False
 
     def execute(self, plan: Plan, command: str) -> RunResult:
-        """Do what a plan says; `command` is what the run is remembered as."""
+        """Execute a plan; the run's record names `command`."""
         spec, clock = self.observer.spec, self.observer.clock
         has_joins = any(action.kind == JoinAction.kind for action in plan.actions)
         with SparkScanner(spec.target, self.progress.advanced, has_joins=has_joins) as spark:

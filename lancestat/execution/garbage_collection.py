@@ -1,4 +1,4 @@
-"""What `lancestat gc` removes: state that nothing needs, and what killed joins have left."""
+"""Collects the garbage of a project: state that nothing needs, and leftovers of killed joins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lancestat.scratch.garbage_collection import sweep_scratch
 from lancestat.spark.knn.scratch_root import known_roots
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec, Table
-from lancestat.state.garbage_collection import SweepReport, sweep
+from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
 from lancestat.state.identity import join_identity, table_identity
 from lancestat.state.store import LanceState
 from lancestat.state.values import JoinRecord
@@ -24,28 +24,30 @@ from lancestat.state.values import JoinRecord
 _log = logging.getLogger("lancestat.run")
 
 
-def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool) -> SweepReport:
-    """Sweep the state, the outputs of joins, and this user's temporary folders; then scratch.
+def collect_garbage(
+    spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: bool
+) -> GarbageReport:
+    """Drop garbage in the state, the outputs of joins, this user's temporary folders, and scratch.
 
     Scratch is the target's and that of this user's sessions.
 
     Raises:
         StateError: The state cannot be reached.
-        RunError: LS583 a scratch root cannot be looked at.
+        RunError: LS583 a scratch root cannot be listed.
     """
 
     declared = {
         table_identity(node.uri) if isinstance(node, Table) else join_identity(node.name)
         for node in spec.nodes
     }
-    report = sweep(state, frozenset(declared), dry_run)
+    report = collect_state_garbage(state, frozenset(declared), dry_run)
     if not dry_run:
-        _sweep_outputs(spec, state.joins())
+        _collect_output_garbage(spec, state.joins())
         sweep_temporary_folders()
     return _with_scratch(report, spec, now, dry_run)
 
 
-def _sweep_outputs(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
+def _collect_output_garbage(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
 
     for join in spec.joins:
         try:
@@ -53,23 +55,23 @@ def _sweep_outputs(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None
             remembered = remembered_result(records.get(join.name), node_digest(join))
             sweep_output(format, join.output_uri, spec.target.storage_options, remembered)
         except LancestatError as error:
-            # The join itself says so when it runs.
+            # The join reports the error when it runs.
             _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
 
 
 def _with_scratch(
-    report: SweepReport, spec: ProjectSpec, now: datetime, dry_run: bool
-) -> SweepReport:
+    report: GarbageReport, spec: ProjectSpec, now: datetime, dry_run: bool
+) -> GarbageReport:
 
     target = spec.target
     for root in known_roots(target.scratch, target.spark_conf):
-        found = sweep_scratch(root, target.storage_options, now=now, dry_run=dry_run)
-        for uri, reason in found.left:
+        scratch = sweep_scratch(root, target.storage_options, now=now, dry_run=dry_run)
+        for uri, reason in scratch.left:
             _log.warning("scratch %s was left: %s", uri, reason)
         report = replace(
             report,
-            scratch_dropped=report.scratch_dropped + len(found.swept),
-            scratch_left=report.scratch_left + len(found.left),
-            bytes=report.bytes + sum(each.size_bytes for each in found.swept),
+            scratch_dropped=report.scratch_dropped + len(scratch.swept),
+            scratch_left=report.scratch_left + len(scratch.left),
+            bytes=report.bytes + sum(folder.size_bytes for folder in scratch.swept),
         )
     return report

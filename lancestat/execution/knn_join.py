@@ -61,20 +61,20 @@ def result_rows(spark: SparkSession, uri: str, storage_options: Mapping[str, str
         LancestatError: it cannot be read.
     """
     dataset = observe_dataset(uri, storage_options=storage_options)
-    found = snapshot(dataset, uri, storage_options)
-    sizes = [file.size_bytes for each in found.fragments for file in each.files]
+    written = snapshot(dataset, uri, storage_options)
+    sizes = [file.size_bytes for fragment in written.fragments for file in fragment.files]
     if sum(LOCAL_BYTES + 1 if size is None else size for size in sizes) > LOCAL_BYTES:
         return read_table(spark, uri, storage_options=storage_options)
-    return _local_rows(spark, found, storage_options)
+    return _local_rows(spark, written, storage_options)
 
 
 def _local_rows(
-    spark: SparkSession, found: Snapshot, storage_options: Mapping[str, str]
+    spark: SparkSession, written: Snapshot, storage_options: Mapping[str, str]
 ) -> DataFrame:
-    schema = spark_schema(found.fields)
+    schema = spark_schema(written.fields)
     columns = tuple(schema.names)
-    ranges = tuple(RowRange(each.id, 0, each.rows) for each in found.fragments)
-    scan = Scan(found.pin, columns)
+    ranges = tuple(RowRange(fragment.id, 0, fragment.rows) for fragment in written.fragments)
+    scan = Scan(written.pin, columns)
     batches = list(read_part(scan, Part(ranges), storage_options))
     if not batches:
         return spark.createDataFrame([], schema)
@@ -148,8 +148,8 @@ def knn_join(
     work = JoinWork("knn_join", request, *sides, OutputFormat.LANCE, uri)
     frames = {"left": left, "right": right}
     run_join(Engine(spark, root, uuid.uuid4().hex, options), work, frames, _numbered(names))
-    found = result_rows(spark, uri, options)
-    return _typed(found, names.all, types)
+    rows = result_rows(spark, uri, options)
+    return _typed(rows, names.all, types)
 
 
 def run_join(
@@ -202,8 +202,8 @@ def _request(
 ) -> JoinRequest:
     _check("k", k, 1 <= k <= MOST_NEIGHBOURS, f"1 to {MOST_NEIGHBOURS:,}")
     _check("min_right_rows", min_right_rows, min_right_rows >= 0, "0 or more")
-    found = _word(Mode, "mode", mode)
-    if found is Mode.EXACT:
+    search_mode = _word(Mode, "mode", mode)
+    if search_mode is Mode.EXACT:
         given = "nprobes" if nprobes is not None else "recall"
         if nprobes is not None or recall is not None:
             raise UsageError("LS460", f"{given} goes with mode='approx', but mode is 'exact'")
@@ -216,7 +216,7 @@ def _request(
     return JoinRequest(
         k=k,
         metric=_word(Metric, "metric", metric),
-        mode=found,
+        mode=search_mode,
         kind=_word(JoinKind, "join", join),
         nprobes=nprobes,
         recall=recall,
@@ -231,7 +231,7 @@ def _check(name: str, value: object, is_right: bool, expected: str) -> None:
 
 
 def _word(kind: type[Word], name: str, value: str) -> Word:
-    words = [each.value for each in kind]
+    words = [member.value for member in kind]
     if value not in words:
         hint = did_you_mean(str(value), words)
         raise UsageError(
@@ -240,31 +240,31 @@ def _word(kind: type[Word], name: str, value: str) -> Word:
     return kind(value)
 
 
-_kept: dict[tuple[str, str], str] = {}
+_folders: dict[tuple[str, str], str] = {}
 _stack = ExitStack()
-_keeping = threading.Lock()
+_lock = threading.Lock()
 
 
 def _results(spark: SparkSession, root: str, options: Mapping[str, str]) -> str:
     """The folder of an application's results, which is removed when the process ends."""
     application = str(spark.sparkContext.applicationId)
-    with _keeping:
-        if not _kept:
+    with _lock:
+        if not _folders:
             atexit.register(_stack.close)
         key = (root, application)
-        if key not in _kept:
-            _kept[key] = _stack.enter_context(scratch_folder(root, application, options)).uri
-        return _kept[key]
+        if key not in _folders:
+            _folders[key] = _stack.enter_context(scratch_folder(root, application, options)).uri
+        return _folders[key]
 
 
-def _typed(found: DataFrame, names: Sequence[str], types: Sequence[DataType]) -> DataFrame:
+def _typed(rows: DataFrame, names: Sequence[str], types: Sequence[DataType]) -> DataFrame:
     """The result with the names and types that its columns are to have."""
     from pyspark.sql.functions import col
 
-    shown = []
-    for field, name, type in zip_longest(found.schema.fields, names, types):
+    columns = []
+    for field, name, type in zip_longest(rows.schema.fields, names, types):
         column = col(field.name)
         if type is not None and type != field.dataType:
             column = column.cast(type)
-        shown.append(column.alias(name))
-    return found.select(shown)
+        columns.append(column.alias(name))
+    return rows.select(columns)

@@ -13,7 +13,7 @@ from lancestat.state.values import RunRecord, StateReader
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """How much of a table there is to read."""
+    """The fragments and bytes of a table that are to be read."""
 
     node: str
     fragments: int
@@ -32,7 +32,7 @@ class Progress(Protocol):
         ...
 
     def joined(self, node: str, stage: StageProgress) -> None:
-        """How far a join is."""
+        """Receive the stage of a join and how far it is."""
         ...
 
     def finished(self, result: NodeResult) -> None:
@@ -40,20 +40,20 @@ class Progress(Protocol):
         ...
 
 
-class Silent:
-    """Progress that nobody looks at."""
+class SilentProgress:
+    """Progress that is not shown."""
 
     def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
-        """Say nothing."""
+        pass
 
     def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
-        """Say nothing."""
+        pass
 
     def joined(self, node: str, stage: StageProgress) -> None:
-        """Say nothing."""
+        pass
 
     def finished(self, result: NodeResult) -> None:
-        """Say nothing."""
+        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,15 @@ class RunResult:
 
 _LEFT = frozenset({Status.ERROR.value, Status.SKIPPED.value})
 # How many of the newest runs are read, one attempt after the other: targets may share a state.
-_LOOKS = (1, 10, 100, 1000)
+_LIMITS = (1, 10, 100, 1000)
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
-    """What the newest run of a target left to do.
+class UnfinishedNodes:
+    """The nodes that the newest run of a target did not finish.
 
-    `run` is None where none is recorded, `nodes` are declared, `gone` are not any more.
-    `full_refresh` tells that the run was to make everything again.
+    `run` is None where none is recorded, `nodes` are declared, `gone` are no longer declared.
+    `full_refresh` is set where the run was to make everything again.
     """
 
     run: RunRecord | None
@@ -91,8 +91,8 @@ class Unfinished:
     full_refresh: bool = False
 
 
-def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unfinished:
-    """Find it in the record of the newest run, which every run but an idle one leaves at its end.
+def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> UnfinishedNodes:
+    """Return them by the record of the newest run; only an idle run leaves no record.
 
     Args:
         state: Where runs are recorded.
@@ -101,9 +101,9 @@ def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unf
     """
     run = _newest(state, target)
     if run is None:
-        return Unfinished(None)
+        return UnfinishedNodes(None)
     left = [node for node in run.nodes if node.result.get("status") in _LEFT]
-    return Unfinished(
+    return UnfinishedNodes(
         run,
         tuple(node.node for node in left if node.node in declared),
         tuple(node.node for node in left if node.node not in declared),
@@ -112,9 +112,9 @@ def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unf
 
 
 def _newest(state: StateReader, target: str) -> RunRecord | None:
-    for limit in _LOOKS:
+    for limit in _LIMITS:
         runs = state.runs(limit)
-        found = next((run for run in runs if run.target == target), None)
-        if found is not None or len(runs) < limit:
-            return found
+        newest = next((run for run in runs if run.target == target), None)
+        if newest is not None or len(runs) < limit:
+            return newest
     return None

@@ -25,8 +25,8 @@ from lancestat.plan.actions import (
     table_figures,
 )
 from lancestat.plan.node_result import NodeResult, Status, planned
-from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
-from lancestat.spec.disclosure import Origins, query_variables
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
+from lancestat.spec.redaction import Origins, query_variables
 from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Scheduler:
     threads: int = THREADS
     fail_fast: bool = False
     command: str = "run"
-    redactor: Redactor = NOTHING_KNOWN
+    redactor: Redactor = EMPTY_REDACTOR
     origins: Mapping[str, Origins] = field(default_factory=dict)
 
     def execute(self, plan: Plan) -> RunResult:
@@ -89,9 +89,9 @@ class Scheduler:
             try:
                 while waiting or running:
                     ready = [
-                        action for action in waiting if _awaited(action, names) <= ended.keys()
+                        action for action in waiting if _dependencies(action, names) <= ended.keys()
                     ]
-                    # Joins that wait for each other in a circle would wait for ever.
+                    # Joins that depend on each other in a cycle would never be ready.
                     ready = ready or ([] if running else waiting)
                     begun = {action.node for action in ready}
                     waiting = [action for action in waiting if action.node not in begun]
@@ -100,10 +100,10 @@ class Scheduler:
                         future = pool.submit(self._run_one, action, failed, stop)
                         future.add_done_callback(done.put)
                     running += len(ready)
-                    found = done.get().result()
+                    finished = done.get().result()
                     running -= 1
-                    ended[found.result.name] = found
-                    self.progress.finished(found.result)
+                    ended[finished.result.name] = finished
+                    self.progress.finished(finished.result)
             except BaseException:
                 stop.set()
                 self.cancel()
@@ -121,8 +121,8 @@ class Scheduler:
         except Exception as error:
             if self.fail_fast:
                 stop.set()
-            shown = self.redactor.error(_known(error), Audience.PERSON)
-            message = self._without_query(action.node, str(shown), Audience.PERSON)
+            redacted = self.redactor.error(_known(error), Audience.PERSON)
+            message = self._without_query(action.node, str(redacted), Audience.PERSON)
             failure = replace(planned(action), status=Status.ERROR, message=message)
             return NodeEnded(_timed(failure, started))
         return replace(done, result=_timed(done.result, started))
@@ -130,7 +130,7 @@ class Scheduler:
     def _remember(
         self, plan: Plan, ended: Sequence[NodeEnded], started_at: datetime, result: RunResult
     ) -> None:
-        """Write the run's record and tidy the state; the results are published already."""
+        """Write the run's record and expire old state; the results are published already."""
         if self._is_idle(plan):
             return
         run = RunRecord(
@@ -140,30 +140,30 @@ class Scheduler:
             started_at=started_at,
             finished_at=self.clock(),
             status=result.status.value,
-            nodes=tuple(self._remembered(each, plan.full_refresh) for each in ended),
+            nodes=tuple(self._remembered(node, plan.full_refresh) for node in ended),
         )
         live = {
-            each.record.table: each.live for each in ended if isinstance(each.record, TableRecord)
+            node.record.table: node.live for node in ended if isinstance(node.record, TableRecord)
         }
         try:
             self.state.add_run(run)
-            self.state.tidy(live)
+            self.state.expire(live)
         except StateError as error:
             # The results are published: without its record the next run is slower, not wrong.
             _log.warning("the run is not recorded: %s", error)
 
     def _remembered(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
         result, record = ended.result, ended.record
-        shown = result.to_json()
+        members = result.to_json()
         if result.message is not None:
             message = self._without_query(result.name, result.message, Audience.PUBLIC)
-            shown["message"] = self.redactor.text(message, Audience.PUBLIC)
+            members["message"] = self.redactor.text(message, Audience.PUBLIC)
         return NodeRun(
             node=result.name,
             kind=result.kind,
             digest=self.digests[result.name],
             table=record.table if isinstance(record, TableRecord) else None,
-            result=shown,
+            result=members,
             record=record,
             full_refresh=full_refresh,
         )
@@ -187,13 +187,13 @@ class Scheduler:
         known = self.state.digests()
         if any(known.get(action.node) != self.digests[action.node] for action in actions):
             return False
-        # A failure is the last word on a node until it is seen to be well again.
+        # The failure of a node stays its newest outcome until a later run records another.
         ended = self.state.outcomes(plan.target, 1)
         newest = [outcome for action in actions for outcome in ended.get(action.node, ())]
-        return all(each.result.get("status") == Status.SUCCESS.value for each in newest)
+        return all(outcome.result.get("status") == Status.SUCCESS.value for outcome in newest)
 
 
-def _awaited(action: Action, names: set[str]) -> set[str]:
+def _dependencies(action: Action, names: set[str]) -> set[str]:
     return set(action.dependencies) & names if isinstance(action, Deferred) else set()
 
 
@@ -201,12 +201,12 @@ def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None
     """A join that did not succeed, of those that an action awaits."""
     if not isinstance(action, Deferred):
         return None
-    found: Iterator[str] = (
+    failed: Iterator[str] = (
         name
         for name in action.dependencies
         if name in ended and ended[name].result.status is not Status.SUCCESS
     )
-    return next(found, None)
+    return next(failed, None)
 
 
 def _weight(action: Action) -> tuple[bool, int]:
@@ -219,7 +219,7 @@ def _is_join(action: Action) -> bool:
 
 
 def _size(action: Action) -> TableProgress | None:
-    """How much of a table is to be read, None where nothing is."""
+    """Return what of a table is to be read, None where nothing is."""
     figures = table_figures(action)
     if figures is None or not figures.bytes_scanned:
         return None

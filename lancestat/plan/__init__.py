@@ -1,1 +1,1 @@
-"""Actions and reasons; the planner; how a plan is rendered."""
+"""Actions and reasons, the planners, and plan files."""

@@ -61,8 +61,8 @@ class JoinFigures:
     """The counts that plans and runs show for a join, None where they are not known (yet).
 
     `left_rows` and `right_rows` are those of the whole sides; `pairs` are compared by this run, in
-    `scope`. `recall` and `nprobes` tell of approximate strategies; in a plan, as far as known. Only
-    a plan has `why` the strategy was chosen, and `estimated_seconds` of what it takes.
+    `scope`. `recall` and `nprobes` belong to approximate strategies; in a plan, as far as known.
+    Only a plan has `why` the strategy was chosen, and `estimated_seconds` of the run.
     """
 
     strategy: str | None = None
@@ -101,7 +101,7 @@ class TableVersion:
 
     @property
     def uri(self) -> str:
-        """How the project names the dataset."""
+        """The URI by which the project names the dataset."""
         return self.pin.uri
 
     @property
@@ -202,7 +202,7 @@ class Deferred:
 def deferred(
     node: Node, dependencies: tuple[str, ...], *, is_known: bool, full_refresh: bool
 ) -> Deferred:
-    """Defer a node to joins; `is_known` says whether anything was made of the node before."""
+    """Defer a node to joins; `is_known` is set where an earlier run made the node."""
     verb: Verb = "refresh" if is_known else "analyze"
     reason = Reason.INPUT_CHANGED if is_known else Reason.NEW
     return Deferred(node.name, node.kind.value, verb, (reason,), dependencies, full_refresh)
@@ -237,7 +237,7 @@ Action = TableAction | JoinAction | Deferred | Skip | Blocked
 class Plan:
     """Ordered, frozen actions; what `lancestat plan` prints is what `lancestat run` does.
 
-    `full_refresh` tells that everything was asked to be made again.
+    `full_refresh` is set where everything is made again on request.
     """
 
     project: str

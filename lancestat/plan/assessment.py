@@ -1,4 +1,4 @@
-"""Assesses one table: what the manifest and the state say of it, against what is declared."""
+"""Assesses one table: its statistics in manifest and state, against its declaration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedStatistics
 from lancestat.plan.coverage import Rewritten
-from lancestat.plan.judgement import LookBack, TableStatistics, no_past
+from lancestat.plan.judgement import LookBack, TableStatistics, no_history
 from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.spec.model import Table
 from lancestat.state.values import PartialIndex, TableRecord
@@ -21,12 +21,12 @@ from lancestat.statistics.histogram import HISTOGRAM_KINDS
 
 
 @dataclass(frozen=True, slots=True)
-class Appraisal:
+class TableAssessment:
     """One table as it is now, next to what was last made of it.
 
-    `wanted` are the columns to analyze in schema order, `skipped` says why others are not.
-    `statistics` are those that readers get, and `verdict` is the guard's on them with no staleness
-    allowed. `histograms` names the wanted columns that are to have one.
+    `wanted` are the columns to analyze in schema order, `skipped` has the reasons why others
+    are not. `statistics` are those that readers get, and `verdict` is the guard's on them with no
+    staleness allowed. `histograms` names the wanted columns that are to have one.
     """
 
     spec: Table
@@ -39,7 +39,7 @@ class Appraisal:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The table at the version that is looked at."""
+        """The table at the assessed version."""
         return self.statistics.snapshot
 
     @property
@@ -49,26 +49,25 @@ class Appraisal:
 
     @property
     def schema_hash(self) -> str:
-        """The hash of the table's schema."""
         return self.statistics.schema_hash
 
     @property
     def published(self) -> PublishedStatistics | None:
-        """What readers are told if the policy lets them, None where it cannot be read at all."""
+        """The statistics for readers if the policy allows them, None where they are unreadable."""
         return self.statistics.published
 
     @property
     def record(self) -> TableRecord | None:
-        """What the state remembers of the last run, None for nothing."""
+        """The state's record of the last run, None where there is none."""
         return self.statistics.record
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
-    """What only a table that moved on is asked for.
+class TableChanges:
+    """The changes of a table since its last statistics, read where the manifest does not decide.
 
     `groups` is the content of the wanted columns now under the keys of the partials they need
-    (`state.keys`), `digest` the `table_digest` of the columns, `base_digest`
+    (`state.identity`), `digest` the `table_digest` of the columns, `base_digest`
     that of the columns of the same names as the last statistics read them, None when that version
     is gone. `history` holds the commits since, `rewrites` its compactions as content.
     `verdict` is the guard's under the declared policy. `index` is what the state has stored.
@@ -83,14 +82,14 @@ class Background:
     index: PartialIndex
 
 
-def appraise(
+def assess(
     spec: Table,
     identity: str,
     snapshot: Snapshot,
     record: TableRecord | None,
     now: datetime,
-    look_back: LookBack = no_past,
-) -> Appraisal:
+    look_back: LookBack = no_history,
+) -> TableAssessment:
     """Resolve the declared columns and apply the reader rules, no staleness allowed.
 
     `identity` is the state's name for the dataset.
@@ -102,7 +101,7 @@ def appraise(
     types = statistics.types
     resolved = resolve(spec, snapshot, types)
     wanted = _pick(snapshot, resolved.names)
-    return Appraisal(
+    return TableAssessment(
         spec=spec,
         identity=identity,
         statistics=statistics,
@@ -134,8 +133,8 @@ def resolve(spec: Table, snapshot: Snapshot, types: Mapping[str, ColumnType]) ->
 
 def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
     if type is None:
-        shown = field.spark_type or str(field.type)
-        return AvailableColumn(field.name, None, f"type {shown} has no statistics")
+        type_name = field.spark_type or str(field.type)
+        return AvailableColumn(field.name, None, f"type {type_name} has no statistics")
     if "`" in field.name:
         return AvailableColumn(field.name, None, "Lance cannot read a name with a backtick")
     return AvailableColumn(field.name, type.kind.value)

@@ -1,4 +1,4 @@
-"""Which fragments' columns are known, which a compaction carries over, which must be read."""
+"""Covers fragments from stored partials, also over compactions, and lists what must be read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Reuse:
 class Carry:
     """Stored partials of old content whose sum describes the `new` content made of it.
 
-    `sources` are the fingerprints that stored rows cover; one that stands twice counts twice.
+    `sources` are the fingerprints that stored rows cover; one that is listed twice counts twice.
     """
 
     sources: tuple[Fingerprints, ...]
@@ -114,7 +114,7 @@ def _contents(groups: Iterable[ColumnGroup]) -> Counter[tuple[Fingerprint, froze
 
 @dataclass
 class _Claims:
-    """What is still missing; a claim takes fields from all its members at once, or none."""
+    """The content still missing; a claim takes fields from all its members at once, or none."""
 
     missing: dict[Fingerprint, frozenset[str]]
     times: Mapping[Fingerprint, int]
@@ -161,7 +161,7 @@ def _fingerprints_by_field(groups: Iterable[ColumnGroup]) -> dict[str, Fingerpri
     for group in groups:
         for key in group.fields:
             by_field.setdefault(key, []).append(group.fingerprint)
-    return {key: tuple(found) for key, found in by_field.items()}
+    return {key: tuple(fingerprints) for key, fingerprints in by_field.items()}
 
 
 def _field_classes(
@@ -195,20 +195,20 @@ class _Known:
         self, old: Fingerprints, fields: frozenset[str]
     ) -> list[tuple[tuple[Fingerprints, ...], frozenset[str]]]:
         """The stored rows that sum up to all of `old`, with the fields for which they do."""
-        found: list[Fingerprints] = []
+        stored_rows: list[Fingerprints] = []
         left = Counter(old)
         for joint in self.joint:
             members = Counter(joint.new)
             if fields <= joint.fields and members <= left:
-                found.extend(joint.sources)
+                stored_rows.extend(joint.sources)
                 left -= members
         for fingerprint, count in left.items():
             single = self._single(fingerprint, fields)
             if single is None:
                 return []
             sources, fields = single
-            found.extend(sources * count)
-        return [(tuple(found), fields)] if fields else []
+            stored_rows.extend(sources * count)
+        return [(tuple(stored_rows), fields)] if fields else []
 
     def _single(
         self, fingerprint: Fingerprint, fields: frozenset[str]
@@ -224,7 +224,7 @@ class _Known:
 
 
 def stored_keys(coverage: Coverage) -> dict[Fingerprints, frozenset[str]]:
-    """What the executor has to fetch from the state to make use of a coverage."""
+    """Return the rows to fetch from the state for a coverage: the fields by fingerprints."""
     wanted: dict[Fingerprints, frozenset[str]] = {}
     for item in coverage.reuse:
         known = wanted.get(item.fingerprints, NO_FIELDS)

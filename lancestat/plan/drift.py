@@ -1,4 +1,4 @@
-"""What has moved on since a plan was saved, in words."""
+"""Describes what has changed since a plan was saved."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lancestat.formats import count
-from lancestat.plan.saved import Place, SavedNode, SavedPlan, SeenDataset
+from lancestat.plan.saved import ObservedDataset, SavedLocation, SavedNode, SavedPlan
 from lancestat.redact import visible
 
-# What a node's JSON tells of its action, and what is compared in another way or tells of places.
+# The keys of a node's JSON for its action, and those that are compared elsewhere or not at all.
 _ACTION = ("action", "reasons")
 _NOT_COMPARED = frozenset({*_ACTION, "name", "message"})
 
 
-def moves(then: SavedPlan, now: SavedPlan) -> list[str]:
-    """A line for all that is not as it was: none when the plans are the same.
+def drift(then: SavedPlan, now: SavedPlan) -> list[str]:
+    """Return a line for each difference: none when the plans are the same.
 
     Args:
         then: The saved plan; of the same project and target.
@@ -25,8 +25,10 @@ def moves(then: SavedPlan, now: SavedPlan) -> list[str]:
     after = {node.name: node for node in now.nodes}
     before = {node.name for node in then.nodes}
     for node in then.nodes:
-        found = after.get(node.name)
-        what = ["it is no longer among the planned nodes"] if found is None else _node(node, found)
+        current = after.get(node.name)
+        what = (
+            ["it is no longer among the planned nodes"] if current is None else _node(node, current)
+        )
         if what:
             lines.append(f"{node.name}: {'; '.join(what)}")
     lines += [
@@ -41,15 +43,15 @@ def moves(then: SavedPlan, now: SavedPlan) -> list[str]:
 
 
 def _settings(then: SavedPlan, now: SavedPlan) -> Iterator[str]:
-    for name, was, found in (
+    for name, was, current in (
         ("state", then.state, now.state),
         ("scratch", then.scratch, now.scratch),
     ):
-        if (was and was.identity) != (found and found.identity):
-            yield f"target {now.target}: its {name} is {_differ(_uri(found), _uri(was))}"
+        if (was and was.identity) != (current and current.identity):
+            yield f"target {now.target}: its {name} is {_differ(_uri(current), _uri(was))}"
 
 
-def _uri(place: Place | None) -> str:
+def _uri(place: SavedLocation | None) -> str:
     return "unset" if place is None else place.uri
 
 
@@ -59,18 +61,18 @@ def _differ(now: str, then: str) -> str:
 
 
 def _node(then: SavedNode, now: SavedNode) -> list[str]:
-    found = []
+    differences = []
     if then.meaning != now.meaning:
-        found.append("its declaration has changed")
-    found += _inputs(then, now)
+        differences.append("its declaration has changed")
+    differences += _inputs(then, now)
     if then.record != now.record and not _is_elsewhere(then, now):
-        found.append(_record(then.record, now.record))
+        differences.append(_record(then.record, now.record))
     if then.output != now.output:
-        found.append("its result has changed")
-    found += _action(then.plan, now.plan)
-    if not found and then.work != now.work:
-        found.append("what it reads, or what the state has stored of it, has changed")
-    return found
+        differences.append("its result has changed")
+    differences += _action(then.plan, now.plan)
+    if not differences and then.work != now.work:
+        differences.append("what it reads, or what the state has stored of it, has changed")
+    return differences
 
 
 def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
@@ -81,13 +83,13 @@ def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
         yield f"its dataset is {_differ(now.inputs[0].uri, then.inputs[0].uri)}"
         return
     for identity in {**before, **after}:
-        was, found = before.get(identity), after.get(identity)
-        if found is None and was is not None:
+        was, current = before.get(identity), after.get(identity)
+        if current is None and was is not None:
             yield f"it no longer reads {was.uri}"
-        elif was is None and found is not None:
-            yield f"it reads {found.uri}"
-        elif was is not None and found is not None and was != replace(found, uri=was.uri):
-            yield f"{'its dataset' if is_one else found.uri} {_dataset(was, found)}"
+        elif was is None and current is not None:
+            yield f"it reads {current.uri}"
+        elif was is not None and current is not None and was != replace(current, uri=was.uri):
+            yield f"{'its dataset' if is_one else current.uri} {_dataset(was, current)}"
 
 
 def _is_elsewhere(then: SavedNode, now: SavedNode) -> bool:
@@ -96,7 +98,7 @@ def _is_elsewhere(then: SavedNode, now: SavedNode) -> bool:
     return moved and now.plan.get("kind") == "table"
 
 
-def _dataset(then: SeenDataset, now: SeenDataset) -> str:
+def _dataset(then: ObservedDataset, now: ObservedDataset) -> str:
     if then.error is None and now.error is not None:
         return f"cannot be opened any more ({now.error})"
     if then.error is not None and now.error is None:
@@ -124,13 +126,13 @@ def _action(then: Mapping[str, object], now: Mapping[str, object]) -> Iterator[s
             yield f"{words} now {_figure(now.get(key))}, was {_figure(then.get(key))}"
 
 
-def _verb(shown: Mapping[str, object]) -> str:
-    reasons = shown.get("reasons")
+def _verb(plan: Mapping[str, object]) -> str:
+    reasons = plan.get("reasons")
     named = ", ".join(map(str, reasons)) if isinstance(reasons, list) else ""
-    return f"{shown.get('action')} ({named})" if named else str(shown.get("action"))
+    return f"{plan.get('action')} ({named})" if named else str(plan.get("action"))
 
 
-def _figure(found: object) -> str:
-    if found is None:
+def _figure(value: object) -> str:
+    if value is None:
         return "unknown"
-    return count(found) if isinstance(found, int) and not isinstance(found, bool) else str(found)
+    return count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -16,8 +16,8 @@ from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Snapshot
 from lancestat.output.result import current
 from lancestat.plan.actions import Action, Blocked
-from lancestat.plan.join_planner import JoinAppraisal, decide_join, remembered_result
-from lancestat.plan.join_sides import JoinInput, Place, SideReader, datasets_of, side_of
+from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
+from lancestat.plan.join_sides import JoinInput, SideLocation, SideReader, datasets_of, side_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
 from lancestat.state.identity import canonical_uri
@@ -27,7 +27,7 @@ SIDES = ("left", "right")
 
 
 def read_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
-    """What a node reads: datasets, folders, patterns of files."""
+    """Return what a node reads: datasets, folders, patterns of files."""
     if isinstance(node, Table):
         return (node.uri,)
     return tuple(dict.fromkeys(uri for name in SIDES for uri in side_uris(spec, node, name)))
@@ -42,7 +42,7 @@ def lance_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
 
 
 def side_uris(spec: ProjectSpec, join: KnnJoin, name: str) -> tuple[str, ...]:
-    """What a side of a join reads."""
+    """Return the URIs of what a side of a join reads."""
     side = side_of(join, name)
     named = (spec.node(ref) for ref in side.refs)
     return (
@@ -52,29 +52,29 @@ def side_uris(spec: ProjectSpec, join: KnnJoin, name: str) -> tuple[str, ...]:
     )
 
 
-def awaited_joins(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
-    """By node, the joins of `nodes` whose results it reads, however their URIs are written."""
+def join_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
+    """Return by node the joins of `nodes` whose results it reads, however URIs are written."""
     nodes = tuple(nodes)
     writers = {canonical_uri(n.output_uri): n.name for n in nodes if isinstance(n, KnnJoin)}
-    found: dict[str, tuple[str, ...]] = {}
+    joins_read: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         uris = map(canonical_uri, read_uris(spec, node))
         named = dict.fromkeys(writers[uri] for uri in uris if uri in writers)
-        found[node.name] = tuple(name for name in named if name != node.name)
-    return found
+        joins_read[node.name] = tuple(name for name in named if name != node.name)
+    return joins_read
 
 
 def in_order(
-    joins: Sequence[KnnJoin], awaited: Mapping[str, tuple[str, ...]]
+    joins: Sequence[KnnJoin], dependencies: Mapping[str, tuple[str, ...]]
 ) -> tuple[KnnJoin, ...]:
-    """Joins, each after those whose results it reads."""
+    """Sort joins so that each comes after those whose results it reads."""
     by_name = {join.name: join for join in joins}
     done: dict[str, KnnJoin] = {}
 
     def visit(name: str, trail: tuple[str, ...]) -> None:
         if name in done or name in trail:
             return
-        for other in awaited[name]:
+        for other in dependencies[name]:
             visit(other, (*trail, name))
         done[name] = by_name[name]
 
@@ -84,7 +84,7 @@ def in_order(
 
 
 def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
-    """See that a join does not write to what it reads.
+    """Check that a join does not write to what it reads.
 
     Raises:
         UsageError: LS453 the result would lie in, on or around an input.
@@ -95,7 +95,7 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
             read = canonical_uri(uri)
             nested = f"{output}/".startswith(f"{read}/") or f"{read}/".startswith(f"{output}/")
             if nested or fnmatchcase(join.output_uri, uri):
-                place = Place(join, name)
+                place = SideLocation(join, name)
                 raise place.error(
                     "LS453",
                     f"the result of knn join '{join.name}' would be written to what {place} reads",
@@ -108,7 +108,7 @@ _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 @dataclass(frozen=True, slots=True)
 class JoinObserver:
-    """Looks at joins on behalf of the planner; `snapshots` has the Lance datasets by URI."""
+    """Plans joins by the snapshots of the Lance datasets that they read, by URI."""
 
     spec: ProjectSpec
     snapshots: Mapping[str, Snapshot | LakeError]
@@ -117,17 +117,17 @@ class JoinObserver:
     def plan(self, join: KnnJoin, *, full_refresh: bool = False) -> Action:
         """Plan one join; one that cannot run is blocked."""
         try:
-            return decide_join(self._appraise(join), full_refresh=full_refresh)
+            return decide_join(self._assess(join), full_refresh=full_refresh)
         except LancestatError as error:
             return Blocked(join.name, join.kind.value, error.placed(join.location))
 
-    def _appraise(self, join: KnnJoin) -> JoinAppraisal:
+    def _assess(self, join: KnnJoin) -> JoinAssessment:
         check_output(self.spec, join)
         reader = SideReader(self.spec, self.snapshots)
-        left, right = (reader.look(Place(join, side)) for side in ("left", "right"))
+        left, right = (reader.observe(SideLocation(join, side)) for side in ("left", "right"))
         _check_together(join, left, right)
         record, digest = self.records.get(join.name), node_digest(join)
-        return JoinAppraisal(
+        return JoinAssessment(
             spec=join,
             digest=digest,
             left=left,
@@ -146,7 +146,7 @@ class JoinObserver:
 
 
 def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
-    """See that the sides fit each other, as far as is known before they are read.
+    """Check that the sides fit each other, as far as is known before they are read.
 
     Raises:
         UsageError: LS450 to LS452 about names (`knn.names`), LS456 vectors of different lengths.
@@ -154,7 +154,7 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     output_names(left.columns or (), right.columns or (), with_rank=join.rank)
     lengths = (left.dimension, right.dimension)
     if None not in lengths and lengths[0] != lengths[1]:
-        raise Place(join, "left").error(
+        raise SideLocation(join, "left").error(
             "LS456",
             f"the vectors of knn join '{join.name}' have {lengths[0]} elements on the left "
             f"and {lengths[1]} on the right",
@@ -162,11 +162,11 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
 
 
 def planned_cores(target: Target) -> int:
-    """How many tasks will run at once on a local target, 0 where only the cluster knows."""
-    found = _LOCAL.fullmatch(target.spark_master or target.spark_conf.get("spark.master", ""))
-    if found is None:
+    """Return how many tasks run at once on a local target, 0 where only the cluster knows."""
+    local = _LOCAL.fullmatch(target.spark_master or target.spark_conf.get("spark.master", ""))
+    if local is None:
         return 0
-    threads = found.group(1) or "1"
+    threads = local.group(1) or "1"
     cores = os.cpu_count() or 1 if threads == "*" else int(threads)
     per_task = target.spark_conf.get("spark.task.cpus", "1")
     return max(1, cores // int(per_task)) if per_task.isdecimal() and int(per_task) else cores

@@ -1,4 +1,4 @@
-"""From what is known of a join to an action: pure, like the planner of tables."""
+"""Plans joins: pure functions from values to actions, like the planner of tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from lancestat.state.values import InputRecord, JoinRecord
 
 
 @dataclass(frozen=True, slots=True)
-class JoinAppraisal:
+class JoinAssessment:
     """One join as it is now, next to what was last made of it.
 
     `digest` is that of its meaning, `output` what readers see now, `cores` how many tasks will run
@@ -65,7 +65,7 @@ def remembered_result(record: JoinRecord | None, digest: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Narrowing:
-    """Which pairs to compare: with `new` fragments of one side only, unless the scope is full."""
+    """The pairs to compare: those of `new` fragments of one side only, unless the scope is full."""
 
     scope: Scope
     reasons: tuple[Reason, ...]
@@ -74,7 +74,7 @@ class _Narrowing:
 
 
 def request_of(join: KnnJoin) -> JoinRequest:
-    """What a declared join asks for."""
+    """Return the request that a declared join makes."""
     return JoinRequest(
         k=join.k,
         metric=Metric(join.metric),
@@ -87,49 +87,50 @@ def request_of(join: KnnJoin) -> JoinRequest:
     )
 
 
-def decide_join(appraisal: JoinAppraisal, *, full_refresh: bool = False) -> JoinAction | Skip:
-    """What to do about a join, and why.
+def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> JoinAction | Skip:
+    """Decide what to do about a join, and why.
 
-    A result is gone on from only if it is what the last run wrote, and only one side has rows
-    behind those that the run saw. New right rows need a left side that is a table: elsewhere rows
-    may come in another order, and what was found could not be told to them.
+    The last result is extended only if it is what the last run wrote, and only one side has rows
+    behind those that the run saw. New right rows need a left side that is a table: the rows of
+    other sides may come in another order, so that neighbours could not be matched to them.
+
     """
-    narrowing = _narrow(appraisal, full_refresh)
+    narrowing = _narrow(assessment, full_refresh)
     if narrowing is None:
-        figures = _recorded(appraisal)
-        notes = (*appraisal.left.notes, *appraisal.right.notes)
+        figures = _recorded(assessment)
+        notes = (*assessment.left.notes, *assessment.right.notes)
         return Skip(
-            appraisal.spec.name, (Reason.UNCHANGED,), figures, notes, appraisal.spec.kind.value
+            assessment.spec.name, (Reason.UNCHANGED,), figures, notes, assessment.spec.kind.value
         )
-    return _join(appraisal, narrowing)
+    return _join(assessment, narrowing)
 
 
-def _narrow(appraisal: JoinAppraisal, full_refresh: bool) -> _Narrowing | None:
+def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None:
     """The scope and its reasons, None where nothing is to be done."""
-    record = appraisal.record
+    record = assessment.record
     if record is None:
         return _Narrowing(Scope.FULL, (Reason.NEW,))
     if full_refresh:
         return _Narrowing(Scope.FULL, (Reason.FULL_REFRESH,))
-    found: set[Reason] = set()
-    if record.digest != appraisal.digest:
-        found.add(Reason.SPEC_CHANGED)
-    if not appraisal.is_intact:
-        found.add(Reason.OUTPUT_MISSING)
-    left, right = change(appraisal.left, record.left), change(appraisal.right, record.right)
-    if not found and (left, right) == (Change.NONE, Change.NONE):
+    reasons: set[Reason] = set()
+    if record.digest != assessment.digest:
+        reasons.add(Reason.SPEC_CHANGED)
+    if not assessment.is_intact:
+        reasons.add(Reason.OUTPUT_MISSING)
+    left, right = change(assessment.left, record.left), change(assessment.right, record.right)
+    if not reasons and (left, right) == (Change.NONE, Change.NONE):
         return None
-    if not found and (left, right) == (Change.APPENDED, Change.NONE):
-        return _appended(Scope.NEW_LEFT, appraisal.left, record)
-    is_placed = appraisal.left.is_table
-    if not found and (left, right) == (Change.NONE, Change.APPENDED) and is_placed:
-        return _appended(Scope.NEW_RIGHT, appraisal.right, record)
+    if not reasons and (left, right) == (Change.APPENDED, Change.NONE):
+        return _appended(Scope.NEW_LEFT, assessment.left, record)
+    is_placed = assessment.left.is_table
+    if not reasons and (left, right) == (Change.NONE, Change.APPENDED) and is_placed:
+        return _appended(Scope.NEW_RIGHT, assessment.right, record)
     # Other sides than those that were recorded have no history.
-    if Reason.SPEC_CHANGED not in found:
+    if Reason.SPEC_CHANGED not in reasons:
         changes = {left, right} - {Change.NONE}
-        found |= {Reason.INPUT_CHANGED} if changes else set()
-        found |= {Reason.ROWS_APPENDED} if Change.APPENDED in changes else set()
-    return _Narrowing(Scope.FULL, tuple(reason for reason in Reason if reason in found))
+        reasons |= {Reason.INPUT_CHANGED} if changes else set()
+        reasons |= {Reason.ROWS_APPENDED} if Change.APPENDED in changes else set()
+    return _Narrowing(Scope.FULL, tuple(reason for reason in Reason if reason in reasons))
 
 
 def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
@@ -138,9 +139,9 @@ def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
     return _Narrowing(scope, (Reason.ROWS_APPENDED,), ids, sum(fragment.rows for fragment in new))
 
 
-def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> JoinAction:
-    spec, record, scope = appraisal.spec, appraisal.record, narrowing.scope
-    left, right = appraisal.left, appraisal.right
+def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
+    spec, record, scope = assessment.spec, assessment.record, narrowing.scope
+    left, right = assessment.left, assessment.right
     goes_on = scope is not Scope.FULL
     work = JoinWork(
         node=spec.name,
@@ -151,9 +152,9 @@ def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> JoinAction:
         output_uri=spec.output_uri,
         scope=scope,
         new_fragments=narrowing.new,
-        previous=appraisal.output if goes_on else None,
+        previous=assessment.output if goes_on else None,
         known=_counts(record) if goes_on and record is not None else None,
-        remembered=remembered_result(record, appraisal.digest),
+        remembered=remembered_result(record, assessment.digest),
     )
     known = JoinFigures(nprobes=spec.nprobes)
     if goes_on and record is not None:
@@ -164,15 +165,15 @@ def _join(appraisal: JoinAppraisal, narrowing: _Narrowing) -> JoinAction:
         right.dimension or left.dimension,
         has_index=right.index == spec.metric,
     )
-    usable = record is not None and appraisal.output is not None
+    usable = record is not None and assessment.output is not None
     return replace(
-        plan_join(work, sides, appraisal.cores, new_rows=narrowing.new_rows),
+        plan_join(work, sides, assessment.cores, new_rows=narrowing.new_rows),
         verb="refresh" if usable else "analyze",
         reasons=narrowing.reasons,
         left=left.to_record(),
         right=right.to_record(),
         known=known,
-        notes=(*_scope_notes(appraisal, narrowing), *left.notes, *right.notes),
+        notes=(*_scope_notes(assessment, narrowing), *left.notes, *right.notes),
     )
 
 
@@ -266,7 +267,7 @@ def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
         decision = replace(decision, why=why)
     if facts.cores or decision.seconds is None:
         return decision
-    # How long it takes is for the cluster to say; strategies compare on one core as on many.
+    # The time depends on the cluster; the order of strategies is the same on one core.
     return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
 
 
@@ -291,7 +292,7 @@ def _stages(work: JoinWork, decision: Decision) -> tuple[JoinStage, ...]:
     return (*stages, CommitResult(work.output_format, work.output_uri, appends))
 
 
-def _scope_notes(appraisal: JoinAppraisal, narrowing: _Narrowing) -> tuple[str, ...]:
+def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str, ...]:
     rows = narrowing.new_rows
     if narrowing.scope is Scope.NEW_LEFT and rows is not None:
         text = count(rows, "new left row is", "new left rows are")
@@ -299,25 +300,25 @@ def _scope_notes(appraisal: JoinAppraisal, narrowing: _Narrowing) -> tuple[str, 
     if narrowing.scope is Scope.NEW_RIGHT and rows is not None:
         text = count(rows, "new right row is", "new right rows are")
         return (f"only {text} searched, and merged with the result",)
-    record = appraisal.record
+    record = assessment.record
     if record is None or Reason.INPUT_CHANGED not in narrowing.reasons:
         return ()
-    sides = {"left": (appraisal.left, record.left), "right": (appraisal.right, record.right)}
-    found = {name: change(now, then) for name, (now, then) in sides.items()}
-    said = {
+    sides = {"left": (assessment.left, record.left), "right": (assessment.right, record.right)}
+    changes = {name: change(now, then) for name, (now, then) in sides.items()}
+    sentences = {
         Change.APPENDED: "the {} side has new rows",
         Change.OTHER: "the {} side has changed",
     }
-    # Of other sides without a digest their own notes speak.
+    # Other sides without a digest have notes of their own.
     return tuple(
-        _unproven_note(name, *sides[name]) or said[what].format(name)
-        for name, what in found.items()
-        if what in said and sides[name][0].digest is not None
+        _unproven_note(name, *sides[name]) or sentences[what].format(name)
+        for name, what in changes.items()
+        if what in sentences and sides[name][0].digest is not None
     )
 
 
 def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:
-    """What keeps a query from being proven unchanged, where nothing else has changed."""
+    """Return why a query is not proven unchanged, None if it has changed or there is none."""
     if now.work.sql is None or now.digest != then.digest:
         return None
     if then.unproven is None:
@@ -335,8 +336,8 @@ def _counts(record: JoinRecord) -> JoinCounts:
     )
 
 
-def _recorded(appraisal: JoinAppraisal) -> JoinFigures:
-    record = appraisal.record
+def _recorded(assessment: JoinAssessment) -> JoinFigures:
+    record = assessment.record
     assert record is not None
     return JoinFigures(
         strategy=record.strategy,

@@ -53,13 +53,13 @@ class JoinInput:
         return self.fragments is not None
 
     def to_record(self) -> InputRecord:
-        """What to remember of it."""
+        """Return the record of this side for the state."""
         ids = [fragment.id for fragment in self.fragments or ()]
         return InputRecord(self.digest or "", len(ids), max(ids, default=-1), self.rows)
 
 
 class Change(Enum):
-    """What happened to a side."""
+    """The kinds of change of a side."""
 
     NONE = "none"
     APPENDED = "appended"
@@ -67,9 +67,9 @@ class Change(Enum):
 
 
 def change(now: JoinInput, then: InputRecord) -> Change:
-    """What happened to a side since it was recorded: rows came behind all others, or anything.
+    """Return the change of a side since it was recorded: rows behind all others, or any other.
 
-    Rows that came to a side which had none are anything: there is nothing to go on from.
+    New rows of a side that had none are another change: there is no result to extend.
     """
     if now.digest is None or not then.digest:
         return Change.OTHER
@@ -87,14 +87,14 @@ def appended(now: JoinInput, then: InputRecord) -> Sequence[FragmentContent]:
     if not old or rows_digest(old) != then.digest:
         return ()
     # Fragments are numbered in the order in which they were written.
-    return new if all(each.id > then.last_fragment for each in new) else ()
+    return new if all(fragment.id > then.last_fragment for fragment in new) else ()
 
 
 _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SideLocation:
     """A side of a declared join, `left` or `right`, as errors call it."""
 
     join: KnnJoin
@@ -109,9 +109,9 @@ class Place:
 
 
 def check_columns(
-    place: Place, side: KnnSide, uri: str, types: Mapping[str, pa.DataType]
+    place: SideLocation, side: KnnSide, uri: str, types: Mapping[str, pa.DataType]
 ) -> int | None:
-    """See that what a side names is there; the vectors' length, None where rows may differ.
+    """Check the columns of a side, and return the vectors' length, None where rows may differ.
 
     Raises:
         UsageError: LS454 a column is missing, LS455 the vectors are none.
@@ -136,16 +136,16 @@ def check_columns(
     return dimension(type)
 
 
-# Formats of plain files, whose readers pass over what is hidden.
+# Formats of plain files, whose readers ignore hidden files.
 _PLAIN = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile"})
-# Footers of so many files are read to count rows; of more, a run counts.
+# The most files whose footers are read to count rows; a run counts those of more.
 _FOOTERS = 256
 
 
-def look_into(
-    place: Place, side: KnnSide, uri: str, format: str, storage_options: Mapping[str, str]
+def observe_files(
+    place: SideLocation, side: KnnSide, uri: str, format: str, storage_options: Mapping[str, str]
 ) -> JoinInput:
-    """What a side of files is now, as far as a listing tells.
+    """Return a side of files as it is now, as far as a listing tells.
 
     Raises:
         UsageError: LS454 or LS455 about columns (`check_columns`), LS457 there are no files.
@@ -170,22 +170,22 @@ def look_into(
 
 
 def _footers(
-    place: Place, side: KnnSide, uri: str, files: Sequence[ListedFile]
+    place: SideLocation, side: KnnSide, uri: str, files: Sequence[ListedFile]
 ) -> tuple[int | None, int | None]:
-    """Rows and the vectors' length, None where footers do not tell."""
+    """Return rows and the vectors' length, None where footers do not have them."""
     import pyarrow as pa
     from pyarrow import parquet
 
     if len(files) > _FOOTERS:
         return None, None
     try:
-        found = [parquet.ParquetFile(file.path) for file in files]
-        schemas = [each.schema_arrow for each in found]
-        rows = sum(each.metadata.num_rows for each in found)
+        readers = [parquet.ParquetFile(file.path) for file in files]
+        schemas = [reader.schema_arrow for reader in readers]
+        rows = sum(reader.metadata.num_rows for reader in readers)
     except (OSError, ValueError, pa.ArrowException):
-        # What is wrong with the files is Spark's to say.
+        # Spark reports what is wrong with the files.
         return None, None
-    # Names of folders make columns too, and files may differ: then a run looks closer.
+    # Names of folders make columns too, and files may differ: then a run checks the columns.
     is_partitioned = any("=" in part for file in files for part in Path(file.path).parts)
     if is_partitioned or any(not schema.equals(schemas[0]) for schema in schemas):
         return rows, None
@@ -223,7 +223,7 @@ def datasets_of(spec: ProjectSpec, side: KnnSide) -> tuple[Dataset, ...]:
 
 
 def _sql_settings(conf: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What gives the text of a query its meaning, beside the tables; catalogs may hold secrets."""
+    """Return the settings that a query's meaning depends on; those of catalogs may be secret."""
     return sorted(
         (key, value)
         for key, value in conf.items()
@@ -233,13 +233,13 @@ def _sql_settings(conf: Mapping[str, str]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class SideReader:
-    """Looks at sides on behalf of the planner, at the versions that `snapshots` has by URI."""
+    """Observes sides for the planner, at the versions that `snapshots` has by URI."""
 
     spec: ProjectSpec
     snapshots: Mapping[str, Snapshot | LakeError]
 
-    def look(self, place: Place) -> JoinInput:
-        """What a side of a join is now.
+    def observe(self, place: SideLocation) -> JoinInput:
+        """Return a side of a join as it is now.
 
         Raises:
             LakeError: a dataset cannot be opened.
@@ -254,30 +254,30 @@ class SideReader:
             return self._table(place, side, datasets[0])
         node = None if side.table is None else self.spec.node(side.table)
         if isinstance(node, KnnJoin):
-            return look_into(place, side, node.output_uri, node.output_format, options)
+            return observe_files(place, side, node.output_uri, node.output_format, options)
         assert side.uri is not None and side.format is not None
-        return look_into(place, side, side.uri, side.format, options)
+        return observe_files(place, side, side.uri, side.format, options)
 
-    def _table(self, place: Place, side: KnnSide, dataset: Dataset) -> JoinInput:
-        found = self._snapshot(dataset)
-        types = {field.name: field.type for field in found.fields}
+    def _table(self, place: SideLocation, side: KnnSide, dataset: Dataset) -> JoinInput:
+        snapshot = self._snapshot(dataset)
+        types = {field.name: field.type for field in snapshot.fields}
         dimension = check_columns(place, side, dataset.uri, types)
         select = tuple(types) if side.select is None else side.select
-        with self._opened(found) as opened:
-            contents = fragment_contents(found, leaves(opened, (side.vector, *select)))
+        with self._opened(snapshot) as opened:
+            contents = fragment_contents(snapshot, leaves(opened, (side.vector, *select)))
             index = index_metric(opened, side.vector) if place.side == "right" else None
         return JoinInput(
-            work=SideWork(side.vector, select, table=PinnedTable.at(found, dataset.name)),
+            work=SideWork(side.vector, select, table=PinnedTable.at(snapshot, dataset.name)),
             digest=rows_digest(contents),
             fragments=contents,
             columns=select,
-            rows=found.rows,
+            rows=snapshot.rows,
             dimension=dimension,
             index=index,
         )
 
     def _query(
-        self, place: Place, side: KnnSide, sql: str, datasets: Sequence[Dataset]
+        self, place: SideLocation, side: KnnSide, sql: str, datasets: Sequence[Dataset]
     ) -> JoinInput:
         for ref in set(side.refs) - {dataset.name for dataset in datasets}:
             raise place.error(
@@ -289,23 +289,23 @@ class SideReader:
         digest = hashlib.blake2b(sql.encode(), digest_size=16)
         digest.update(json.dumps(_sql_settings(self.spec.target.spark_conf)).encode())
         for dataset in datasets:
-            found = self._snapshot(dataset)
-            with self._opened(found) as opened:
-                contents = fragment_contents(found, leaves(opened, opened.schema.names))
-            views.append(PinnedTable.at(found, dataset.name))
+            snapshot = self._snapshot(dataset)
+            with self._opened(snapshot) as opened:
+                contents = fragment_contents(snapshot, leaves(opened, opened.schema.names))
+            views.append(PinnedTable.at(snapshot, dataset.name))
             digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
         location = side.sql_location or place.join.location
         work = SideWork(side.vector, side.select, sql=sql, views=tuple(views), location=location)
         return JoinInput(work, digest.hexdigest(), columns=side.select)
 
     def _snapshot(self, dataset: Dataset) -> Snapshot:
-        found = self.snapshots[dataset.uri]
-        if isinstance(found, LakeError):
-            raise found
-        return found
+        snapshot = self.snapshots[dataset.uri]
+        if isinstance(snapshot, LakeError):
+            raise snapshot
+        return snapshot
 
     @contextmanager
-    def _opened(self, found: Snapshot) -> Iterator[lance.LanceDataset]:
+    def _opened(self, snapshot: Snapshot) -> Iterator[lance.LanceDataset]:
         options = self.spec.target.storage_options
-        with pinned_reads(found.pin, options):
-            yield open_pinned(found.pin, storage_options=options)
+        with pinned_reads(snapshot.pin, options):
+            yield open_pinned(snapshot.pin, storage_options=options)

@@ -1,6 +1,6 @@
 """The statistics of one table as its readers get them, and the one judgement of them.
 
-Whatever uses statistics, shows them or decides whether to refresh them asks here: the readers
+All that use statistics, show them or decide whether to refresh them use this module: the readers
 (`attach`, `read_table`, `lancestat sql`), `show`, `status`, `docs`, the system views and the
 planner. A second place that looked at tags, policies or histories could answer differently.
 """
@@ -30,8 +30,8 @@ _log = logging.getLogger("lancestat.read")
 LookBack = Callable[[Snapshot, int], tuple[Snapshot | None, History]]
 
 
-def no_past(now: Snapshot, version: int) -> tuple[None, History]:
-    """The `LookBack` that finds nothing."""
+def no_history(now: Snapshot, version: int) -> tuple[None, History]:
+    """Return no earlier version and no commits: the `LookBack` without a known history."""
     return None, History(now.version, now.version, ())
 
 
@@ -44,14 +44,14 @@ class TableStatistics:
         publish: Where the statistics are kept: in the manifest, or in the state's `record` alone.
         allow_stale: The declared policy.
         record: What the state remembers, None for nothing.
-        look_back: Opens an earlier version; asked only when the share of changed rows matters.
+        look_back: Opens an earlier version; called only when the share of changed rows matters.
     """
 
     snapshot: Snapshot
     publish: Publish = Publish.MANIFEST
     allow_stale: bool | StaleBounds = False
     record: TableRecord | None = None
-    look_back: LookBack = field(default=no_past, repr=False)
+    look_back: LookBack = field(default=no_history, repr=False)
 
     @classmethod
     def declared(
@@ -59,7 +59,7 @@ class TableStatistics:
         table: Table,
         snapshot: Snapshot,
         record: TableRecord | None,
-        look_back: LookBack = no_past,
+        look_back: LookBack = no_history,
     ) -> TableStatistics:
         """The statistics of a table that a project declares."""
         return cls(snapshot, table.publish, table.policy.allow_stale, record, look_back)
@@ -67,8 +67,8 @@ class TableStatistics:
     @cached_property
     def types(self) -> Mapping[str, ColumnType]:
         """The columns that can have statistics, by name."""
-        found = {field.name: column_type(field.type) for field in self.snapshot.fields}
-        return {name: type for name, type in found.items() if type is not None}
+        types = {field.name: column_type(field.type) for field in self.snapshot.fields}
+        return {name: type for name, type in types.items() if type is not None}
 
     @cached_property
     def schema_hash(self) -> str:
@@ -93,9 +93,9 @@ class TableStatistics:
 
     @cached_property
     def published(self) -> PublishedStatistics | None:
-        """What the entries say, used or refused; None where they cannot be read."""
-        found = decode_statistics(self.entries, self.types)
-        return found if isinstance(found, PublishedStatistics) else None
+        """The decoded entries, used or refused; None where they cannot be read."""
+        decoded = decode_statistics(self.entries, self.types)
+        return decoded if isinstance(decoded, PublishedStatistics) else None
 
     @property
     def described_version(self) -> int | None:
@@ -122,13 +122,13 @@ class TableStatistics:
             return None
         if published.version_tag == self.snapshot.version:
             return 0.0
-        base, history = self._past
+        base, history = self._base_and_history
         if base is None or not self._is_of(base):
             return None
         return rows_changed_between(base, self.snapshot, published.columns, history)
 
     @cached_property
-    def _past(self) -> tuple[Snapshot | None, History]:
+    def _base_and_history(self) -> tuple[Snapshot | None, History]:
         """The table at the version that the statistics describe, if any, and the commits since."""
         version = self.described_version
         try:
@@ -138,7 +138,7 @@ class TableStatistics:
         except LakeError as error:
             place = self.snapshot.uri
             _log.warning("how far '%s' has moved on is not known: %s", place, error.message)
-            return no_past(self.snapshot, self.snapshot.version)
+            return no_history(self.snapshot, self.snapshot.version)
 
     def judge(
         self, now: datetime, *, allow_stale: bool | None = None, enabled: bool = True
@@ -147,13 +147,13 @@ class TableStatistics:
 
         Args:
             now: An aware instant.
-            allow_stale: What a session or a scan says instead of the declared policy.
+            allow_stale: The setting of a session or a scan instead of the declared policy.
             enabled: Whether the session and the scan want statistics.
         """
         allowed = self.allow_stale if allow_stale is None else allow_stale
         verdict = self._judge(now, allowed, None, enabled)
         if verdict.reason is GuardReason.STALE and _counts_rows(allowed):
-            # Only this bound, and the proof below, cost a look at the table's history.
+            # Only this bound, and the proof below, need the table's history.
             assert self.published is not None, "statistics that are stale can be read"
             versions = self.snapshot.version - self.published.version_tag
             verdict = self._judge(now, allowed, Distance(versions, changed_rows=self.changed_rows))
@@ -167,7 +167,7 @@ class TableStatistics:
         """Whether statistics of an earlier version are known to be of this dataset."""
         if self.publish is Publish.MANIFEST:
             return True
-        base, _ = self._past
+        base, _ = self._base_and_history
         return base is not None and self._is_of(base)
 
     def _judge(
@@ -207,7 +207,7 @@ class TableStatistics:
 
 def digest_of_names(snapshot: Snapshot, names: frozenset[str]) -> str:
     """The `table_digest` of the columns that have one of `names`."""
-    fields: tuple[Field, ...] = tuple(each for each in snapshot.fields if each.name in names)
+    fields: tuple[Field, ...] = tuple(field for field in snapshot.fields if field.name in names)
     return table_digest(column_groups(snapshot, fields), fields)
 
 

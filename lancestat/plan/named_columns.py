@@ -6,65 +6,67 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lancestat.errors import SpecError, UsageError, did_you_mean
-from lancestat.plan.assessment import Appraisal, resolve
+from lancestat.plan.assessment import TableAssessment, resolve
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Publish
 
 BAD_COLUMN = "LS423"
 
 
 def named_columns(
-    appraisal: Appraisal, names: Sequence[str], *, is_case_sensitive: bool = False
+    assessment: TableAssessment, names: Sequence[str], *, is_case_sensitive: bool = False
 ) -> ColumnSelection:
     """The named columns and those that have statistics already, which stay as Spark's do.
 
     Args:
-        appraisal: The table, with any columns declared.
+        assessment: The table, with any columns declared.
         names: As they were written; case counts only if `is_case_sensitive`.
 
     Raises:
         UsageError: a column is not there, may be one of several, or cannot have statistics (LS423).
     """
-    named = [_resolved(appraisal, name, is_case_sensitive) for name in names]
+    named = [_resolved(assessment, name, is_case_sensitive) for name in names]
     selection = _only(named)
     try:
         resolve(
-            replace(appraisal.spec, columns=selection), appraisal.snapshot, dict(appraisal.types)
+            replace(assessment.spec, columns=selection), assessment.snapshot, dict(assessment.types)
         )
     except SpecError as error:
         raise UsageError(BAD_COLUMN, error.message, hint=error.hint) from None
-    kept = [name for name in _known(appraisal) if name in appraisal.types and name not in named]
-    return _only([*named, *kept])
+    retained = [
+        name for name in _known(assessment) if name in assessment.types and name not in named
+    ]
+    return _only([*named, *retained])
 
 
-def _resolved(appraisal: Appraisal, name: str, is_case_sensitive: bool) -> str:
-    columns = [field.name for field in appraisal.snapshot.fields]
-    table = appraisal.spec.name
+def _resolved(assessment: TableAssessment, name: str, is_case_sensitive: bool) -> str:
+    columns = [field.name for field in assessment.snapshot.fields]
+    table = assessment.spec.name
     if is_case_sensitive:
-        found = [column for column in columns if column == name]
+        matches = [column for column in columns if column == name]
     else:
-        found = [column for column in columns if column.lower() == name.lower()]
-    if len(found) > 1:
-        listed = " and ".join(f"'{column}'" for column in found)
+        matches = [column for column in columns if column.lower() == name.lower()]
+    if len(matches) > 1:
+        listed = " and ".join(f"'{column}'" for column in matches)
         raise UsageError(
             BAD_COLUMN,
             f"column '{name}' of table '{table}' may be {listed}",
             hint="set spark.sql.caseSensitive to true",
         )
-    if not found:
+    if not matches:
         shown = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
         raise UsageError(
             BAD_COLUMN,
             f"table '{table}' has no column '{name}'",
             hint=did_you_mean(name, columns) or f"its columns: {shown or 'none'}",
         )
-    return found[0]
+    return matches[0]
 
 
-def _known(appraisal: Appraisal) -> Sequence[str]:
+def _known(assessment: TableAssessment) -> Sequence[str]:
     """The columns with statistics, where the table keeps them."""
-    if appraisal.spec.publish is Publish.NONE:
-        return appraisal.record.columns if appraisal.record is not None else ()
-    return tuple(appraisal.published.columns) if appraisal.published is not None else ()
+    if assessment.spec.publish is Publish.NONE:
+        return assessment.record.columns if assessment.record is not None else ()
+    return tuple(assessment.published.columns) if assessment.published is not None else ()
 
 
 def _only(names: Sequence[str]) -> ColumnSelection:

@@ -18,7 +18,7 @@ from lancestat.plan.actions import (
 
 
 class Status(str, Enum):
-    """How a node ended."""
+    """The outcome of a node."""
 
     PLANNED = "planned"
     SUCCESS = "success"
@@ -65,14 +65,14 @@ class NodeResult:
 
     def to_json(self) -> dict[str, object]:
         """Return the node's object in the JSON of `plan` and `run`."""
-        shown = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
-        del shown["join"]
+        members = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
+        del members["join"]
         is_join = self.kind == JoinAction.kind
-        return {**shown, **asdict(self.join or JoinFigures())} if is_join else shown
+        return {**members, **asdict(self.join or JoinFigures())} if is_join else members
 
 
 def planned(action: Action) -> NodeResult:
-    """The node of a plan that an action stands for, before it is run."""
+    """Return the node of a plan that an action stands for, before it is run."""
     is_join = action.kind == JoinAction.kind
     result = NodeResult(
         name=action.node,

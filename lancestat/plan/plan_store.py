@@ -12,9 +12,9 @@ from lancestat import codec
 from lancestat.errors import LancestatError, UsageError
 from lancestat.lake.temporary_files import write_whole
 from lancestat.plan.actions import Plan
-from lancestat.plan.drift import moves
+from lancestat.plan.drift import drift
 from lancestat.plan.observe import Observer
-from lancestat.plan.saved import Options, SavedPlan, Saver
+from lancestat.plan.saved import PlanOptions, SavedPlan, Saver
 from lancestat.redact import visible
 from lancestat.spec.model import Node
 from lancestat.spec.quoting import quoted
@@ -24,14 +24,14 @@ SelectNodes = Callable[[Sequence[str] | None, Sequence[str] | None], Sequence[No
 
 
 @dataclass(frozen=True, slots=True)
-class PlanKeeper:
+class PlanStore:
     """Saves and loads the plans of one project under one target; `version` is lancestat's own."""
 
     observer: Observer
     select: SelectNodes
     version: str
 
-    def save(self, path: Path, options: Options) -> Plan:
+    def save(self, path: Path, options: PlanOptions) -> Plan:
         """Plan, and write the plan to a file.
 
         Raises:
@@ -60,16 +60,16 @@ class PlanKeeper:
             plan, now = self._make(then.options.restored(spec.redactor))
         except UsageError as error:
             raise moved(path, [f"its selection: {error.message}"]) from None
-        found = moves(then, now)
+        found = drift(then, now)
         if found:
             raise moved(path, found)
         return plan
 
-    def _make(self, options: Options) -> tuple[Plan, SavedPlan]:
+    def _make(self, options: PlanOptions) -> tuple[Plan, SavedPlan]:
         nodes = self.select(options.select, options.exclude)
-        survey = self.observer.survey(nodes, full_refresh=options.full_refresh)
+        observed = self.observer.observe(nodes, full_refresh=options.full_refresh)
         saver = Saver(self.observer.spec, self.version, self.observer.clock)
-        return survey.plan, saver.save(survey, options)
+        return observed.plan, saver.save(observed, options)
 
 
 FORMAT_VERSION = 2
@@ -149,10 +149,10 @@ def read_plan_file(path: Path) -> SavedPlan:
         PlanFileError: LS622 it cannot be read, or is no whole plan file; LS623 its format is
             another.
     """
-    found = _parsed(path, _content(path))
-    if not isinstance(found, dict) or found.get("kind") != KIND:
+    parsed = _parsed(path, _content(path))
+    if not isinstance(parsed, dict) or parsed.get("kind") != KIND:
         raise _unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
-    version = found.get("format_version")
+    version = parsed.get("format_version")
     if version != FORMAT_VERSION:
         raise PlanFileError(
             "LS623",
@@ -161,7 +161,7 @@ def read_plan_file(path: Path) -> SavedPlan:
             hint=_AGAIN,
         )
     try:
-        return decode_plan(found)
+        return decode_plan(parsed)
     except (ValueError, OverflowError) as error:
         raise _unreadable(path, f"it is damaged: {quoted(str(error))[1:-1]}", _AGAIN) from None
 
@@ -189,10 +189,10 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
 
 def _is_plan_file(path: Path) -> bool:
     try:
-        found = _parsed(path, _content(path))
+        parsed = _parsed(path, _content(path))
     except PlanFileError:
         return False
-    return isinstance(found, dict) and found.get("kind") == KIND
+    return isinstance(parsed, dict) and parsed.get("kind") == KIND
 
 
 def _content(path: Path) -> bytes:
@@ -208,7 +208,7 @@ def _content(path: Path) -> bytes:
 
 def _parsed(path: Path, content: bytes) -> object:
     try:
-        found: object = json.loads(content.decode("utf-8", "surrogatepass"))
+        parsed: object = json.loads(content.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError:
         raise _unreadable(path, "it is not text", _AGAIN) from None
     except json.JSONDecodeError as error:
@@ -216,7 +216,7 @@ def _parsed(path: Path, content: bytes) -> object:
         raise _unreadable(path, why, _AGAIN) from None
     except (RecursionError, ValueError):
         raise _unreadable(path, "it is JSON that no plan looks like", _AGAIN) from None
-    return found
+    return parsed
 
 
 def _broken(error: json.JSONDecodeError) -> str:

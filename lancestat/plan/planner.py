@@ -1,4 +1,4 @@
-"""From values to actions: pure, so that it is tested without Spark or disk."""
+"""Plans tables: pure functions from values to actions, tested without Spark or disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lancestat.lake.history import Effect
 from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import published_entries, same_statistics
 from lancestat.plan.actions import Action, Figures, Reason, Skip, TableAction, TableVersion
-from lancestat.plan.assessment import Appraisal, Background
+from lancestat.plan.assessment import TableAssessment, TableChanges
 from lancestat.plan.coverage import Coverage, cover
 from lancestat.plan.stages import (
     MergePartials,
@@ -38,81 +38,83 @@ _ROW_REASONS = {
 _ROWS_STAY = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
 
 
-def settle(appraisal: Appraisal) -> Skip | None:
-    """The answer where the manifest alone shows that there is nothing to do.
+def skip_if_current(assessment: TableAssessment) -> Skip | None:
+    """Return a skip where the manifest alone shows that there is nothing to do, else None.
 
-    Statistics under `publish: none` are never settled this way: a version number proves nothing
+    Statistics under `publish: none` are never skipped this way: a version number proves nothing
     about a dataset that may have been made anew, so their content has to be compared.
     """
-    current = appraisal.verdict.reason is GuardReason.CURRENT
-    if appraisal.spec.publish is Publish.NONE or not current or not _is_intact(appraisal):
+    current = assessment.verdict.reason is GuardReason.CURRENT
+    if assessment.spec.publish is Publish.NONE or not current or not _is_intact(assessment):
         return None
-    if appraisal.histograms and not (_is_ours(appraisal) and _has_histograms(appraisal)):
+    if assessment.histograms and not (_is_ours(assessment) and _has_histograms(assessment)):
         return None
     return Skip(
-        appraisal.spec.name, (Reason.UNCHANGED,), _idle_figures(appraisal), appraisal.skipped
+        assessment.spec.name, (Reason.UNCHANGED,), _idle_figures(assessment), assessment.skipped
     )
 
 
-def decide(appraisal: Appraisal, background: Background, *, full_refresh: bool = False) -> Action:
-    """What to do about one table that its manifest does not settle, and why.
+def decide(
+    assessment: TableAssessment, changes: TableChanges, *, full_refresh: bool = False
+) -> Action:
+    """Decide what to do about one table that its manifest does not show to be current, and why.
 
     Args:
-        appraisal: The table now, and what the manifest and the state say of it.
-        background: What happened since.
+        assessment: The table now, and what the manifest and the state say of it.
+        changes: The changes since the last statistics.
         full_refresh: Read everything again, whatever is known.
     """
-    name, skipped = appraisal.spec.name, appraisal.skipped
+    name, skipped = assessment.spec.name, assessment.skipped
     if full_refresh:
-        coverage = cover(background.groups, NOTHING_STORED, [])
-        return _make(appraisal, background, coverage, (Reason.FULL_REFRESH,))
-    if _policy_accepts(appraisal, background):
-        return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(appraisal), skipped)
-    values = _standing_values(appraisal, background)
-    record = appraisal.record
-    unpublished = appraisal.spec.publish is Publish.NONE and values is not None
-    if unpublished and record is not None and record.describes(appraisal.snapshot.pin):
-        return Skip(name, (Reason.UNCHANGED,), _idle_figures(appraisal), skipped)
-    coverage = cover(background.groups, background.index, background.rewrites)
-    unknown = appraisal.histograms and coverage.missing
+        coverage = cover(changes.groups, NOTHING_STORED, [])
+        return _make(assessment, changes, coverage, (Reason.FULL_REFRESH,))
+    if _policy_accepts(assessment, changes):
+        return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), skipped)
+    values = _standing_values(assessment, changes)
+    record = assessment.record
+    unpublished = assessment.spec.publish is Publish.NONE and values is not None
+    if unpublished and record is not None and record.describes(assessment.snapshot.pin):
+        return Skip(name, (Reason.UNCHANGED,), _idle_figures(assessment), skipped)
+    coverage = cover(changes.groups, changes.index, changes.rewrites)
+    unknown = assessment.histograms and coverage.missing
     if values is None or unknown:
-        return _make(appraisal, background, coverage, _reasons(appraisal, background))
-    rewritten = Effect.REWRITTEN in background.history.effects
+        return _make(assessment, changes, coverage, _reasons(assessment, changes))
+    rewritten = Effect.REWRITTEN in changes.history.effects
     reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
     bounds = tuple(sorted(record.bounds.items())) if record else ()
     stages: tuple[TableStage, ...] = (
         *_reused(coverage),
-        RestampStatistics(_described(appraisal), tuple(sorted(values.items())), bounds),
-        _publication(appraisal),
+        RestampStatistics(_described(assessment), tuple(sorted(values.items())), bounds),
+        _publication(assessment),
     )
-    figures = _idle_figures(appraisal)
-    table = _version(appraisal, background)
+    figures = _idle_figures(assessment)
+    table = _version(assessment, changes)
     return TableAction(name, "restamp", (reason,), figures, table, stages, skipped)
 
 
 def _make(
-    appraisal: Appraisal,
-    background: Background,
+    assessment: TableAssessment,
+    changes: TableChanges,
     coverage: Coverage,
     reasons: tuple[Reason, ...],
 ) -> TableAction:
-    scans = _scans(appraisal, coverage)
-    nothing_usable = appraisal.record is None and not (coverage.reuse or coverage.carries)
-    first = nothing_usable and not appraisal.verdict.use
+    scans = _scans(assessment, coverage)
+    nothing_usable = assessment.record is None and not (coverage.reuse or coverage.carries)
+    first = nothing_usable and not assessment.verdict.use
     stages: tuple[TableStage, ...] = (
         *_reused(coverage),
         *((ReadFragments(scans),) if scans else ()),
-        MergePartials(_described(appraisal)),
-        _publication(appraisal),
+        MergePartials(_described(assessment)),
+        _publication(assessment),
     )
     return TableAction(
-        node=appraisal.spec.name,
+        node=assessment.spec.name,
         verb="analyze" if first else "refresh",
         reasons=reasons,
-        figures=_figures(appraisal, scans),
-        table=_version(appraisal, background),
+        figures=_figures(assessment, scans),
+        table=_version(assessment, changes),
         stages=stages,
-        notes=appraisal.skipped,
+        notes=assessment.skipped,
     )
 
 
@@ -120,135 +122,137 @@ def _reused(coverage: Coverage) -> tuple[ReusePartials, ...]:
     return (ReusePartials(coverage),) if coverage.reuse or coverage.carries else ()
 
 
-def _described(appraisal: Appraisal) -> int:
+def _described(assessment: TableAssessment) -> int:
     """The version that the statistics will describe: the one that the publishing commit makes."""
-    version = appraisal.snapshot.version
-    return version + 1 if appraisal.spec.publish is Publish.MANIFEST else version
+    version = assessment.snapshot.version
+    return version + 1 if assessment.spec.publish is Publish.MANIFEST else version
 
 
-def _publication(appraisal: Appraisal) -> PublishStatistics:
-    return PublishStatistics(to_manifest=appraisal.spec.publish is Publish.MANIFEST)
+def _publication(assessment: TableAssessment) -> PublishStatistics:
+    return PublishStatistics(to_manifest=assessment.spec.publish is Publish.MANIFEST)
 
 
-def _is_intact(appraisal: Appraisal) -> bool:
+def _is_intact(assessment: TableAssessment) -> bool:
     """Whether the manifest holds exactly the wanted columns, as we last wrote them if we did."""
-    published = appraisal.published
+    published = assessment.published
     if published is None or published.dropped:
         return False
-    if set(published.columns) != {field.name for field in appraisal.wanted}:
+    if set(published.columns) != {field.name for field in assessment.wanted}:
         return False
-    return not _is_altered(appraisal)
+    return not _is_altered(assessment)
 
 
-def _is_altered(appraisal: Appraisal) -> bool:
-    published, record = appraisal.published, appraisal.record
+def _is_altered(assessment: TableAssessment) -> bool:
+    published, record = assessment.published, assessment.record
     if published is None or record is None or not record.published:
         return False
     if published.version_tag != record.version:
         return False
-    return not same_statistics(appraisal.snapshot.config, record.values)
+    return not same_statistics(assessment.snapshot.config, record.values)
 
 
-def _policy_accepts(appraisal: Appraisal, background: Background) -> bool:
-    policy = appraisal.spec.policy
-    if policy.refresh is not RefreshWhen.WHEN_STALE or appraisal.spec.publish is Publish.NONE:
+def _policy_accepts(assessment: TableAssessment, changes: TableChanges) -> bool:
+    policy = assessment.spec.policy
+    if policy.refresh is not RefreshWhen.WHEN_STALE or assessment.spec.publish is Publish.NONE:
         return False
-    return background.verdict.use and _is_intact(appraisal) and _has_histograms(appraisal)
+    return changes.verdict.use and _is_intact(assessment) and _has_histograms(assessment)
 
 
-def _has_histograms(appraisal: Appraisal) -> bool:
+def _has_histograms(assessment: TableAssessment) -> bool:
     """Whether all that are wanted now were wanted, and so made, when the last run read."""
-    record = appraisal.record
-    return appraisal.histograms <= set(record.histograms if record else ())
+    record = assessment.record
+    return assessment.histograms <= set(record.histograms if record else ())
 
 
-def _is_ours(appraisal: Appraisal) -> bool:
-    published, record = appraisal.published, appraisal.record
+def _is_ours(assessment: TableAssessment) -> bool:
+    published, record = assessment.published, assessment.record
     return bool(published and record and record.version == published.version_tag)
 
 
-def _standing_values(appraisal: Appraisal, background: Background) -> Mapping[str, str] | None:
+def _standing_values(
+    assessment: TableAssessment, changes: TableChanges
+) -> Mapping[str, str] | None:
     """The statistics of an earlier version, if they are whole and describe the rows as they are."""
-    record = appraisal.record
-    if not _has_histograms(appraisal):
+    record = assessment.record
+    if not _has_histograms(assessment):
         return None
-    if appraisal.spec.publish is Publish.NONE:
-        names = tuple(field.name for field in appraisal.wanted)
+    if assessment.spec.publish is Publish.NONE:
+        names = tuple(field.name for field in assessment.wanted)
         whole = (
             record is not None
             and record.columns == names
-            and record.schema_hash == appraisal.schema_hash
+            and record.schema_hash == assessment.schema_hash
         )
-        stands = whole and record is not None and _rows_stand(appraisal, background)
+        stands = whole and record is not None and _rows_stand(assessment, changes)
         return record.values if stands and record is not None else None
-    if appraisal.verdict.reason is not GuardReason.STALE or not _is_intact(appraisal):
+    if assessment.verdict.reason is not GuardReason.STALE or not _is_intact(assessment):
         return None
-    if not _rows_stand(appraisal, background):
+    if not _rows_stand(assessment, changes):
         return None
-    return published_entries(appraisal.snapshot.config)
+    return published_entries(assessment.snapshot.config)
 
 
-def _rows_stand(appraisal: Appraisal, background: Background) -> bool:
+def _rows_stand(assessment: TableAssessment, changes: TableChanges) -> bool:
     """Whether what was described is proven to be the same rows, under the same names, as now."""
-    record = appraisal.record
-    now = background.digest
-    unpublished = appraisal.spec.publish is Publish.NONE
-    known = unpublished or _is_ours(appraisal)
+    record = assessment.record
+    now = changes.digest
+    unpublished = assessment.spec.publish is Publish.NONE
+    known = unpublished or _is_ours(assessment)
     if record is not None and record.content_digest == now and known:
         return True
-    then = background.base_digest
+    then = changes.base_digest
     if then is None:
         return False
     if unpublished and (record is None or record.content_digest != then):
         # A dataset made anew under the same URI counts its versions from 1 again.
         return False
-    history = background.history
+    history = changes.history
     return then == now or (history.is_complete and history.effects <= _ROWS_STAY)
 
 
-def _reasons(appraisal: Appraisal, background: Background) -> tuple[Reason, ...]:
+def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason, ...]:
     """Every difference between what was last made and what is wanted now."""
-    found = _publication_reasons(appraisal)
-    if Reason.NEW in found:
+    reasons = _publication_reasons(assessment)
+    if Reason.NEW in reasons:
         return (Reason.NEW,)
-    published, record = appraisal.published, appraisal.record
+    published, record = assessment.published, assessment.record
     had: set[str] = set(record.columns) if record else set()
     if published:
         had = {*published.columns, *published.dropped}
-    want = {field.name for field in appraisal.wanted}
+    want = {field.name for field in assessment.wanted}
     known_hash = published.schema_hash if published else record.schema_hash if record else None
     if published or record:
-        found |= {Reason.COLUMNS_ADDED} if want - had else set()
-        found |= {Reason.COLUMNS_REMOVED} if had - want else set()
-        found |= {Reason.SCHEMA_CHANGED} if known_hash != appraisal.schema_hash else set()
-    found |= set() if _has_histograms(appraisal) else {Reason.SPEC_CHANGED}
-    effects = background.history.effects
-    found |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
-    if Effect.COLUMNS_WRITTEN in effects and Reason.SCHEMA_CHANGED not in found:
-        found.add(Reason.ROWS_CHANGED)
-    if background.base_digest is None and not background.history.is_complete:
-        found.add(Reason.ROWS_CHANGED)
-    if not found:
-        found.add(Reason.VERSION_MOVED)
-    return tuple(reason for reason in Reason if reason in found)
+        reasons |= {Reason.COLUMNS_ADDED} if want - had else set()
+        reasons |= {Reason.COLUMNS_REMOVED} if had - want else set()
+        reasons |= {Reason.SCHEMA_CHANGED} if known_hash != assessment.schema_hash else set()
+    reasons |= set() if _has_histograms(assessment) else {Reason.SPEC_CHANGED}
+    effects = changes.history.effects
+    reasons |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
+    if Effect.COLUMNS_WRITTEN in effects and Reason.SCHEMA_CHANGED not in reasons:
+        reasons.add(Reason.ROWS_CHANGED)
+    if changes.base_digest is None and not changes.history.is_complete:
+        reasons.add(Reason.ROWS_CHANGED)
+    if not reasons:
+        reasons.add(Reason.VERSION_MOVED)
+    return tuple(reason for reason in Reason if reason in reasons)
 
 
-def _publication_reasons(appraisal: Appraisal) -> set[Reason]:
-    record, published = appraisal.record, appraisal.published
-    if appraisal.spec.publish is Publish.NONE:
+def _publication_reasons(assessment: TableAssessment) -> set[Reason]:
+    record, published = assessment.record, assessment.published
+    if assessment.spec.publish is Publish.NONE:
         return set() if record else {Reason.NEW}
-    if appraisal.verdict.reason is GuardReason.ABSENT:
+    if assessment.verdict.reason is GuardReason.ABSENT:
         if record is None:
             return {Reason.NEW}
         return {Reason.PUBLISH_MISSING} if record.published else {Reason.SPEC_CHANGED}
-    unreadable = appraisal.verdict.reason in _UNREADABLE
-    wanted = {field.name for field in appraisal.wanted}
+    unreadable = assessment.verdict.reason in _UNREADABLE
+    wanted = {field.name for field in assessment.wanted}
     damaged = published is not None and not wanted.isdisjoint(published.dropped)
-    return {Reason.PUBLISH_ALTERED} if unreadable or damaged or _is_altered(appraisal) else set()
+    return {Reason.PUBLISH_ALTERED} if unreadable or damaged or _is_altered(assessment) else set()
 
 
-def _scans(appraisal: Appraisal, coverage: Coverage) -> tuple[Scan, ...]:
-    fragments = {fragment.id: fragment for fragment in appraisal.snapshot.fragments}
+def _scans(assessment: TableAssessment, coverage: Coverage) -> tuple[Scan, ...]:
+    fragments = {fragment.id: fragment for fragment in assessment.snapshot.fragments}
     return tuple(
         Scan(
             group.fragment_id,
@@ -256,41 +260,41 @@ def _scans(appraisal: Appraisal, coverage: Coverage) -> tuple[Scan, ...]:
             fields,
             fragments[group.fragment_id].rows,
             estimated_bytes(
-                fragments[group.fragment_id], plain_keys(fields), appraisal.snapshot.fields
+                fragments[group.fragment_id], plain_keys(fields), assessment.snapshot.fields
             ),
         )
         for group, fields in coverage.missing
     )
 
 
-def _version(appraisal: Appraisal, background: Background) -> TableVersion:
+def _version(assessment: TableAssessment, changes: TableChanges) -> TableVersion:
     return TableVersion(
-        pin=appraisal.snapshot.pin,
-        identity=appraisal.identity,
-        config=appraisal.snapshot.config,
-        fields=appraisal.wanted,
-        schema_hash=appraisal.schema_hash,
-        content_digest=background.digest,
-        rows=appraisal.snapshot.rows,
-        fragments=len(appraisal.snapshot.fragments),
-        live=frozenset(group.fingerprint for group in background.groups),
-        histograms=appraisal.histograms,
-        groups=background.groups,
+        pin=assessment.snapshot.pin,
+        identity=assessment.identity,
+        config=assessment.snapshot.config,
+        fields=assessment.wanted,
+        schema_hash=assessment.schema_hash,
+        content_digest=changes.digest,
+        rows=assessment.snapshot.rows,
+        fragments=len(assessment.snapshot.fragments),
+        live=frozenset(group.fingerprint for group in changes.groups),
+        histograms=assessment.histograms,
+        groups=changes.groups,
     )
 
 
-def _idle_figures(appraisal: Appraisal) -> Figures:
-    return _figures(appraisal, ())
+def _idle_figures(assessment: TableAssessment) -> Figures:
+    return _figures(assessment, ())
 
 
-def _figures(appraisal: Appraisal, scans: tuple[Scan, ...]) -> Figures:
+def _figures(assessment: TableAssessment, scans: tuple[Scan, ...]) -> Figures:
     rows = {scan.fragment_id: scan.rows for scan in scans}
     return Figures(
-        fragments_total=len(appraisal.snapshot.fragments),
+        fragments_total=len(assessment.snapshot.fragments),
         fragments_scanned=len(rows),
-        columns=len(appraisal.wanted),
-        rows_total=appraisal.snapshot.rows,
+        columns=len(assessment.wanted),
+        rows_total=assessment.snapshot.rows,
         rows_scanned=sum(rows.values()),
         bytes_scanned=sum(scan.size_bytes for scan in scans),
-        version_read=appraisal.snapshot.version,
+        version_read=assessment.snapshot.version,
     )

@@ -22,7 +22,7 @@ from lancestat.plan.coverage import Carry, Coverage
 from lancestat.plan.join_observe import lance_uris
 from lancestat.plan.join_planner import remembered_result
 from lancestat.plan.node_result import planned
-from lancestat.plan.observe import Survey
+from lancestat.plan.observe import ObservedPlan
 from lancestat.plan.stages import ReadFragments
 from lancestat.redact import Audience, Redactor, clean
 from lancestat.spec.digest import node_digest
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 _DIGEST_SIZE = 16
 
-# What an action means does not depend on the order of these: they are worked through in any.
+# Fields whose order does not change what an action means.
 _UNORDERED = {
     TableVersion: frozenset({"groups"}),
     ReadFragments: frozenset({"scans"}),
     Coverage: frozenset({"reuse", "carries", "missing"}),
     Carry: frozenset({"sources"}),
 }
-# Sentences and estimates for people: a machine with more cores tells other ones of the same plan.
-_TALK: Mapping[type, frozenset[str]] = {Decision: frozenset({"why", "seconds"})}
+# Sentences and estimates for people: a machine with more cores gives others for the same plan.
+_PROSE: Mapping[type, frozenset[str]] = {Decision: frozenset({"why", "seconds"})}
 _NOTES = frozenset({"notes"})
 
 
@@ -75,7 +75,9 @@ def snapshot_digest(snapshot: Snapshot) -> str:
 
 def _fragment(fragment: Fragment, encoder: _Encoder) -> str:
     files = [_file(file, encoder) for file in fragment.files]
-    overlays = [f"{_file(each.file, encoder)} {each.coverage}" for each in fragment.overlays]
+    overlays = [
+        f"{_file(overlay.file, encoder)} {overlay.coverage}" for overlay in fragment.overlays
+    ]
     counts = f"{fragment.id} {fragment.physical_rows} {fragment.deleted_rows}"
     return f"{counts} {fragment.deletion_file!r} {files!r} {overlays!r}\n"
 
@@ -105,10 +107,10 @@ class _Encoder:
                 return b"t" + value.astimezone(timezone.utc).isoformat().encode()
             case Mapping():
                 pairs = (map(self.encode, pair) for pair in value.items())
-                return _hashed(b"m", sorted(_framed(key) + found for key, found in pairs))
+                return _hashed(b"m", sorted(_framed(key) + encoded for key, encoded in pairs))
         if is_dataclass(value) and not isinstance(value, type):
             return self._dataclass(value)
-        # Arrow's types say what they are.
+        # The text of an Arrow type identifies it.
         return b"o" + f"{type(value).__name__} {value}".encode()
 
     def _once(self, value: tuple[object, ...] | frozenset[object]) -> bytes:
@@ -123,13 +125,13 @@ class _Encoder:
 
     def _dataclass(self, value: DataclassInstance) -> bytes:
         parts = [type(value).__name__.encode()]
-        for name, key, is_ordered in _told(type(value)):
-            found = getattr(value, name)
+        for name, key, is_ordered in _digested_fields(type(value)):
+            member = getattr(value, name)
             parts.append(key)
             if is_ordered:
-                parts.append(self.encode(found))
+                parts.append(self.encode(member))
             else:
-                parts.append(_hashed(b"{", sorted(map(self.encode, found))))
+                parts.append(_hashed(b"{", sorted(map(self.encode, member))))
         return _hashed(b"<", parts)
 
 
@@ -143,20 +145,20 @@ _PLAIN: Mapping[type, Callable[[Any], bytes]] = {
     int: _spelled,
     float: _spelled,
     str: lambda text: b"s" + text.encode(errors="surrogatepass"),
-    bytes: lambda found: b"b" + found,
+    bytes: lambda content: b"b" + content,
 }
 
 
 @lru_cache(maxsize=256)
-def _told(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
+def _digested_fields(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
     """The fields of a dataclass that decide what it means and hold no secrets.
 
-    With each, the key that stands for it, and whether its order counts.
+    With each come its key in the encoding, and whether its order counts.
     """
-    left_out = _TALK.get(kind, frozenset()) | _NOTES
+    left_out = _PROSE.get(kind, frozenset()) | _NOTES
     unordered = _UNORDERED.get(kind, frozenset())
-    told = (field.name for field in fields(kind) if field.repr and field.name not in left_out)
-    return tuple((name, name.encode(), name not in unordered) for name in told)
+    names = (field.name for field in fields(kind) if field.repr and field.name not in left_out)
+    return tuple((name, name.encode(), name not in unordered) for name in names)
 
 
 def _hashed(mark: bytes, parts: Iterable[bytes]) -> bytes:
@@ -172,8 +174,8 @@ _THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What `plan` was asked for."""
+class PlanOptions:
+    """The options of `plan`."""
 
     select: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
@@ -185,20 +187,20 @@ class Options:
         select: str | Sequence[str] | None,
         exclude: str | Sequence[str] | None,
         full_refresh: bool,
-    ) -> Options:
+    ) -> PlanOptions:
         """Options as `Project.plan` takes them."""
         return cls(_selectors(select), _selectors(exclude), full_refresh)
 
-    def redacted(self, redactor: Redactor) -> Options:
+    def redacted(self, redactor: Redactor) -> PlanOptions:
         """The same with the names of variables in place of what the environment gave."""
-        return self._each(lambda word: redactor.text(word, Audience.PUBLIC))
+        return self._mapped(lambda word: redactor.text(word, Audience.PUBLIC))
 
-    def restored(self, redactor: Redactor) -> Options:
+    def restored(self, redactor: Redactor) -> PlanOptions:
         """The inverse of `redacted`."""
-        return self._each(redactor.restored)
+        return self._mapped(redactor.restored)
 
-    def _each(self, change: Callable[[str], str]) -> Options:
-        return Options(
+    def _mapped(self, change: Callable[[str], str]) -> PlanOptions:
+        return PlanOptions(
             None if self.select is None else tuple(map(change, self.select)),
             None if self.exclude is None else tuple(map(change, self.exclude)),
             self.full_refresh,
@@ -206,7 +208,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenDataset:
+class ObservedDataset:
     """A Lance dataset as the plan saw it; one that could not be opened has a code of an error only.
 
     `identity` is the state's name for it (`state.identity`), `uri` is fit to be shown.
@@ -229,17 +231,16 @@ class SavedNode:
     work: str
     record: str | None
     output: str | None
-    inputs: tuple[SeenDataset, ...]
+    inputs: tuple[ObservedDataset, ...]
 
     @property
     def name(self) -> str:
-        """The node's name."""
         return str(self.plan["name"])
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the target keeps something: `identity` is compared, `uri` is fit to be shown."""
+class SavedLocation:
+    """A location of the target: `identity` is compared, `uri` is fit to be shown."""
 
     identity: str
     uri: str
@@ -253,9 +254,9 @@ class SavedPlan:
     made_at: Instant
     project: str
     target: str
-    state: Place
-    scratch: Place | None
-    options: Options
+    state: SavedLocation
+    scratch: SavedLocation | None
+    options: PlanOptions
     nodes: tuple[SavedNode, ...]
 
 
@@ -267,72 +268,76 @@ class Saver:
     version: str
     clock: Callable[[], datetime]
 
-    def save(self, survey: Survey, options: Options) -> SavedPlan:
-        """A plan with all that it rests on; results of joins are looked at here."""
-        target, plan = self.spec.target, survey.plan
+    def save(self, observed: ObservedPlan, options: PlanOptions) -> SavedPlan:
+        """Return a plan with all that it rests on; the results of joins are observed here."""
+        target, plan = self.spec.target, observed.plan
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-            nodes = tuple(pool.map(lambda action: self._node(action, survey), plan.actions))
+            nodes = tuple(pool.map(lambda action: self._node(action, observed), plan.actions))
         return SavedPlan(
             lancestat=self.version,
             made_at=self.clock(),
             project=plan.project,
             target=plan.target,
-            state=self._place(target.state),
-            scratch=None if target.scratch is None else self._place(target.scratch),
+            state=self._location(target.state),
+            scratch=None if target.scratch is None else self._location(target.scratch),
             options=options.redacted(self.spec.redactor),
             nodes=nodes,
         )
 
-    def _node(self, action: Action, survey: Survey) -> SavedNode:
+    def _node(self, action: Action, observed: ObservedPlan) -> SavedNode:
         node = self.spec.node(action.node)
         assert node is not None
         return SavedNode(
-            plan=self._shown(action),
+            plan=self._redacted_members(action),
             meaning=node_digest(node),
             work=action_digest(action),
-            record=_record(node, survey),
-            output=None if isinstance(action, Blocked) else _output(node, self.spec.target, survey),
+            record=_record(node, observed),
+            output=None
+            if isinstance(action, Blocked)
+            else _output(node, self.spec.target, observed),
             inputs=tuple(
-                self._seen(uri, survey.snapshots[uri])
+                self._observed(uri, observed.snapshots[uri])
                 for uri in dict.fromkeys(lance_uris(self.spec, node))
             ),
         )
 
-    def _shown(self, action: Action) -> dict[str, object]:
-        found = planned(action).to_json()
-        return {**found, "message": self.spec.redactor.json(found["message"], Audience.PUBLIC)}
+    def _redacted_members(self, action: Action) -> dict[str, object]:
+        members = planned(action).to_json()
+        return {**members, "message": self.spec.redactor.json(members["message"], Audience.PUBLIC)}
 
-    def _place(self, uri: str) -> Place:
-        shown = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
-        return Place(table_identity(uri), shown)
+    def _location(self, uri: str) -> SavedLocation:
+        public_uri = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
+        return SavedLocation(table_identity(uri), public_uri)
 
-    def _seen(self, uri: str, found: Snapshot | LakeError) -> SeenDataset:
+    def _observed(self, uri: str, snapshot: Snapshot | LakeError) -> ObservedDataset:
         identity = table_identity(uri)
-        shown = clean(self.spec.redactor.text(uri, Audience.PUBLIC))
-        if isinstance(found, LakeError):
-            return SeenDataset(identity, shown, error=found.code)
-        content = snapshot_digest(found)
-        return SeenDataset(identity, shown, found.version, found.committed_at, content)
+        public_uri = clean(self.spec.redactor.text(uri, Audience.PUBLIC))
+        if isinstance(snapshot, LakeError):
+            return ObservedDataset(identity, public_uri, error=snapshot.code)
+        content = snapshot_digest(snapshot)
+        return ObservedDataset(
+            identity, public_uri, snapshot.version, snapshot.committed_at, content
+        )
 
 
-def _record(node: Node, survey: Survey) -> str | None:
+def _record(node: Node, observed: ObservedPlan) -> str | None:
     if isinstance(node, Table):
-        found = survey.records.get(table_identity(node.uri))
-        return None if found is None else value_digest(found)
-    made = survey.joins.get(node.name)
+        record = observed.records.get(table_identity(node.uri))
+        return None if record is None else value_digest(record)
+    made = observed.joins.get(node.name)
     return None if made is None else value_digest(made)
 
 
-def _output(node: Node, target: Target, survey: Survey) -> str | None:
+def _output(node: Node, target: Target, observed: ObservedPlan) -> str | None:
     if not isinstance(node, KnnJoin):
         return None
     format = OutputFormat(node.output_format)
-    remembered = remembered_result(survey.joins.get(node.name), node_digest(node))
+    remembered = remembered_result(observed.joins.get(node.name), node_digest(node))
     try:
-        found = output.current(format, node.output_uri, target.storage_options, remembered)
+        result = output.current(format, node.output_uri, target.storage_options, remembered)
     except LancestatError as error:
         return error.code
-    return None if found is None else value_digest((found.rows, found.digest, found.generation))
+    return None if result is None else value_digest((result.rows, result.digest, result.generation))
 
 
 def _selectors(given: str | Sequence[str] | None) -> tuple[str, ...] | None:

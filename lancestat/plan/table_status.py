@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from lancestat.manifest.wire import PublishedColumn
-from lancestat.plan.assessment import Appraisal
+from lancestat.plan.assessment import TableAssessment
 from lancestat.statistics.column_type import decoded_size
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What `lancestat show` tells.
+class TableStatus:
+    """The statistics of one table under its policy, as `lancestat show` prints them.
 
     `size_bytes` estimates the decoded size of all columns, `disk_bytes` that of the data files.
     `columns` is what is published, used or refused; `analyzable` counts the columns that could have
     statistics. `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is
     published or it cannot be found out. `covered` has, by wanted column, in how many fragments the
-    state knows it, None where nobody looked. `types` are Spark's, of the columns that can have
+    state knows it, None where it was not asked. `types` are Spark's, of the columns that can have
     statistics.
     """
 
@@ -47,25 +47,27 @@ class Shown:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
-def show(appraisal: Appraisal, now: datetime, covered: Mapping[str, int] | None = None) -> Shown:
-    """Judge a table's statistics under its policy, and tell all that is known of them."""
-    statistics = appraisal.published
-    behind = appraisal.snapshot.version - statistics.version_tag if statistics else None
-    verdict = appraisal.statistics.judge(now)
-    found = statistics.columns if statistics else {}
-    columns = {f.name: found[f.name] for f in appraisal.snapshot.fields if f.name in found}
+def table_status(
+    assessment: TableAssessment, now: datetime, covered: Mapping[str, int] | None = None
+) -> TableStatus:
+    """Judge a table's statistics under its policy, and gather all that is known of them."""
+    statistics = assessment.published
+    behind = assessment.snapshot.version - statistics.version_tag if statistics else None
+    verdict = assessment.statistics.judge(now)
+    published = statistics.columns if statistics else {}
+    columns = {f.name: published[f.name] for f in assessment.snapshot.fields if f.name in published}
     lengths = {name: column.average_length for name, column in columns.items()}
     known = {name: length for name, length in lengths.items() if length is not None}
-    snapshot = appraisal.snapshot
+    snapshot = assessment.snapshot
     computed_at = statistics.computed_at if statistics else None
-    return Shown(
-        table=appraisal.spec.name,
-        uri=appraisal.spec.uri,
+    return TableStatus(
+        table=assessment.spec.name,
+        uri=assessment.spec.uri,
         version=snapshot.version,
         use=verdict.use,
         reason=verdict.reason.value,
         detail=verdict.detail,
-        policy=appraisal.spec.policy.name,
+        policy=assessment.spec.policy.name,
         rows=snapshot.rows,
         fragments=len(snapshot.fragments),
         size_bytes=decoded_size(snapshot.rows, snapshot.fields, known),
@@ -73,12 +75,12 @@ def show(appraisal: Appraisal, now: datetime, covered: Mapping[str, int] | None 
         computed_at=computed_at,
         columns=columns,
         dropped=statistics.dropped if statistics else {},
-        analyzable=len(appraisal.types),
-        missing=tuple(f.name for f in appraisal.wanted if f.name not in columns),
-        skipped=appraisal.skipped,
+        analyzable=len(assessment.types),
+        missing=tuple(f.name for f in assessment.wanted if f.name not in columns),
+        skipped=assessment.skipped,
         versions_behind=behind,
         age=now - computed_at if computed_at else None,
-        changed_rows=appraisal.statistics.changed_rows,
+        changed_rows=assessment.statistics.changed_rows,
         covered=covered,
-        types={name: type.spark_type for name, type in appraisal.types.items()},
+        types={name: type.spark_type for name, type in assessment.types.items()},
     )

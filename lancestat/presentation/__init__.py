@@ -1,1 +1,1 @@
-"""How results are shown: as text, JSON, Markdown and CSV."""
+"""Presents results as text, JSON, Markdown and CSV."""

@@ -14,7 +14,6 @@ _KINDS = {"table": "table", "knn_join": "KNN join"}
 
 
 def diff_view(diff: Diff) -> DiffView:
-    """Return the view of a diff."""
     owners: dict[str, tuple[str, ...]] = {}
     for node in diff.nodes:
         for owner in node.owners:
@@ -25,7 +24,7 @@ def diff_view(diff: Diff) -> DiffView:
         _side_name(diff.base),
         _side_name(diff.head),
         counts,
-        ", ".join(_summary(counts, diff.unchanged)),
+        ", ".join(_totals(counts, diff.unchanged)),
         _cost(diff),
         tuple(map(_property, diff.settings)),
         tuple(map(_node, diff.nodes)),
@@ -64,7 +63,7 @@ def _side_name(label: str) -> str:
     return "the work tree" if label == WORK_TREE else label
 
 
-def _summary(counts: dict[str, int], unchanged: int) -> Iterator[str]:
+def _totals(counts: dict[str, int], unchanged: int) -> Iterator[str]:
     if not any(counts.values()):
         yield "no node changes"
     yield from (f"{count(number)} {word}" for word, number in counts.items() if number)

@@ -20,6 +20,7 @@ from lancestat.presentation.views import (
     CommentView,
     DiffView,
     ExplanationView,
+    GarbageView,
     InitView,
     ListView,
     PlanView,
@@ -30,7 +31,6 @@ from lancestat.presentation.views import (
     ShowView,
     SiteView,
     StatusView,
-    SweepView,
     ValidationView,
 )
 
@@ -305,8 +305,8 @@ def _explanation(view: ExplanationView, page: Page) -> Payload:
     return _object("sql", explanation=view.explanation.to_json())
 
 
-@FORMAT.renders(SweepView)
-def _sweep(view: SweepView, page: Page) -> Payload:
+@FORMAT.renders(GarbageView)
+def _sweep(view: GarbageView, page: Page) -> Payload:
     counts = asdict(view.report)
     dry_run = view.is_dry_run
     return _object("gc", project=view.project, target=view.target, dry_run=dry_run, **counts)

@@ -44,7 +44,7 @@ def _plan(view: PlanView, page: Page) -> list[str]:
         lines += ["| | node | reads | why | readers accept |", "|:-:|---|---|---|---|"]
         lines += [_action(action, page) for action in listed]
         lines.append("")
-    lines.append(_summary(view, len(listed)))
+    lines.append(_totals(view, len(listed)))
     notes = [
         f"- {code(action.node)}: {cell(page.redacted(note))}"
         for action in listed
@@ -62,7 +62,7 @@ def _action(action: ActionView, page: Page) -> str:
     return f"| {' | '.join(cells)} | {cell(action.accepted)} |"
 
 
-def _summary(view: PlanView, listed: int) -> str:
+def _totals(view: PlanView, listed: int) -> str:
     idle = len(view.actions) - listed
     if view.pending:
         text = f"**{count(view.pending, 'change')}.** {view.total}"

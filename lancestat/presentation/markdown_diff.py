@@ -69,12 +69,12 @@ class _Page:
         self.text += ("\n" if self.text else "") + "\n".join(lines)
 
     def some(self, blocks: Iterable[str], end: int, noun: str, *, start: str) -> None:
-        """As many blocks as fit below `end`; none of them, and no start, where there are none."""
-        found = list(blocks)
-        if found:
+        """Add the blocks that fit below `end`, after `start`; without blocks add nothing."""
+        listed = list(blocks)
+        if listed:
             self.lines(start)
         left = 0
-        for block in found:
+        for block in listed:
             if len(self.text) + len(block) + 1 > end:
                 left += 1
             else:
@@ -158,13 +158,13 @@ def _block(change: PropertyView) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = [span(name) for name in names[:30]]
+    spans = [span(name) for name in names[:30]]
     more = [f"{count(len(names) - 30)} more"] if len(names) > 30 else []
-    return ", ".join([*shown, *more])
+    return ", ".join([*spans, *more])
 
 
 def span(text: str) -> str:
-    """Text as inline code, cut where it is very long: nothing in it is markup, nobody is called."""
+    """Text as inline code, cut where it is very long: nothing in it is markup or a mention."""
     line = " ".join(text.split())
     line = line if len(line) <= _CELL else f"{line[: _CELL - 3]}..."
     ticks = "`" * (_longest_run(line) + 1)

@@ -146,7 +146,7 @@ def _compares(action: JoinAction) -> str:
 
 
 def _columns(action: Action) -> str:
-    """Which columns are read, where not all of them are."""
+    """Return how many columns are read, where not all of them are."""
     if not isinstance(action, TableAction) or action.verb == "restamp":
         return ""
     touched = frozenset[str]().union(*{scan.fields for scan in action.scans})
@@ -156,20 +156,22 @@ def _columns(action: Action) -> str:
 
 def _total(actions: Sequence[Action]) -> str:
     """Return what all actions read and compare, in a sentence or two."""
-    figures = [each for each in map(table_figures, actions) if each is not None]
-    scanned, sentences = sum(each.fragments_scanned for each in figures), []
+    figures = [table for table in map(table_figures, actions) if table is not None]
+    scanned, sentences = sum(table.fragments_scanned for table in figures), []
     joins = [
-        each
-        for each in actions
-        if isinstance(each, JoinAction | Deferred) and each.kind == JoinAction.kind
+        action
+        for action in actions
+        if isinstance(action, JoinAction | Deferred) and action.kind == JoinAction.kind
     ]
     if scanned:
         part = f"{count(scanned)} of {count(sum(f.fragments_total for f in figures), 'fragment')}"
-        rows = count(sum(each.rows_scanned for each in figures), "row")
+        rows = count(sum(table.rows_scanned for table in figures), "row")
         sentences.append(f"Reads {part}: {rows}, {size(sum(f.bytes_scanned for f in figures))}.")
     if joins:
-        compared = [each.pairs if each else None for each in map(join_figures, joins)]
-        # A join that waits for another does not know yet.
-        pairs = "" if None in compared else f", {large(sum(each or 0 for each in compared))} pairs"
+        compared = [join.pairs if join else None for join in map(join_figures, joins)]
+        # The pairs of a deferred join are not known yet.
+        pairs = (
+            "" if None in compared else f", {large(sum(number or 0 for number in compared))} pairs"
+        )
         sentences.append(f"Runs {count(len(joins), 'join')}{pairs}.")
     return " ".join(sentences) or "Reads no data."

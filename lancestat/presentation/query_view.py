@@ -28,10 +28,10 @@ def json_value(value: Plain, shape: Shape) -> object:
     match shape:
         case Array(element):
             assert isinstance(value, list)
-            return [json_value(each, element) for each in value]
+            return [json_value(item, element) for item in value]
         case Map(key, of):
             assert isinstance(value, list)
-            return [_pair(each, key, of) for each in value]
+            return [_pair(item, key, of) for item in value]
         case Struct(fields):
             assert isinstance(value, tuple)
             return _object(value, fields)
@@ -61,9 +61,9 @@ def _pair(pair: Plain, key: Shape, of: Shape) -> list[object]:
 def _object(
     values: Sequence[Plain], fields: Sequence[tuple[str, Shape]]
 ) -> Mapping[str, object] | list[object]:
-    found = [json_value(value, of) for value, (_, of) in zip(values, fields, strict=True)]
+    members = [json_value(value, of) for value, (_, of) in zip(values, fields, strict=True)]
     names = [name for name, _ in fields]
-    return found if len(set(names)) < len(names) else dict(zip(names, found, strict=True))
+    return members if len(set(names)) < len(names) else dict(zip(names, members, strict=True))
 
 
 def _scalar(value: bool | int | str, kind: str) -> object:

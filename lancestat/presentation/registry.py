@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lancestat.redact import NOTHING_KNOWN, Audience, Redactor
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 
 # In the order in which help lists them; a module is imported when its format is asked for.
 FORMATS = {
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Page(NamedTuple):
-    """How a view is to be printed: `width` in columns, for formats that are laid out.
+    """The page that a view is printed on: `width` in columns, for formats that are laid out.
 
     Lines are redacted when they are written. A renderer that shortens or escapes a text, so that a
     secret in it would no longer be found, redacts it before.
@@ -35,7 +35,7 @@ class Page(NamedTuple):
     verbose: bool = False
     width: int = 100
     audience: Audience = Audience.PERSON
-    redactor: Redactor = NOTHING_KNOWN
+    redactor: Redactor = EMPTY_REDACTOR
 
     def redacted(self, text: str) -> str:
         """Return a text without what the audience must not see."""
@@ -76,11 +76,9 @@ class Format(Generic[T]):
         return register
 
     def render(self, view: object, page: Page) -> T:
-        """Return a view in this format."""
         return self.renderers[type(view)](view, page)
 
     def print(self, view: object, page: Page) -> None:
-        """Print a view in this format."""
         self.write(self.render(view, page))
 
 

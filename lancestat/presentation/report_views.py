@@ -21,36 +21,33 @@ from lancestat.report.rows import STATISTICS, statistics_rows
 
 if TYPE_CHECKING:
     from lancestat.execution.result import RunResult
-    from lancestat.plan.table_status import Shown
+    from lancestat.plan.table_status import TableStatus
     from lancestat.report.site.build import Site
     from lancestat.report.values import ProjectReport
 
 
-def show_view(shown: Shown) -> ShowView:
+def show_view(status: TableStatus) -> ShowView:
     """Return the view of one table's statistics."""
     return ShowView(
-        shown,
-        table_figures(shown),
+        status,
+        table_figures(status),
         tuple(STATISTICS.columns),
-        tuple(statistics_rows(shown)),
+        tuple(statistics_rows(status)),
     )
 
 
 def status_view(report: ProjectReport) -> StatusView:
-    """Return the view of the state of nodes."""
     nodes = tuple(node_status(node, report.made_at) for node in report.nodes)
     project, target = one_line(report.name), one_line(report.target)
     return StatusView(project, target, report, nodes, health_counts(report.nodes))
 
 
 def site_view(site: Site) -> SiteView:
-    """Return the view of pages that were written."""
     health = tuple((node.spec.name, node.health.value) for node in site.report.nodes)
     return SiteView(site.page, site.pages, site.size_bytes, health)
 
 
 def run_view(result: RunResult) -> RunView:
-    """Return the view of a run."""
     nodes = tuple(map(node_run, result.nodes))
     done = [node for node in nodes if node.result.status is Status.SUCCESS]
     changed = [node for node in done if node.action != "skip"]

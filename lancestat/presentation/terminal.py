@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 import click
 
 from lancestat.redact import (
-    NOTHING_KNOWN,
+    EMPTY_REDACTOR,
     PAINT,
     Audience,
     Redactor,
-    inert,
-    inert_json,
+    escape_commands,
+    escape_json_commands,
     secret_environment,
     visible,
 )
@@ -50,7 +50,7 @@ _SEQUENCES = {
 
 
 def paint(text: str, tone: str) -> str:
-    """Text in the colours of a tone, which are dropped where nobody would see them."""
+    """Text in the colours of a tone, which are dropped where they would not be seen."""
     return f"{_BEGIN[tone]}{text}{_RESET}"
 
 
@@ -74,23 +74,23 @@ def width() -> int:
     return min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
-# Markdown has it where characters that mean something stand side by side.
+# Markdown gets it between characters that would mean something side by side.
 ZERO_WIDTH_SPACE = "\u200b"
 
 
 @dataclass(slots=True)
 class Console:
-    """The output of a command: who sees it, and what they must not see."""
+    """The output of a command: its audience, and the redaction for that audience."""
 
     audience: Audience = Audience.PERSON
-    redactor: Redactor = field(default=NOTHING_KNOWN)
+    redactor: Redactor = field(default=EMPTY_REDACTOR)
 
     def begin(self, audience: Audience) -> None:
         """Print for an audience from now on, and forget what other commands knew."""
         self.audience = audience
         self.redactor = Redactor(secret_environment(os.environ))
 
-    def know(self, redactor: Redactor) -> None:
+    def redact_with(self, redactor: Redactor) -> None:
         """Never show what a project's redactor finds."""
         self.redactor = redactor.merged(self.redactor)
 
@@ -99,26 +99,26 @@ class Console:
         return self.redactor.text(text, self.audience)
 
     def out(self, *lines: str) -> None:
-        """Lines of a result."""
+        """Print lines of a result."""
         for line in lines:
             click.echo(self._line(line, PAINT), color=wants_color())
 
     def markdown(self, text: str) -> None:
-        """A result in Markdown, whose line breaks are its own."""
+        """Print a result in Markdown, with the line breaks that it has."""
         for line in text.split("\n"):
             click.echo(self._line(line, ZERO_WIDTH_SPACE))
 
     def json(self, text: str) -> None:
-        """A result in JSON."""
-        click.echo(inert_json(text))
+        """Print a result in JSON."""
+        click.echo(escape_json_commands(text))
 
     def err(self, *lines: str) -> None:
-        """Lines of talk."""
+        """Print lines to stderr."""
         for line in lines:
             click.echo(self._line(line, PAINT), err=True, color=wants_color())
 
     def _line(self, line: str, keep: str) -> str:
-        return colored(visible(inert(self.text(line)), keep=keep))
+        return colored(visible(escape_commands(self.text(line)), keep=keep))
 
 
 CONSOLE = Console()

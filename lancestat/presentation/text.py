@@ -18,6 +18,7 @@ from lancestat.presentation.views import (
     CommentView,
     DiffView,
     ExplanationView,
+    GarbageView,
     InitView,
     ListView,
     PlanView,
@@ -28,7 +29,6 @@ from lancestat.presentation.views import (
     ShowView,
     SiteView,
     StatusView,
-    SweepView,
     ValidationView,
 )
 from lancestat.redact import clean, visible
@@ -157,8 +157,8 @@ def _site(view: SiteView, page: Page) -> Iterator[str]:
     yield view.page.as_uri()
 
 
-@FORMAT.renders(SweepView)
-def _sweep(view: SweepView, page: Page) -> Iterator[str]:
+@FORMAT.renders(GarbageView)
+def _sweep(view: GarbageView, page: Page) -> Iterator[str]:
     report = view.report
     counts = [
         count(report.partials_dropped, "set of partials", "sets of partials"),

@@ -1,4 +1,4 @@
-"""What a change of the project means as text: a block per changed node, then the sum of all."""
+"""Diffs as text: a block per changed node, then the sum of all."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def diff_lines(view: DiffView, page: Page) -> list[str]:
         for note in diff.notes
         for line in wrapped(f"note: {note}", width, indent=_INDENT)
     ]
-    return [*lines, *_summary(view)]
+    return [*lines, *_totals(view)]
 
 
-def _summary(view: DiffView) -> Iterator[str]:
+def _totals(view: DiffView) -> Iterator[str]:
     if view.diff.is_empty:
         unchanged = count(view.diff.unchanged, "node")
         yield paint(f"No changes: both sides mean the same, {unchanged}.", "title")
@@ -64,16 +64,16 @@ def _node(node: NodeDiffView, width: int) -> Iterator[str]:
 def _properties(
     properties: Sequence[PropertyView], width: int, *, is_new: bool = False
 ) -> Iterator[str]:
-    margin = max((len(each.name) for each in properties), default=0)
-    for each in properties:
-        head = f"{_INDENT}{each.name:<{margin}}  "
-        old, new = (NOTHING if side is None else side for side in (each.old, each.new))
-        short = each.new or "" if is_new else f"{old} -> {new}"
+    margin = max((len(change.name) for change in properties), default=0)
+    for change in properties:
+        head = f"{_INDENT}{change.name:<{margin}}  "
+        old, new = (NOTHING if side is None else side for side in (change.old, change.new))
+        short = change.new or "" if is_new else f"{old} -> {new}"
         if "\n" not in short and len(head) + len(short) <= width:
             yield head + short
         else:
             yield head.rstrip()
-            yield from _lines(each, width)
+            yield from _lines(change, width)
 
 
 def _lines(change: PropertyView, width: int) -> Iterator[str]:

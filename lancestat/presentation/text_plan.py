@@ -14,7 +14,7 @@ from lancestat.redact import message_lines
 if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeRun
 
-# So many unchanged nodes are still listed one by one.
+# The most unchanged nodes that are listed one by one.
 SKIPS_LISTED = 12
 _INDENT = " " * 13
 # Symbol, verb and name, of which the name may take 40 columns.
@@ -27,7 +27,7 @@ def plan_lines(view: PlanView, page: Page) -> list[str]:
         return ["No nodes selected."]
     idle = sum(action.verb == "skip" for action in view.actions)
     is_folded = idle > SKIPS_LISTED and not page.verbose
-    actions = [each for each in view.actions if not (is_folded and each.verb == "skip")]
+    actions = [action for action in view.actions if not (is_folded and action.verb == "skip")]
     lines = [paint(f"Plan for {view.project}, target {view.target}", "title"), ""]
     for line, action in zip(_action_lines(actions, page.width), actions, strict=True):
         lines += [*line, *_below_action(action, page)]
@@ -45,7 +45,9 @@ def _action_lines(actions: Sequence[ActionView], width: int) -> list[list[str]]:
     """Return the lines of each action, with the reasons below where the page is too narrow."""
     rows = [_cells(action) for action in actions]
     names = min(40, max((len(action.node) for action in actions), default=0))
-    left = width - len(_INDENT) - names - max((len(each.reads) for each in actions), default=0) - 4
+    left = (
+        width - len(_INDENT) - names - max((len(action.reads) for action in actions), default=0) - 4
+    )
     if all(cell_width(row[2]) <= left for row in rows if len(row) == 3):
         return [[line] for line in table(rows, widest=_WIDEST, indent="  ")]
     lines = table([row[:2] for row in rows], widest=_WIDEST, indent="  ")
@@ -110,7 +112,7 @@ def run_lines(view: RunView, page: Page) -> list[str]:
         lines += [paint(text, "note") for text in below]
     if is_folded:
         lines.append(_folded(f"{count(idle)} unchanged"))
-    return [*lines, "", *_run_summary(view)]
+    return [*lines, "", *_run_totals(view)]
 
 
 def _run_cells(node: NodeRun) -> tuple[str, ...]:
@@ -143,7 +145,7 @@ def _published(node: NodeRun) -> str:
     return f"version {read}" if published is None else f"version {read} -> {published}"
 
 
-def _run_summary(view: RunView) -> Iterator[str]:
+def _run_totals(view: RunView) -> Iterator[str]:
     text = paint(f"{view.updated} brought up to date, {view.unchanged} unchanged", "success")
     if view.not_run:
         text += paint(f", {view.not_run} not run", "note")

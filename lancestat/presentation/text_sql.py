@@ -76,26 +76,26 @@ def _text(operator: Operator) -> str:
 
 
 def _scan(number: int, scan: ScanLine, *, verbose: bool) -> list[str]:
-    told = scan.told
-    if told is None:
+    explanation = scan.told
+    if explanation is None:
         what = "statistics as Spark has them"
         return [f"[{number}] {paint(scan.table, 'title')}", f"    {what}: {_read(scan)}"]
-    verdict = told.verdict
+    verdict = explanation.verdict
     tone = "success" if verdict.use else "error"
     word = "used" if verdict.use else "refused"
     reason = spoken([verdict.reason.value])
     facts = [
         ("estimate", _read(scan)),
-        *_truth(told),
+        *_truth(explanation),
         ("statistics", f"{paint(f'{word}: {reason}', tone)}, {verdict.detail}"),
     ]
-    if told.filters:
-        more = ", ..." if len(told.filters) > _WIDEST_FILTERS and not verbose else ""
-        shown = told.filters if verbose else told.filters[:_WIDEST_FILTERS]
-        facts.append(("filters", ", ".join(shown) + more))
-    lines = [f"[{number}] {paint(scan.table, 'title')}, version {told.version}"]
+    if explanation.filters:
+        more = ", ..." if len(explanation.filters) > _WIDEST_FILTERS and not verbose else ""
+        filters = explanation.filters if verbose else explanation.filters[:_WIDEST_FILTERS]
+        facts.append(("filters", ", ".join(filters) + more))
+    lines = [f"[{number}] {paint(scan.table, 'title')}, version {explanation.version}"]
     lines += table(facts, indent="    ")
-    return [*lines, *_columns(told.columns)] if told.columns else lines
+    return [*lines, *_columns(explanation.columns)] if explanation.columns else lines
 
 
 def _read(scan: ScanLine) -> str:
@@ -103,14 +103,14 @@ def _read(scan: ScanLine) -> str:
     return rows if scan.size_bytes is None else f"{rows}, {size(scan.size_bytes)}"
 
 
-def _truth(told: Explanation) -> list[tuple[str, str]]:
-    pruned = told.fragments - told.fragments_scanned
-    fragments = count(told.fragments, "fragment")
+def _truth(explanation: Explanation) -> list[tuple[str, str]]:
+    pruned = explanation.fragments - explanation.fragments_scanned
+    fragments = count(explanation.fragments, "fragment")
     if pruned:
         fragments += f", {count(pruned)} of them ruled out by the filters"
-    if told.table_rows is None:
+    if explanation.table_rows is None:
         return [("table", fragments)]
-    return [("table", f"{count(told.table_rows, 'row')} in {fragments}")]
+    return [("table", f"{count(explanation.table_rows, 'row')} in {fragments}")]
 
 
 def _columns(columns: Mapping[str, ColumnEstimate]) -> list[str]:

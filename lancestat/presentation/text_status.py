@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeStatus
 
 SYMBOLS = {"ok": ".", "warn": "?", "error": "!"}
-# So many nodes that are well are still listed one by one.
+# The most healthy nodes that are listed one by one.
 WELL_LISTED = 30
 _TONES = {"ok": "success", "warn": "refresh", "error": "error"}
 _MARGIN = "  "
@@ -79,7 +79,7 @@ def _listed(nodes: Sequence[NodeStatus], width: int) -> list[str]:
         page.append(line)
         page += [paint(text, "note") for text in _below("; ".join(rest), width)]
         tone = _TONES[node.health]
-        page += [paint(text, tone) for each in node.problems for text in _below(each, width)]
+        page += [paint(text, tone) for problem in node.problems for text in _below(problem, width)]
     return page
 
 

@@ -1,4 +1,4 @@
-"""The views: one value per command that holds all that any output format tells.
+"""The views: one value per command that holds all that output formats print.
 
 Figures are kept as the values that JSON has; what people read is put into words once, where the
 view is made. This module imports nothing heavy, so that a format can register its renderers without
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.plan.node_result import NodeResult
-    from lancestat.plan.table_status import Shown
+    from lancestat.plan.table_status import TableStatus
     from lancestat.report.node_facts import NodeRun, NodeStatus, TableFigures
     from lancestat.report.rows import Row
     from lancestat.report.values import ProjectReport
-    from lancestat.review.comment import Kept
+    from lancestat.review.comment import CommentResult
     from lancestat.review.values import ColumnsChange, Diff, PropertyChange
     from lancestat.spark.sql.explain import PlanExplanation
     from lancestat.spec.model import Node
-    from lancestat.state.garbage_collection import SweepReport
+    from lancestat.state.garbage_collection import GarbageReport
 
 
 class InitView(NamedTuple):
@@ -73,8 +73,8 @@ SYMBOLS = {"analyze": "+", "refresh": "~", "restamp": "=", "skip": ".", "blocked
 class ActionView(NamedTuple):
     """An action of a plan.
 
-    `reads` tells what it reads or compares, `reasons` are machine words, `accepted` is the
-    staleness that readers accept. `choice` tells how a join is done and why, `method` the same in
+    `reads` has what it reads or compares, `reasons` are machine words, `accepted` is the
+    staleness that readers accept. `choice` has how a join is done and why, `method` the same in
     as many lines as it takes; `is_whole` where no narrowed scope does. `error` is set of blocked
     nodes alone.
     """
@@ -93,17 +93,15 @@ class ActionView(NamedTuple):
 
     @property
     def node(self) -> str:
-        """The name of the node."""
         return self.result.name
 
     @property
     def verb(self) -> str:
-        """The word for what is done."""
         return self.result.action
 
 
 class PlanView(NamedTuple):
-    """What a run would do: `counts` has a symbol, a verb and how many actions have it."""
+    """The actions that a run would take: `counts` has a symbol, a verb and how many have it."""
 
     project: str
     target: str
@@ -115,12 +113,12 @@ class PlanView(NamedTuple):
 
     @property
     def pending(self) -> int:
-        """How many nodes a run would change."""
+        """The number of nodes that a run would change."""
         return sum(action.is_pending for action in self.actions)
 
 
 class RunView(NamedTuple):
-    """What a run did, and the sum of it in words; `command` is what started it."""
+    """The results of a run, and their sum in words; `command` is what started it."""
 
     command: str
     project: str
@@ -135,14 +133,13 @@ class RunView(NamedTuple):
 
     @property
     def is_failed(self) -> bool:
-        """Whether any node failed."""
         return self.status == "error"
 
 
 class ShowView(NamedTuple):
     """One table's statistics: `rows` are those of `lancestat.statistics`, by column."""
 
-    shown: Shown
+    shown: TableStatus
     figures: TableFigures
     names: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -180,7 +177,7 @@ class QueryView:
     """The result of a query, of which one of `values` and `cells` is read, once.
 
     Both end at the query's limit. While they are read, `printed` counts the rows, and at their end
-    `is_complete` tells whether there were no more. `is_shortened` is set by a renderer that does
+    `is_complete` is set where there were no more. `is_shortened` is set by a renderer that does
     not print cells whole.
     """
 
@@ -193,28 +190,28 @@ class QueryView:
 
 
 class ExplanationView(NamedTuple):
-    """The plan of a query and what its estimates stand on."""
+    """The plan of a query and the basis of its estimates."""
 
     explanation: PlanExplanation
 
 
-class SweepView(NamedTuple):
-    """What was dropped, or would be."""
+class GarbageView(NamedTuple):
+    """The garbage that was dropped, or would be."""
 
     project: str
     target: str
-    report: SweepReport
+    report: GarbageReport
     is_dry_run: bool
 
 
 class CommentView(NamedTuple):
-    """What became of a pull request's comment."""
+    """The outcome of keeping a pull request's comment."""
 
-    kept: Kept
+    kept: CommentResult
 
 
 class Check(NamedTuple):
-    """What was found of a subject, and what to do when it is not as it should be."""
+    """The finding about a subject, and advice when it is not as it should be."""
 
     subject: str
     passed: bool
@@ -228,7 +225,7 @@ class ChecksView(NamedTuple):
     checks: Sequence[Check]
 
 
-# Of so many lines, those that repeat are not matched one by one.
+# Above so many lines, repeated lines are not matched one by one.
 _MANY_LINES = 1000
 
 
@@ -241,7 +238,6 @@ class PropertyView(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the property."""
         return self.change.name
 
     def lines(self) -> list[str]:
@@ -278,11 +274,11 @@ class NodeDiffView(NamedTuple):
 
 
 class DiffView(NamedTuple):
-    """What a change of the project means.
+    """The meaning of a change of the project.
 
     `base` and `head` are the sides as people call them, `counts` is by change, `summary` and `cost`
     are sentences. `risks` has each risk and each of its sentences with the nodes that have it.
-    `no_changes_mark` is the line of Markdown by which `comment` knows that nothing changes.
+    `no_changes_mark` is the line of Markdown by which `comment` recognizes a diff without changes.
     """
 
     diff: Diff

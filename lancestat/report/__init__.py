@@ -1,1 +1,1 @@
-"""What is known of a project's nodes, gathered for those who look, and pages that show it."""
+"""Reports of all that is known of a project's nodes, and the pages that show them."""

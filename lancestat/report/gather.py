@@ -16,11 +16,11 @@ from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.optimizer.groups import load_groups
 from lancestat.plan.actions import Action, Blocked, Skip
-from lancestat.plan.assessment import Appraisal
+from lancestat.plan.assessment import TableAssessment
 from lancestat.plan.coverage import cover
-from lancestat.plan.join_observe import awaited_joins
-from lancestat.plan.observe import Observer, Survey, stored_groups
-from lancestat.plan.table_status import show
+from lancestat.plan.join_observe import join_dependencies
+from lancestat.plan.observe import ObservedPlan, Observer, stored_groups
+from lancestat.plan.table_status import table_status
 from lancestat.redact import Audience, Redactor
 from lancestat.report.health import (
     Problem,
@@ -43,9 +43,9 @@ from lancestat.report.values import (
     ProjectReport,
     TableReport,
 )
-from lancestat.spec.disclosure import disclosed
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
+from lancestat.spec.redaction import redacted_node
 from lancestat.state.identity import plain_key, table_identity
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader
 from lancestat.statistics.histogram import Histogram, equi_height
@@ -59,16 +59,16 @@ class FragmentCoverage:
     columns: Mapping[str, int]
 
 
-def fragment_coverage(appraisal: Appraisal, index: PartialIndex) -> FragmentCoverage:
-    """What of a table's content is stored; what a compaction moved since does not count."""
+def fragment_coverage(assessment: TableAssessment, index: PartialIndex) -> FragmentCoverage:
+    """Count the stored content of a table; content that a compaction moved does not count."""
     by_fragment: Counter[int] = Counter()
     by_key: Counter[str] = Counter()
-    for group, keys in cover(stored_groups(appraisal), index, ()).missing:
+    for group, keys in cover(stored_groups(assessment), index, ()).missing:
         by_fragment[group.fragment_id] += len(keys)
         by_key.update(map(plain_key, keys))
-    wanted, fragments = appraisal.wanted, appraisal.snapshot.fragments
+    wanted, fragments = assessment.wanted, assessment.snapshot.fragments
     return FragmentCoverage(
-        tuple(_report(each, len(wanted) - by_fragment[each.id]) for each in fragments),
+        tuple(_report(fragment, len(wanted) - by_fragment[fragment.id]) for fragment in fragments),
         {field.name: len(fragments) - by_key[field_key(field)] for field in wanted},
     )
 
@@ -91,10 +91,10 @@ _log = logging.getLogger("lancestat.report")
 
 @dataclass(frozen=True, slots=True)
 class TableReporter:
-    """Makes reports of tables from a survey; may be shared by threads."""
+    """Makes reports of tables from an observed plan; may be shared by threads."""
 
     observer: Observer
-    survey: Survey
+    observed: ObservedPlan
     now: datetime
     with_histograms: bool = False
 
@@ -106,7 +106,7 @@ class TableReporter:
         Args:
             table: Which.
             runs: Its runs, newest first.
-            index: What the state has stored; without it fragments are not looked at.
+            index: What the state has stored; without it fragments are not reported.
         """
         try:
             return self._report(table, runs, index)
@@ -115,7 +115,7 @@ class TableReporter:
             return TableReport(
                 spec=table,
                 health=Health.ERROR,
-                problems=tuple(each.sentence for each in problems),
+                problems=tuple(problem.sentence for problem in problems),
                 verdict="refuse",
                 reason="unreadable",
                 shown=None,
@@ -126,54 +126,54 @@ class TableReporter:
     def _report(
         self, table: Table, runs: tuple[NodeRunReport, ...], index: PartialIndex | None
     ) -> TableReport:
-        appraisal = self._appraisal(table)
-        coverage = None if index is None else fragment_coverage(appraisal, index)
+        assessment = self._assess(table)
+        coverage = None if index is None else fragment_coverage(assessment, index)
         covered = coverage.columns if coverage else None
-        shown = show(appraisal, self.now, covered)
-        changed_at = self._changed_at(appraisal.snapshot)
+        status = table_status(assessment, self.now, covered)
+        changed_at = self._changed_at(assessment.snapshot)
         problems = [
-            *refused(shown),
+            *refused(status),
             *failed(runs, self.now),
             *outdated(table.freshness, changed_at, self.now),
-            *uncovered(shown),
+            *uncovered(status),
         ]
         return TableReport(
             spec=table,
             health=worst(problems),
-            problems=tuple(each.sentence for each in problems),
-            verdict="use" if shown.use else "refuse",
-            reason=shown.reason,
-            shown=shown,
+            problems=tuple(problem.sentence for problem in problems),
+            verdict="use" if status.use else "refuse",
+            reason=status.reason,
+            shown=status,
             changed_at=changed_at,
             freshness=freshness_of(table.freshness, changed_at, self.now),
-            histograms=self._histograms(appraisal),
+            histograms=self._histograms(assessment),
             fragments=coverage.fragments if coverage else (),
             runs=runs,
         )
 
-    def _appraisal(self, table: Table) -> Appraisal:
-        found = self.survey.snapshots[table.uri]
-        if isinstance(found, LakeError):
-            raise found
-        return self.observer.appraisal(table, found, self.survey.records, self.now)
+    def _assess(self, table: Table) -> TableAssessment:
+        snapshot = self.observed.snapshots[table.uri]
+        if isinstance(snapshot, LakeError):
+            raise snapshot
+        return self.observer.assess_snapshot(table, snapshot, self.observed.records, self.now)
 
-    def _changed_at(self, found: Snapshot) -> datetime | None:
+    def _changed_at(self, snapshot: Snapshot) -> datetime | None:
         options = self.observer.spec.target.storage_options
         try:
-            with pinned_history(found.pin, options) as dataset:
+            with pinned_history(snapshot.pin, options) as dataset:
                 return rows_changed_at(dataset)
         except LakeError as error:
             _log.warning("when rows last changed is not known: %s", error.message)
             return None
 
-    def _histograms(self, appraisal: Appraisal) -> Mapping[str, Histogram]:
-        if not (self.with_histograms and appraisal.histograms):
+    def _histograms(self, assessment: TableAssessment) -> Mapping[str, Histogram]:
+        if not (self.with_histograms and assessment.histograms):
             return {}
-        known = load_groups(self.observer.state, appraisal.identity, appraisal.snapshot)
-        names = [field.name for field in appraisal.wanted if field.name in appraisal.histograms]
+        known = load_groups(self.observer.state, assessment.identity, assessment.snapshot)
+        names = [field.name for field in assessment.wanted if field.name in assessment.histograms]
         known.load(names)
         made = {
-            name: equi_height(partial, appraisal.types[name])
+            name: equi_height(partial, assessment.types[name])
             for name in names
             if (partial := known.partial(name)) is not None
         }
@@ -194,7 +194,7 @@ def join_report(
     return JoinReport(
         spec=join,
         health=worst(problems),
-        problems=tuple(each.sentence for each in problems),
+        problems=tuple(problem.sentence for problem in problems),
         verdict=verdict,
         reasons=_reasons(action),
         record=record,
@@ -213,7 +213,7 @@ def _verdict(action: Action) -> str:
 
 
 def _reasons(action: Action) -> tuple[str, ...]:
-    return () if isinstance(action, Blocked) else tuple(each.value for each in action.reasons)
+    return () if isinstance(action, Blocked) else tuple(reason.value for reason in action.reasons)
 
 
 def _shortcomings(action: Action, verdict: str) -> list[Problem]:
@@ -232,7 +232,7 @@ def _shortcomings(action: Action, verdict: str) -> list[Problem]:
 
 THREADS = 8
 RUNS = 30
-# One pass over the state tells of so many tables what it knows of their fragments.
+# How many tables' partials are indexed in one pass over the state.
 _INDEXED_AT_ONCE = 64
 
 
@@ -246,38 +246,38 @@ def gather(
     with_histograms: bool = False,
     runs: int = RUNS,
 ) -> ProjectReport:
-    """What is known of some nodes of a project, in their order.
+    """Gather what is known of some nodes of a project, in their order.
 
-    A node that cannot be looked at says why, and stops no other.
+    A node that cannot be observed carries its error, and stops no other.
 
     Args:
         spec: The project under one target.
         state: What is remembered between runs.
-        clock: The present, against which ages are judged.
+        clock: Returns the present, against which ages are judged.
         nodes: Of the project.
         with_fragments: Also every fragment of every table, and what the state knows of it.
         with_histograms: Also the histograms of tables that ask for them.
-        runs: How many runs of each node are looked at.
+        runs: How many runs of each node are read.
 
     Raises:
         StateError: the state cannot be reached.
     """
     observer = Observer(spec, state, clock, THREADS)
-    survey = observer.survey(nodes)
+    observed = observer.observe(nodes)
     outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
     now = clock()
-    tables = TableReporter(observer, survey, now, with_histograms)
-    actions = {action.node: action for action in survey.plan.actions}
+    tables = TableReporter(observer, observed, now, with_histograms)
+    actions = {action.node: action for action in observed.plan.actions}
     indexes: Mapping[str, PartialIndex] = {}
 
     def report(node: Node) -> NodeReport:
         ended = outcomes.get(node.name, ())
         if isinstance(node, KnnJoin):
-            record = survey.joins.get(node.name)
-            found: NodeReport = join_report(node, actions[node.name], record, ended, now)
+            record = observed.joins.get(node.name)
+            node_report: NodeReport = join_report(node, actions[node.name], record, ended, now)
         else:
-            found = tables.report(node, ended, indexes.get(table_identity(node.uri)))
-        return _without_secrets(found, spec.redactor)
+            node_report = tables.report(node, ended, indexes.get(table_identity(node.uri)))
+        return _without_secrets(node_report, spec.redactor)
 
     reports: list[NodeReport] = []
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
@@ -300,31 +300,31 @@ def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:
 
 
 def _reads(spec: ProjectSpec, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
-    """What each node reads among `nodes`: those it names, and those that write what it reads."""
-    named, awaited = dependencies(spec), awaited_joins(spec, spec.nodes)
+    """Return the nodes that each node reads among `nodes`, by name or by what they write."""
+    named, written = dependencies(spec), join_dependencies(spec, spec.nodes)
     names = {node.name for node in nodes}
     return {
         node.name: tuple(
             other
-            for other in dict.fromkeys((*named[node.name], *awaited[node.name]))
+            for other in dict.fromkeys((*named[node.name], *written[node.name]))
             if other in names
         )
         for node in nodes
     }
 
 
-def undisclosed(
+def redacted_report(
     report: ProjectReport, spec: ProjectSpec, audience: Audience = Audience.PUBLIC
 ) -> ProjectReport:
     """The same report with templates in place of what an audience must not see."""
-    return replace(report, nodes=tuple(_without(node, spec, audience) for node in report.nodes))
+    return replace(report, nodes=tuple(_redacted(node, spec, audience) for node in report.nodes))
 
 
-def _without(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeReport:
-    shown = disclosed(node.spec, spec.origins.get(node.spec.name, {}), audience)
+def _redacted(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeReport:
+    declared = redacted_node(node.spec, spec.origins.get(node.spec.name, {}), audience)
     problems = tuple(spec.redactor.text(problem, audience) for problem in node.problems)
     if isinstance(node, TableReport):
-        assert isinstance(shown, Table)
-        return replace(node, spec=shown, problems=problems)
-    assert isinstance(node, JoinReport) and isinstance(shown, KnnJoin)
-    return replace(node, spec=shown, problems=problems)
+        assert isinstance(declared, Table)
+        return replace(node, spec=declared, problems=problems)
+    assert isinstance(node, JoinReport) and isinstance(declared, KnnJoin)
+    return replace(node, spec=declared, problems=problems)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from lancestat.errors import LancestatError
 from lancestat.formats import age, count
 from lancestat.plan.node_result import Status
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import Health, NodeRunReport
 from lancestat.spec.model import Freshness
 
@@ -25,7 +25,7 @@ class Problem:
 
 
 def problem(health: Health, text: str) -> Problem:
-    """A problem told on one line that begins and ends like a sentence."""
+    """Return a problem on one line that begins and ends like a sentence."""
     line = " ".join(text.split())
     end = "" if line.endswith((".", "!", "?")) else "."
     return Problem(health, f"{line[:1].upper()}{line[1:]}{end}")
@@ -34,39 +34,39 @@ def problem(health: Health, text: str) -> Problem:
 def worst(problems: Iterable[Problem]) -> Health:
     """The health of a node with these problems."""
     order = list(Health)
-    return max((each.health for each in problems), key=order.index, default=Health.OK)
+    return max((problem.health for problem in problems), key=order.index, default=Health.OK)
 
 
 def unreadable(error: LancestatError) -> Problem:
-    """What keeps a node from being looked at."""
+    """Return the problem of a node that cannot be observed."""
     place = f" {error.location}" if error.location else ""
     hint = f" ({error.hint})" if error.hint else ""
     return problem(Health.ERROR, f"{error.code}{place}: {error.message}{hint}")
 
 
-def refused(shown: Shown) -> list[Problem]:
-    """What the guard says against statistics under the declared policy."""
-    if shown.use:
+def refused(status: TableStatus) -> list[Problem]:
+    """Return the guard's objection to the statistics under the declared policy, if there is one."""
+    if status.use:
         return []
-    if shown.reason == "absent":
+    if status.reason == "absent":
         return [problem(Health.ERROR, "it has no statistics yet")]
-    return [problem(Health.ERROR, f"readers refuse its statistics: {shown.detail}")]
+    return [problem(Health.ERROR, f"readers refuse its statistics: {status.detail}")]
 
 
-def uncovered(shown: Shown) -> list[Problem]:
+def uncovered(status: TableStatus) -> list[Problem]:
     """Wanted columns without statistics, where others have them."""
-    if not shown.missing or not shown.columns:
+    if not status.missing or not status.columns:
         return []
-    names, more = ", ".join(shown.missing[:_NAMES_LISTED]), len(shown.missing) - _NAMES_LISTED
+    names, more = ", ".join(status.missing[:_NAMES_LISTED]), len(status.missing) - _NAMES_LISTED
     listed = f"{names} and {count(more)} more" if more > 0 else names
-    text = count(len(shown.missing), "wanted column has", "wanted columns have")
+    text = count(len(status.missing), "wanted column has", "wanted columns have")
     return [problem(Health.WARN, f"{text} no statistics: {listed}")]
 
 
 def freshness_of(
     bounds: Freshness | None, changed_at: datetime | None, now: datetime
 ) -> Health | None:
-    """How the age of the newest rows is by the declared bounds, None where there are none.
+    """Judge the age of the newest rows by the declared bounds, None where there are none.
 
     Source: dbt's `freshness`: older than `error_after` is an error, else older than `warn_after` a
     warning. Rows whose age is not known are a warning.

@@ -10,7 +10,7 @@ from datetime import datetime
 from lancestat.formats import count, duration, large, roughly, share, size, spoken
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.redact import clean, visible
 from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
 
@@ -34,7 +34,7 @@ class TableFigures:
     wanted: int
 
 
-def table_figures(shown: Shown) -> TableFigures:
+def table_figures(shown: TableStatus) -> TableFigures:
     """Return the figures of a table."""
     is_behind = bool(shown.versions_behind)
     changed = shown.changed_rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import NodeRunReport, ProjectReport, TableReport
 from lancestat.state.values import NodeOutcome, StateReader
 from lancestat.statistics.column_statistics import BOUNDS_FIRST
@@ -151,7 +151,7 @@ FRAGMENTS = RowShape(
 )
 
 
-def statistics_rows(shown: Shown) -> Iterator[Row]:
+def statistics_rows(shown: TableStatus) -> Iterator[Row]:
     """A row per column that has statistics or is wanted to; figures that are not known are null."""
     whole: Row = {
         "table": shown.table,

@@ -9,7 +9,7 @@ from enum import Enum
 
 from lancestat.errors import LancestatError
 from lancestat.plan.node_result import NodeResult
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.spec.model import KnnJoin, Table
 from lancestat.state.values import JoinRecord
 from lancestat.statistics.histogram import Histogram
@@ -25,7 +25,7 @@ class Health(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeRunReport:
-    """What one run did to a node."""
+    """One run of a node."""
 
     run_id: str
     command: str
@@ -38,7 +38,8 @@ class NodeRunReport:
 class FragmentReport:
     """A fragment of a table; `covered` of the wanted columns have partials of it in the state.
 
-    `rows` are live ones, `size_bytes` is that of its data files, None where Lance does not tell.
+    `rows` are live ones, `size_bytes` is that of its data files, None where it is not
+    recorded.
     """
 
     id: int
@@ -51,7 +52,7 @@ class FragmentReport:
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """A table: what `show` tells of it, and what only the state and its history know.
+    """A table: its status as `show` prints it, and facts from the state and its history.
 
     `health` sums up, `problems` says in sentences what is wrong. `verdict` and `reason` are the
     guard's words under the declared policy; where the dataset cannot be opened they are `refuse`
@@ -65,7 +66,7 @@ class TableReport:
     problems: tuple[str, ...]
     verdict: str
     reason: str
-    shown: Shown | None
+    shown: TableStatus | None
     error: LancestatError | None = None
     changed_at: datetime | None = None
     freshness: Health | None = None

@@ -1,1 +1,1 @@
-"""What a change of the specs means, for those who review it."""
+"""Reviews of what a change of the specs means."""

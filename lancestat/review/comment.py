@@ -1,4 +1,4 @@
-"""Which pull request a job works for."""
+"""Keeps the comment on a pull request up to date."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pull_request(environment: Mapping[str, str], number: int | None = None) -> P
     """The pull request of a job.
 
     Args:
-        environment: Of the process; GITHUB_REPOSITORY and GITHUB_EVENT_PATH are looked at.
+        environment: Of the process; GITHUB_REPOSITORY and GITHUB_EVENT_PATH are read.
         number: The pull request's number; that of the job's event when None.
 
     Raises:
@@ -72,13 +72,13 @@ def _number(environment: Mapping[str, str]) -> int:
 
 
 MAX_CHARACTERS = 65_536
-"""What GitHub takes in one comment."""
+"""The most characters that GitHub takes in one comment."""
 
 _MAX_PAGES = 100
 
 
 class Outcome(str, Enum):
-    """What became of the comment."""
+    """The outcome of keeping a comment."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -87,8 +87,8 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What became of the comment, and its page where there is one."""
+class CommentResult:
+    """The outcome, and the page of the comment where there is one."""
 
     outcome: Outcome
     url: str | None = None
@@ -100,8 +100,8 @@ def marker(project: str) -> str:
     return f"<!-- lancestat:diff:{quote(project).replace('--', '-%2D')} -->"
 
 
-def keep_comment(github: GitHub, pull: PullRequest, project: str, markdown: str) -> Kept:
-    """Make the comment of a project say `markdown`: the one that is there, or a new one.
+def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: str) -> CommentResult:
+    """Set the comment of a project to `markdown`: the existing one, or a new one.
 
     Where nothing changes, a comment that is there says so, and none is made. A comment is ours
     when it starts with the project's marker and was written by a bot, as all are that a job's
@@ -117,21 +117,21 @@ def keep_comment(github: GitHub, pull: PullRequest, project: str, markdown: str)
         ours = _find(github, pull, start)
         if ours is not None:
             return _update(github, pull, ours, body)
-        if says_nothing(markdown):
-            return Kept(Outcome.NOT_NEEDED)
+        if has_no_changes(markdown):
+            return CommentResult(Outcome.NOT_NEEDED)
         try:
             made = github.post(pull.comments, {"body": body}).value
-            return Kept(Outcome.CREATED, _page(made))
+            return CommentResult(Outcome.CREATED, _page(made))
         except InDoubt:
-            # It may be there all the same: look again before another is made.
+            # The comment may have been made: look for it before making another.
             if attempt == ATTEMPTS - 1:
                 raise
             github.pause(attempt)
     raise AssertionError("unreachable")
 
 
-def says_nothing(markdown: str) -> bool:
-    """Whether a diff's Markdown tells of no change."""
+def has_no_changes(markdown: str) -> bool:
+    """Whether a diff's Markdown has no change."""
     return not markdown.strip() or NO_CHANGES in markdown.splitlines()
 
 
@@ -145,7 +145,7 @@ def fitted(body: str) -> str:
 
 
 def _find(github: GitHub, pull: PullRequest, start: str) -> dict[str, Any] | None:
-    """The first comment of ours; the first, so that two that were made at once end as one."""
+    """Return the first comment of ours, so that of two made at once only one is updated."""
     owner = _Owner(github)
     for comment in _comments(github, pull):
         body, user = comment.get("body"), comment.get("user")
@@ -166,13 +166,13 @@ def _comments(github: GitHub, pull: PullRequest) -> Iterator[dict[str, Any]]:
         answer = github.get(next_url)
         if not isinstance(answer.value, list):
             raise CommentError(NOT_UNDERSTOOD, "GitHub's list of comments is no list")
-        yield from (each for each in answer.value if isinstance(each, dict))
+        yield from (comment for comment in answer.value if isinstance(comment, dict))
         next_url = answer.next_url
 
 
 @dataclass(slots=True)
 class _Owner:
-    """Who the token speaks for; asked only when a person's comment has the marker."""
+    """The owner of the token; requested only when a person's comment has the marker."""
 
     github: GitHub
     login: str | None = None
@@ -192,20 +192,20 @@ class _Owner:
         try:
             value = self.github.get("/user").value
         except CommentError:
-            # Tokens of jobs and apps belong to nobody, and theirs are a bot's comments.
+            # Tokens of jobs and apps have no owner, and a bot writes their comments.
             return None
         login = value.get("login") if isinstance(value, dict) else None
         return login if isinstance(login, str) else None
 
 
-def _update(github: GitHub, pull: PullRequest, ours: dict[str, Any], body: str) -> Kept:
+def _update(github: GitHub, pull: PullRequest, ours: dict[str, Any], body: str) -> CommentResult:
     if _lines(ours["body"]) == _lines(body):
-        return Kept(Outcome.UNCHANGED, _page(ours))
+        return CommentResult(Outcome.UNCHANGED, _page(ours))
     number = ours.get("id")
     if not isinstance(number, int):
         raise CommentError(NOT_UNDERSTOOD, "a comment in GitHub's list has no number")
     path = f"/repos/{pull.repository}/issues/comments/{number}"
-    return Kept(Outcome.UPDATED, _page(github.patch(path, {"body": body}).value))
+    return CommentResult(Outcome.UPDATED, _page(github.patch(path, {"body": body}).value))
 
 
 def _lines(body: str) -> list[str]:

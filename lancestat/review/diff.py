@@ -1,4 +1,4 @@
-"""Which node of one side is which of the other."""
+"""Compares two sides of a project, node by node."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from lancestat.errors import UsageError
-from lancestat.review.evidence import Evidence, gather, is_state_trusted, trusted_uris, why_withheld
+from lancestat.review.evidence import (
+    Evidence,
+    gather,
+    is_state_trusted,
+    trusted_uris,
+    withheld_reason,
+)
 from lancestat.review.join_diff import JoinChange, judge_join
+from lancestat.review.mask import Mask
 from lancestat.review.properties import (
     Origins,
     changes,
@@ -20,7 +27,6 @@ from lancestat.review.properties import (
 from lancestat.review.source import Side, Sides, find_sides
 from lancestat.review.table_diff import TableChange, judge_table
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
-from lancestat.review.wording import Mask
 from lancestat.spec import codes
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
@@ -32,7 +38,7 @@ from lancestat.state.values import StateReader
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class NodePair:
     """A node on both sides, None where a side has none."""
 
     old: Node | None
@@ -47,11 +53,11 @@ class Pair:
 
     @property
     def names(self) -> frozenset[str]:
-        """What it is called on either side."""
+        """Its names on both sides."""
         return frozenset(node.name for node in (self.old, self.new) if node is not None)
 
 
-def pair(base: ProjectSpec, head: ProjectSpec) -> tuple[Pair, ...]:
+def pair_nodes(base: ProjectSpec, head: ProjectSpec) -> tuple[NodePair, ...]:
     """All nodes of both sides, those of HEAD first.
 
     Nodes belong together by kind and name; and where a name came and another went, by the one
@@ -62,9 +68,9 @@ def pair(base: ProjectSpec, head: ProjectSpec) -> tuple[Pair, ...]:
     went = _alone(node for name, node in old.items() if name not in new)
     came = _alone(node for name, node in new.items() if name not in old)
     renamed = {_name(came[place]): went[place] for place in came.keys() & went.keys()}
-    pairs = [Pair(old.get(name) or renamed.get(name), node) for name, node in new.items()]
-    taken = {_name(found.old) for found in pairs if found.old is not None}
-    left = (Pair(node, None) for name, node in old.items() if name not in taken)
+    pairs = [NodePair(old.get(name) or renamed.get(name), node) for name, node in new.items()]
+    taken = {_name(matched.old) for matched in pairs if matched.old is not None}
+    left = (NodePair(node, None) for name, node in old.items() if name not in taken)
     return (*pairs, *left)
 
 
@@ -77,11 +83,11 @@ def _name(node: Node) -> Key:
 
 def _alone(nodes: Iterable[Node]) -> dict[Key, Node]:
     """Nodes by what they write to, without those that share it."""
-    found: dict[Key, Node | None] = {}
+    alone: dict[Key, Node | None] = {}
     for node in nodes:
         place = node.kind.value, canonical_uri(node.dataset_uri)
-        found[place] = None if place in found else node
-    return {place: node for place, node in found.items() if node is not None}
+        alone[place] = None if place in alone else node
+    return {place: node for place, node in alone.items() if node is not None}
 
 
 NodeChange = TableChange | JoinChange
@@ -100,7 +106,7 @@ class Comparison:
 
     @property
     def mask(self) -> Mask:
-        """Of the secrets of both."""
+        """The mask of the secrets of both sides."""
         return Mask.of(self.head, self.base)
 
     def diff(
@@ -109,15 +115,15 @@ class Comparison:
         state: Callable[[], StateReader] | None,
         now: datetime,
     ) -> Diff:
-        """What changes.
+        """Return what changes.
 
         Args:
-            names: The nodes to look at, of both sides.
+            names: The nodes to compare, of both sides.
             state: What runs remember; None where neither it nor datasets are to be opened.
             now: An aware instant.
         """
-        pairs = [each for each in pair(self.base, self.head) if each.names & names]
-        changed = [(each, found) for each in pairs if (found := self._changed(each)) is not None]
+        pairs = [pair for pair in pair_nodes(self.base, self.head) if pair.names & names]
+        changed = [(pair, change) for pair in pairs if (change := self._changed(pair)) is not None]
         evidence = self._evidence((change for _, change in changed), state, now)
         settings = changes(
             *(
@@ -130,7 +136,7 @@ class Comparison:
             target=self.mask.line(self.head.target.name),
             base=self.mask.line(self.labels[0]),
             head=self.mask.line(self.labels[1]),
-            nodes=tuple(self._node(each, change, evidence) for each, change in changed),
+            nodes=tuple(self._node(pair, change, evidence) for pair, change in changed),
             unchanged=len(pairs) - len(changed),
             settings=settings,
             notes=(*_moved_state(settings), *evidence.notes),
@@ -138,24 +144,24 @@ class Comparison:
             head_commit=self.commits[1],
         )
 
-    def _changed(self, each: Pair) -> NodeChange | None:
-        old, new = each.old, each.new
+    def _changed(self, pair: NodePair) -> NodeChange | None:
+        old, new = pair.old, pair.new
         before = {} if old is None else node_properties(old, _origins(self.base, old), self.mask)
         after = {} if new is None else node_properties(new, _origins(self.head, new), self.mask)
         if old is None or new is None:
             before, after = without_flags(before), without_flags(after)
-        found = changes(before, after)
+        changed = changes(before, after)
         if old is not None and new is not None and old.name != new.name:
-            found = (_renamed(old, new), *found)
-        if not found:
+            changed = (_renamed(old, new), *changed)
+        if not changed:
             return None
-        if isinstance(each.node, Table):
+        if isinstance(pair.node, Table):
             assert not isinstance(old, KnnJoin)
             assert not isinstance(new, KnnJoin)
-            return TableChange(old, new, found)
+            return TableChange(old, new, changed)
         assert not isinstance(old, Table)
         assert not isinstance(new, Table)
-        return JoinChange(old, new, found)
+        return JoinChange(old, new, changed)
 
     def _evidence(
         self,
@@ -169,7 +175,7 @@ class Comparison:
             now,
             is_opened=state is not None,
             trusted=trusted_uris(self.base, self.head),
-            withheld=why_withheld(self.base, self.head),
+            withheld=withheld_reason(self.base, self.head),
         )
         if state is None:
             return nothing
@@ -181,39 +187,39 @@ class Comparison:
                 uris += change.uris
         return gather(nothing, uris, state)
 
-    def _node(self, each: Pair, change: NodeChange, evidence: Evidence) -> NodeDiff:
-        node, old, mask = each.node, each.old, evidence.mask
+    def _node(self, pair: NodePair, change: NodeChange, evidence: Evidence) -> NodeDiff:
+        node, old, mask = pair.node, pair.old, evidence.mask
         if isinstance(change, TableChange):
-            found = judge_table(change, evidence)
+            findings = judge_table(change, evidence)
         else:
-            found = judge_join(change, evidence)
+            findings = judge_join(change, evidence)
         is_renamed = old is not None and old.name != node.name
-        risks = {note.risk for note in found.risks}
-        readers = self._read_by(each) if is_renamed or risks & _FELT_BY_READERS else ()
+        risks = {note.risk for note in findings.risks}
+        readers = self._read_by(pair) if is_renamed or risks & _FELT_BY_READERS else ()
         return NodeDiff(
             name=mask.line(node.name),
             kind=node.kind,
-            change=_what(each),
+            change=_change_of(pair),
             location=replace(node.location, file=mask.line(node.location.file)),
             previous_name=mask.line(old.name) if is_renamed and old is not None else None,
-            owners=mask.lines(dict.fromkeys(self._owners(each))),
+            owners=mask.lines(dict.fromkeys(self._owners(pair))),
             properties=change.changed,
-            columns=found.columns,
-            cost_bytes=found.cost_bytes,
-            risks=tuple(RiskNote(note.risk, mask.line(note.sentence)) for note in found.risks),
-            notes=mask.lines((*found.notes, *readers)),
+            columns=findings.columns,
+            cost_bytes=findings.cost_bytes,
+            risks=tuple(RiskNote(note.risk, mask.line(note.sentence)) for note in findings.risks),
+            notes=mask.lines((*findings.notes, *readers)),
         )
 
-    def _owners(self, each: Pair) -> Iterator[str]:
-        for spec, node in ((self.head, each.new), (self.base, each.old)):
+    def _owners(self, pair: NodePair) -> Iterator[str]:
+        for spec, node in ((self.head, pair.new), (self.base, pair.old)):
             if node is not None and node.owner is not None:
                 origin = _origins(spec, node).get("owner")
                 yield node.owner if origin is None else origin.shown
 
-    def _read_by(self, each: Pair) -> Iterable[str]:
-        if each.new is None:
+    def _read_by(self, pair: NodePair) -> Iterable[str]:
+        if pair.new is None:
             return
-        name = each.new.name
+        name = pair.new.name
         readers = [reader for reader, reads in dependencies(self.head).items() if name in reads]
         if readers:
             yield f"read by {', '.join(readers)}"
@@ -224,10 +230,10 @@ def _moved_state(settings: Iterable[PropertyChange]) -> Iterator[str]:
         yield "the state is elsewhere: unless it is moved too, runs know nothing of earlier ones"
 
 
-def _what(each: Pair) -> Change:
-    if each.old is None:
+def _change_of(pair: NodePair) -> Change:
+    if pair.old is None:
         return Change.ADDED
-    return Change.REMOVED if each.new is None else Change.CHANGED
+    return Change.REMOVED if pair.new is None else Change.CHANGED
 
 
 def _renamed(old: Node, new: Node) -> PropertyChange:
@@ -268,15 +274,15 @@ def review(
         vars: Overrides of the project's `vars` on both sides.
         select: Which nodes, of either side.
         exclude: Which to leave out.
-        with_datasets: Whether the datasets and the state of `base` are opened, to tell columns and
-            bytes. What only `head` names is never opened (`trust`).
-        clock: Tells the time.
-        loaded: Told of each side once it is loaded.
+        with_datasets: Whether the datasets and the state of `base` are opened, to name columns
+            and estimate bytes. What only `head` names is never opened (`trust`).
+        clock: Returns the time, an aware instant.
+        loaded: Called with each side once it is loaded.
 
     Raises:
         InvalidProject: A side has errors, each at its place there.
         UsageError: LS660 to LS665 and LS668 about the sides, or a selector that is wrong; LS669 a
-            selector asks for a state that is not that of `base`.
+            selector needs a state that is not that of `base`.
     """
     sides = find_sides(project_dir, base, head)
     old, new = _load(sides, target, vars or {}, loaded)
@@ -285,12 +291,12 @@ def review(
     )
     state = _state_of(None if sides.base.is_before_project else old, new)
     names = _names((old, new), select, exclude, state)
-    found = comparison.diff(names, state if with_datasets else None, clock())
+    diff = comparison.diff(names, state if with_datasets else None, clock())
     if sides.base.is_before_project:
         place = comparison.mask.line(sides.base.place)
         note = f"there is no project {place}: every node is new"
-        return replace(found, notes=(note, *found.notes))
-    return found
+        return replace(diff, notes=(note, *diff.notes))
+    return diff
 
 
 def _load(

@@ -1,4 +1,4 @@
-"""Where a diff may look: at the places of BASE, which was reviewed, and nowhere else.
+"""Decides what a diff may open: the places of BASE, which was reviewed, and nothing else.
 
 Opening a dataset sends credentials to wherever its URI and the storage options lead. Those of HEAD
 may be a stranger's.
@@ -16,15 +16,15 @@ from lancestat.lake.files import list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key
 from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.plan.assessment import Appraisal, appraise
+from lancestat.plan.assessment import TableAssessment, assess
 from lancestat.plan.coverage import cover
 from lancestat.plan.join_observe import read_uris
 from lancestat.plan.join_sides import datasets_of
-from lancestat.plan.planner import settle
-from lancestat.review.wording import Mask
+from lancestat.plan.planner import skip_if_current
+from lancestat.review.mask import Mask
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
-from lancestat.state.identity import answered, plain_keys, quantile_key, table_identity
+from lancestat.state.identity import covered_keys, plain_keys, quantile_key, table_identity
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader, TableRecord
 
 _NOWHERE_ELSE = "and credentials go only where BASE sends them"
@@ -46,8 +46,8 @@ def is_state_trusted(base: ProjectSpec, head: ProjectSpec) -> bool:
     return _has_same_options(base, head) and base.target.state == head.target.state
 
 
-def why_withheld(base: ProjectSpec, head: ProjectSpec) -> str:
-    """Why a dataset that is not trusted is not opened."""
+def withheld_reason(base: ProjectSpec, head: ProjectSpec) -> str:
+    """Return why a dataset that is not trusted is not opened."""
     if not _has_same_options(base, head):
         return f"the storage options are not those of BASE, {_NOWHERE_ELSE}"
     return f"BASE reads nothing at its URI, {_NOWHERE_ELSE}"
@@ -66,7 +66,7 @@ _NOTHING = PartialIndex({}, ())
 class Evidence:
     """Datasets by URI, and what runs remember; both may be empty.
 
-    `mask` makes fit to be shown what they say, `is_opened` tells whether they were to be opened.
+    `mask` redacts what they say, `is_opened` tells whether they were to be opened.
     Of them only those at `trusted` URIs are; `withheld` says why others are not.
     """
 
@@ -83,25 +83,25 @@ class Evidence:
     withheld: str = ""
 
     def may_open(self, uri: str) -> bool:
-        """Whether what is at a URI may be looked at."""
+        """Whether the dataset or files at a URI may be opened."""
         return self.is_opened and uri in self.trusted
 
     def snapshot(self, uri: str) -> Snapshot | None:
         """A dataset as it is now, None where it could not be opened."""
-        found = self.opened.get(uri)
-        return found if isinstance(found, Snapshot) else None
+        opened = self.opened.get(uri)
+        return opened if isinstance(opened, Snapshot) else None
 
-    def why_not(self, uri: str) -> str | None:
+    def unopened_reason(self, uri: str) -> str | None:
         """That a dataset is not opened, and why; None where it was or where none was to be."""
         if self.is_opened and uri not in self.trusted:
             return f"is not opened: {self.withheld}"
-        found = self.opened.get(uri)
-        if not isinstance(found, LakeError):
+        opened = self.opened.get(uri)
+        if not isinstance(opened, LakeError):
             return None
-        return f"cannot be opened: {found.code} {self.mask.line(found.message)}"
+        return f"cannot be opened: {opened.code} {self.mask.line(opened.message)}"
 
     def index(self, table: str) -> PartialIndex:
-        """Which partials of a table are stored, none where the state cannot tell."""
+        """Return the index of a table's partials, empty where the state cannot tell."""
         if self.state is None:
             return _NOTHING
         try:
@@ -111,30 +111,30 @@ class Evidence:
 
 
 def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateReader]) -> Evidence:
-    """Open the trusted datasets in parallel and ask the state; neither has to be there."""
+    """Open the trusted datasets in parallel and read the state; neither has to be there."""
     wanted = dict.fromkeys(filter(nothing.may_open, uris))
     if not wanted:
         return nothing
     options = nothing.spec.target.storage_options
-    found = replace(nothing, opened=observe_snapshots(zip(wanted, wanted, strict=True), options))
-    if not any(isinstance(each, Snapshot) for each in found.opened.values()):
-        return found
+    evidence = replace(nothing, opened=observe_snapshots(zip(wanted, wanted, strict=True), options))
+    if not any(isinstance(snapshot, Snapshot) for snapshot in evidence.opened.values()):
+        return evidence
     try:
         reader = state()
-        return replace(found, state=reader, records=reader.records(), joins=reader.joins())
+        return replace(evidence, state=reader, records=reader.records(), joins=reader.joins())
     except LancestatError as error:
         note = (
             "the state cannot be read, so that costs are those of a run which knows nothing: "
             f"{error.code} {nothing.mask.line(error.message)}"
         )
-        return replace(found, notes=(note,))
+        return replace(evidence, notes=(note,))
 
 
 def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     """Bytes of the columns that are analyzed newly, None where the dataset cannot be opened.
 
-    What the state knows of them is not read again, nor is anything where the manifest holds all
-    that is wanted already.
+    Columns whose partials are stored are not read again; nothing is read where the manifest already
+    holds all that is wanted.
 
     Args:
         old: What was declared of the same dataset before, if anything.
@@ -145,11 +145,11 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     if snapshot is None:
         return None
     try:
-        after = _appraise(new, snapshot, evidence)
+        after = _assess(new, snapshot, evidence)
     except SpecError:
         # No run reads what a plan refuses.
         return 0
-    if settle(after) is not None:
+    if skip_if_current(after) is not None:
         return 0
     known = _keys(old, snapshot, evidence)
     wanted = {_key(field, after): field for field in after.wanted}
@@ -158,33 +158,33 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
 
 
 def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
-    """Bytes of what a join that is run anew reads, None where some of it cannot be told."""
+    """Return the bytes that a full run of a join reads, None where some are not known."""
     record = evidence.joins.get(join.name)
     if record is not None and record.digest == node_digest(join):
         return 0
     sides = [_side_bytes(side, evidence) for side in (join.left, join.right)]
-    known = [found for found in sides if found is not None]
+    known = [cost for cost in sides if cost is not None]
     return sum(known) if len(known) == len(sides) else None
 
 
-def _appraise(table: Table, snapshot: Snapshot, evidence: Evidence) -> Appraisal:
+def _assess(table: Table, snapshot: Snapshot, evidence: Evidence) -> TableAssessment:
     identity = table_identity(table.uri)
-    return appraise(table, identity, snapshot, evidence.records.get(identity), evidence.now)
+    return assess(table, identity, snapshot, evidence.records.get(identity), evidence.now)
 
 
 def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozenset[str]:
     if table is None:
         return frozenset()
     try:
-        found = _appraise(table, snapshot, evidence)
+        assessment = _assess(table, snapshot, evidence)
     except SpecError:
         return frozenset()
-    return answered(frozenset(_key(field, found) for field in found.wanted))
+    return covered_keys(frozenset(_key(field, assessment) for field in assessment.wanted))
 
 
-def _key(field: Field, appraisal: Appraisal) -> str:
+def _key(field: Field, assessment: TableAssessment) -> str:
     key = field_key(field)
-    return quantile_key(key) if field.name in appraisal.histograms else key
+    return quantile_key(key) if field.name in assessment.histograms else key
 
 
 def _missing_bytes(snapshot: Snapshot, fresh: dict[str, Field], evidence: Evidence) -> int:
@@ -211,9 +211,9 @@ def _side_bytes(side: KnnSide, evidence: Evidence) -> int | None:
     node = None if side.table is None else spec.node(side.table)
     if isinstance(node, KnnJoin) and node.output_format != "lance":
         return _files_bytes(node.output_uri, evidence)
-    found = [evidence.snapshot(dataset.uri) for dataset in datasets_of(spec, side)]
-    opened = [snapshot for snapshot in found if snapshot is not None]
-    if len(opened) < len(found) or not found:
+    snapshots = [evidence.snapshot(dataset.uri) for dataset in datasets_of(spec, side)]
+    opened = [snapshot for snapshot in snapshots if snapshot is not None]
+    if len(opened) < len(snapshots) or not snapshots:
         return None
     select = None if side.sql is not None or side.select is None else (*side.select, side.vector)
     return sum(_read_bytes(snapshot, select) for snapshot in opened)
@@ -222,9 +222,9 @@ def _side_bytes(side: KnnSide, evidence: Evidence) -> int | None:
 def _read_bytes(snapshot: Snapshot, select: Iterable[str] | None) -> int:
     if select is None:
         return snapshot.size_bytes
-    fields = [found for name in select if (found := snapshot.field(name)) is not None]
+    fields = [field for name in select if (field := snapshot.field(name)) is not None]
     keys = frozenset(map(field_key, fields))
-    return sum(estimated_bytes(each, keys, snapshot.fields) for each in snapshot.fragments)
+    return sum(estimated_bytes(fragment, keys, snapshot.fields) for fragment in snapshot.fragments)
 
 
 def _files_bytes(uri: str, evidence: Evidence) -> int | None:

@@ -1,4 +1,4 @@
-"""What a change of a join means for those who read its result and for the next run."""
+"""Judges what a change of a join means for those who read its result and for the next run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JoinChange:
 
 
 def judge_join(change: JoinChange, evidence: Evidence) -> Findings:
-    """Cost, risks and what follows."""
+    """Return the cost, the risks and the consequences of a change."""
     cost: int | None = 0
     if change.new is not None and change.runs_anew:
         cost = join_cost(change.new, evidence)
@@ -55,7 +55,9 @@ def judge_join(change: JoinChange, evidence: Evidence) -> Findings:
 def _meaning(change: JoinChange) -> Iterator[RiskNote]:
     if change.old is None or change.new is None:
         return
-    names = [each.name for each in change.changed if each.risk is Risk.JOIN_MEANING_CHANGED]
+    names = [
+        changed.name for changed in change.changed if changed.risk is Risk.JOIN_MEANING_CHANGED
+    ]
     if names:
         verb = "differs" if len(names) == 1 else "differ"
         sentence = f"the join gives other rows, since {' and '.join(names)} {verb}"
@@ -86,7 +88,7 @@ def _notes(change: JoinChange, evidence: Evidence) -> Iterator[str]:
         yield "the result stays where it is, and nothing refreshes it any more"
         return
     uris = read_uris(evidence.spec, change.new) if change.runs_anew else ()
-    for why in dict.fromkeys(map(evidence.why_not, uris)):
+    for why in dict.fromkeys(map(evidence.unopened_reason, uris)):
         if why is not None:
             yield f"a side {why}"
     if change.old is not None and change.old.name != change.new.name:

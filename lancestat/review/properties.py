@@ -10,8 +10,8 @@ from typing import Any
 
 from lancestat.formats import age, count
 from lancestat.redact import Origin
+from lancestat.review.mask import Mask
 from lancestat.review.values import Json, Property, PropertyChange, RiskNote
-from lancestat.review.wording import Mask
 from lancestat.spec.declaration import (
     Chosen,
     Declared,
@@ -22,7 +22,6 @@ from lancestat.spec.declaration import (
     Settings,
     key_fields,
 )
-from lancestat.spec.disclosure import named
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -34,6 +33,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Target,
 )
+from lancestat.spec.redaction import named
 
 HIDDEN = "(hidden)"
 
@@ -50,13 +50,13 @@ def node_properties(node: Node, origins: Origins, mask: Mask) -> dict[str, Prope
         node: A table or a join.
         origins: Of the node, by dotted key (`ProjectSpec.origins`): what came from the environment
             is shown as the template that names its variables.
-        mask: Makes what is shown fit to be shown.
+        mask: Redacts what is shown.
     """
     stated = sorted(_stated(node), key=_remarks_last)
     return {
-        each.label: _masked(_hidden(each, origins), mask)
-        for each in stated
-        if each.property.value not in (None, [])
+        entry.label: _masked(_hidden(entry, origins), mask)
+        for entry in stated
+        if entry.property.value not in (None, [])
     }
 
 
@@ -65,23 +65,23 @@ def target_properties(
 ) -> dict[str, Property]:
     """Return what a project and its target declare, with settings, which are hidden, at the end."""
     project = _Stated("name", ("name",), Property(name, name, name))
-    stated = sorted((project, *_stated(target)), key=lambda each: each.property.is_hidden)
+    stated = sorted((project, *_stated(target)), key=lambda entry: entry.property.is_hidden)
     return {
-        each.label: _masked(
-            each.property if each.property.is_hidden else _hidden(each, origins), mask
+        entry.label: _masked(
+            entry.property if entry.property.is_hidden else _hidden(entry, origins), mask
         )
-        for each in stated
-        if each.property.value is not None
+        for entry in stated
+        if entry.property.value is not None
     }
 
 
 def without_flags(properties: Properties) -> dict[str, Property]:
     """Return properties less the switches that are off, as most nodes have them."""
-    return {name: each for name, each in properties.items() if not _is_off(each)}
+    return {name: entry for name, entry in properties.items() if not _is_off(entry)}
 
 
-def _is_off(each: Property) -> bool:
-    return each.key is not None and isinstance(each.key.shape, Flag) and each.value is False
+def _is_off(entry: Property) -> bool:
+    return entry.key is not None and isinstance(entry.key.shape, Flag) and entry.value is False
 
 
 def changes(old: Properties, new: Properties) -> tuple[PropertyChange, ...]:
@@ -115,8 +115,10 @@ def selection_rules(selection: ColumnSelection) -> tuple[ColumnRule, ...]:
     every = ColumnRule((ColumnPattern("*"),))
     merged: dict[tuple[frozenset[str], frozenset[str] | None], set[str]] = {}
     for rule in (every,) if selection.all else selection.rules:
-        excluded = frozenset(each.text for each in (*rule.exclude, *selection.exclude))
-        merged.setdefault((excluded, rule.types), set()).update(each.text for each in rule.include)
+        excluded = frozenset(pattern.text for pattern in (*rule.exclude, *selection.exclude))
+        merged.setdefault((excluded, rule.types), set()).update(
+            pattern.text for pattern in rule.include
+        )
     return tuple(
         ColumnRule(_patterns(include), _patterns(exclude), types)
         for (exclude, types), include in sorted(merged.items(), key=_place)
@@ -141,9 +143,9 @@ class _Stated:
     property: Property
 
 
-def _remarks_last(each: _Stated) -> tuple[bool, str]:
-    is_remark = each.property.key is not None and each.property.key.role is Role.REMARK
-    return is_remark, each.label if is_remark else ""
+def _remarks_last(entry: _Stated) -> tuple[bool, str]:
+    is_remark = entry.property.key is not None and entry.property.key.role is Role.REMARK
+    return is_remark, entry.label if is_remark else ""
 
 
 def _stated(resource: Declared, prefix: str = "", path: str = "") -> Iterator[_Stated]:
@@ -231,38 +233,38 @@ def _text(value: Any, json: Any) -> str:
 
 def _rule(rule: ColumnRule) -> Json:
     return {
-        "include": [each.text for each in rule.include],
-        "exclude": [each.text for each in rule.exclude],
+        "include": [pattern.text for pattern in rule.include],
+        "exclude": [pattern.text for pattern in rule.exclude],
         "types": None if rule.types is None else list[Json](sorted(rule.types)),
     }
 
 
 def _rule_text(rule: ColumnRule) -> str:
-    included = ", ".join(each.text for each in rule.include)
+    included = ", ".join(pattern.text for pattern in rule.include)
     parts = ["all" if included == "*" else included]
     if rule.types is not None:
         parts.append(f"of type {' or '.join(sorted(rule.types))}")
     if rule.exclude:
-        parts.append(f"but {', '.join(each.text for each in rule.exclude)}")
+        parts.append(f"but {', '.join(pattern.text for pattern in rule.exclude)}")
     return " ".join(parts)
 
 
-def _hidden(each: _Stated, origins: Origins) -> Property:
-    template = named(origins, *each.names)
+def _hidden(entry: _Stated, origins: Origins) -> Property:
+    template = named(origins, *entry.names)
     if template is None:
-        return each.property
-    return replace(each.property, text=template, shown=template, is_hidden=True)
+        return entry.property
+    return replace(entry.property, text=template, shown=template, is_hidden=True)
 
 
-def _masked(found: Property, mask: Mask) -> Property:
-    return replace(found, text=mask.text(found.text), shown=_masked_json(found.shown, mask))
+def _masked(entry: Property, mask: Mask) -> Property:
+    return replace(entry, text=mask.text(entry.text), shown=_masked_json(entry.shown, mask))
 
 
-def _masked_json(shown: Json, mask: Mask) -> Json:
-    if isinstance(shown, str):
-        return mask.text(shown)
-    if isinstance(shown, list):
-        return [_masked_json(each, mask) for each in shown]
-    if isinstance(shown, dict):
-        return {name: _masked_json(each, mask) for name, each in shown.items()}
-    return shown
+def _masked_json(value: Json, mask: Mask) -> Json:
+    if isinstance(value, str):
+        return mask.text(value)
+    if isinstance(value, list):
+        return [_masked_json(item, mask) for item in value]
+    if isinstance(value, dict):
+        return {name: _masked_json(item, mask) for name, item in value.items()}
+    return value

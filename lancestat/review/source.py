@@ -26,7 +26,7 @@ _REFS = re.compile(r"^refs/(?:heads|remotes|tags)/")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a diff, found.
+    """One side of a diff.
 
     `label` names it for people, `place` says where its files are, such as `in /shop`, `commit` is
     the id of a revision. `prefix` goes before the names of its files in messages.
@@ -46,7 +46,7 @@ class Side:
     def load(
         self, root: Path, *, target: str | None = None, vars: Mapping[str, object] | None = None
     ) -> ProjectSpec:
-        """What the side declares; relative URIs lead from `root`, wherever its files are.
+        """Load what the side declares; relative URIs lead from `root`, wherever its files are.
 
         Raises:
             InvalidProject: with every error, each at its place on this side.
@@ -104,8 +104,8 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
         if other and head is not None:
             message = f"'{base}' names two sides, and '{head}' is a third"
             raise UsageError(TWO_HEADS, message, hint=f"write '{one}{MERGE_BASE}' '{head}'")
-        found = finder.revision(other) if other else finder.side(head or WORK_TREE)
-        return Sides(root, finder.merge_base(one or "HEAD", found), found)
+        head_side = finder.revision(other) if other else finder.side(head or WORK_TREE)
+        return Sides(root, finder.merge_base(one or "HEAD", head_side), head_side)
     sides = finder.side(base), finder.side(head or WORK_TREE)
     if isinstance(sides[1].files, Folder) and not Folder(root).has(PROJECT_FILE):
         root = sides[1].files.root

@@ -1,4 +1,4 @@
-"""Which columns gain and which lose statistics."""
+"""Judges what a change of a table means: columns with and without statistics, cost, risks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lancestat.formats import count, size
 from lancestat.lake.snapshot import Snapshot
 from lancestat.plan.assessment import analyzable, resolve
 from lancestat.review.evidence import Evidence, table_cost
+from lancestat.review.mask import Mask
 from lancestat.review.properties import declared_risks, selection_rules
 from lancestat.review.values import ColumnsChange, PropertyChange, Risk, RiskNote
-from lancestat.review.wording import Mask
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -30,7 +30,7 @@ Rules = tuple[ColumnRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ColumnComparison:
     """The columns of a table before and after.
 
     `may_gain` and `may_lose` are certain where there was a schema; else patterns allow it. `notes`
@@ -45,7 +45,7 @@ class Compared:
 
 def compare_columns(
     old: Table | None, new: Table | None, snapshot: Snapshot | None, mask: Mask
-) -> Compared:
+) -> ColumnComparison:
     """Compare the columns of two declarations, against one schema where there is one."""
     notes: list[str] = []
     is_refused = False
@@ -59,14 +59,14 @@ def compare_columns(
             gained = tuple(name for name in names if name in after - before)
             lost = tuple(name for name in names if name in before - after)
             change = ColumnsChange(mask.lines(gained), mask.lines(lost), True)
-            return Compared(change, bool(gained), bool(lost))
+            return ColumnComparison(change, bool(gained), bool(lost))
         else:
             notes.append(f"what BASE declares does not fit the table: {mask.line(before.message)}")
     before_rules, after_rules = _rules(old), _rules(new)
     gained = tuple(dict.fromkeys(_uncovered(after_rules, before_rules)))
     lost = tuple(dict.fromkeys(_uncovered(before_rules, after_rules)))
     change = ColumnsChange(mask.lines(gained), mask.lines(lost), False)
-    return Compared(change, bool(gained) and not is_refused, bool(lost), tuple(notes))
+    return ColumnComparison(change, bool(gained) and not is_refused, bool(lost), tuple(notes))
 
 
 def _names(table: Table | None, snapshot: Snapshot) -> frozenset[str] | SpecError:
@@ -93,41 +93,47 @@ def _uncovered(rules: Rules, others: Rules) -> Iterator[str]:
 
 
 def _left_out(other: ColumnRule, pattern: ColumnPattern, rule: ColumnRule) -> set[str] | None:
-    """What the other rule excludes of a rule's pattern, None where it does not include that."""
+    """Return what another rule excludes of a pattern, None where it does not include that."""
     text = pattern.text
     if other.types is not None and not (rule.types is not None and rule.types <= other.types):
         return None
     included = any(
-        each.text in (text, "*") or (not pattern.is_glob and fnmatchcase(text, each.text))
-        for each in other.include
+        candidate.text in (text, "*") or (not pattern.is_glob and fnmatchcase(text, candidate.text))
+        for candidate in other.include
     )
     if not included:
         return None
-    excluded = {each.text for each in other.exclude} - {each.text for each in rule.exclude}
+    excluded = {candidate.text for candidate in other.exclude} - {
+        candidate.text for candidate in rule.exclude
+    }
     if pattern.is_glob:
         return excluded
-    return {text} if any(each == text or fnmatchcase(text, each) for each in excluded) else set()
+    return (
+        {text}
+        if any(candidate == text or fnmatchcase(text, candidate) for candidate in excluded)
+        else set()
+    )
 
 
 _INFINITE = float("inf")
 
 
 def staleness_risks(old: Policy, new: Policy) -> tuple[Risk, ...]:
-    """Loosened, tightened, both or neither.
+    """Return whether a policy is loosened, tightened, both or neither.
 
     `false` is below all bounds and `true` above them; a bound that is not given is infinite, and
     each is compared by itself, so that a change may be both. `refresh: when_stale` loosens where
     readers accept anything stale at all: until they refuse, runs bring nothing up to date.
     """
-    before, after = _reach(old), _reach(new)
+    before, after = _allowed_lag(old), _allowed_lag(new)
     loosened = any(then < now for then, now in zip(before, after, strict=True))
     tightened = any(then > now for then, now in zip(before, after, strict=True))
-    found = ((Risk.STALENESS_LOOSENED, loosened), (Risk.STALENESS_TIGHTENED, tightened))
-    return tuple(risk for risk, is_there in found if is_there)
+    changes = ((Risk.STALENESS_LOOSENED, loosened), (Risk.STALENESS_TIGHTENED, tightened))
+    return tuple(risk for risk, is_there in changes if is_there)
 
 
-def _reach(policy: Policy) -> tuple[float, ...]:
-    """How far statistics may lag: versions, seconds, share of rows, and whether runs let them."""
+def _allowed_lag(policy: Policy) -> tuple[float, ...]:
+    """Return the allowed lag: versions, seconds, share of rows, and whether runs leave it."""
     allowed = policy.allow_stale
     waits = policy.refresh is Refresh.WHEN_STALE and allowed is not False
     if isinstance(allowed, bool):
@@ -149,10 +155,10 @@ def _bound(bound: float | timedelta | None) -> float:
     return bound.total_seconds() if isinstance(bound, timedelta) else float(bound)
 
 
-# Only such changes ask which columns there are, and what reading them costs.
+# Only such changes need the columns of the dataset, and the cost of reading them.
 _OF_COLUMNS = frozenset((Risk.DATASET_MOVED, Risk.COVERAGE_LOST))
 _NAMED = 8
-# The order in which the risks of a table are told.
+# The order in which the risks of a table are listed.
 _RISKS = (
     Risk.STALENESS_LOOSENED,
     Risk.STALENESS_TIGHTENED,
@@ -178,7 +184,7 @@ class TableChange:
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """Of the dataset, HEAD's first."""
+        """The URIs of the dataset, HEAD's first."""
         return tuple(
             dict.fromkeys(table.uri for table in (self.new, self.old) if table is not None)
         )
@@ -186,19 +192,21 @@ class TableChange:
     @property
     def hides_columns(self) -> bool:
         """Whether patterns of columns came from the environment, so that they are not shown."""
-        sides = (side for each in self.changed if each.name == "columns" for side in each.sides)
+        sides = (
+            side for change in self.changed if change.name == "columns" for side in change.sides
+        )
         return any(side.is_hidden for side in sides)
 
     @property
     def asks_dataset(self) -> bool:
-        """Whether the dataset has anything to tell about the change."""
+        """Whether the change needs facts from the dataset."""
         is_one_sided = self.old is None or self.new is None
-        return is_one_sided or any(each.risk in _OF_COLUMNS for each in self.changed)
+        return is_one_sided or any(change.risk in _OF_COLUMNS for change in self.changed)
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a change of a node brings."""
+    """The consequences of a change of a node."""
 
     columns: ColumnsChange | None = None
     cost_bytes: int | None = 0
@@ -207,46 +215,48 @@ class Findings:
 
 
 def judge_table(change: TableChange, evidence: Evidence) -> Findings:
-    """Columns, cost, risks and what follows."""
+    """Return the columns, the cost, the risks and the consequences of a change."""
     risks, notes = (*_staleness(change), *_declared(change)), tuple(_consequences(change))
     if not change.asks_dataset:
         return Findings(risks=_ordered(risks), notes=notes)
     snapshot = next(filter(None, map(evidence.snapshot, change.uris)), None)
-    compared = compare_columns(change.old, change.new, snapshot, evidence.mask)
-    if change.hides_columns and not compared.change.are_names:
-        compared = replace(compared, change=ColumnsChange((), (), False))
-    cost = _cost(change, compared, evidence)
-    found = compared.change
+    comparison = compare_columns(change.old, change.new, snapshot, evidence.mask)
+    if change.hides_columns and not comparison.change.are_names:
+        comparison = replace(comparison, change=ColumnsChange((), (), False))
+    cost = _cost(change, comparison, evidence)
+    columns = comparison.change
     return Findings(
-        columns=found if found.gained or found.lost else None,
+        columns=columns if columns.gained or columns.lost else None,
         cost_bytes=cost,
         risks=(
-            *_ordered((*_coverage(change, compared), *risks)),
-            *_cost_note(change, cost, compared),
+            *_ordered((*_coverage(change, comparison), *risks)),
+            *_cost_note(change, cost, comparison),
         ),
-        notes=(*compared.notes, *_unopened(change, evidence), *notes),
+        notes=(*comparison.notes, *_unopened(change, evidence), *notes),
     )
 
 
-def _cost(change: TableChange, compared: Compared, evidence: Evidence) -> int | None:
+def _cost(change: TableChange, comparison: ColumnComparison, evidence: Evidence) -> int | None:
     if change.new is None:
         return 0
     before = None if change.is_moved else change.old
-    found = table_cost(before, change.new, evidence)
-    needs_none = before is not None and not (compared.may_gain or _gains_histograms(change))
-    return 0 if found is None and needs_none else found
+    cost = table_cost(before, change.new, evidence)
+    needs_none = before is not None and not (comparison.may_gain or _gains_histograms(change))
+    return 0 if cost is None and needs_none else cost
 
 
 def _gains_histograms(change: TableChange) -> bool:
-    names = {each.name for each in change.changed}
+    names = {changed.name for changed in change.changed}
     return "histogram" in names and change.new is not None and change.new.histogram
 
 
 def _staleness(change: TableChange) -> Iterator[RiskNote]:
     if change.old is None or change.new is None:
         return
-    shown = {each.name: " -> ".join(side.text for side in each.sides) for each in change.changed}
-    what = shown.get("allow.stale") or f"refresh {shown.get('refresh', '')}"
+    texts = {
+        changed.name: " -> ".join(side.text for side in changed.sides) for changed in change.changed
+    }
+    what = texts.get("allow.stale") or f"refresh {texts.get('refresh', '')}"
     sentences = {
         Risk.STALENESS_LOOSENED: f"queries may be planned on older statistics: {what}",
         Risk.STALENESS_TIGHTENED: (
@@ -258,14 +268,14 @@ def _staleness(change: TableChange) -> Iterator[RiskNote]:
         yield RiskNote(risk, sentences[risk])
 
 
-def _coverage(change: TableChange, compared: Compared) -> Iterator[RiskNote]:
-    lost = compared.change.lost
+def _coverage(change: TableChange, comparison: ColumnComparison) -> Iterator[RiskNote]:
+    lost = comparison.change.lost
     if change.new is None:
-        whose = f"{count(len(lost), 'column')}" if compared.change.are_names else "the table"
+        whose = f"{count(len(lost), 'column')}" if comparison.change.are_names else "the table"
         yield RiskNote(Risk.COVERAGE_LOST, f"nothing refreshes the statistics of {whose} any more")
-    elif compared.may_lose:
+    elif comparison.may_lose:
         lose = "column loses" if len(lost) == 1 else "columns lose"
-        what = f"{count(len(lost))} {lose}" if compared.change.are_names else "columns may lose"
+        what = f"{count(len(lost))} {lose}" if comparison.change.are_names else "columns may lose"
         named = f": {_listed(lost)}" if lost else ""
         yield RiskNote(Risk.COVERAGE_LOST, f"{what} statistics{named}")
 
@@ -288,17 +298,19 @@ def _ordered(risks: Iterable[RiskNote]) -> tuple[RiskNote, ...]:
     return tuple(sorted(risks, key=lambda note: rank.get(note.risk, len(rank))))
 
 
-def _cost_note(change: TableChange, cost: int | None, compared: Compared) -> Iterator[RiskNote]:
+def _cost_note(
+    change: TableChange, cost: int | None, comparison: ColumnComparison
+) -> Iterator[RiskNote]:
     if cost == 0:
         return
-    gained = compared.change.gained if compared.change.are_names else ()
+    gained = comparison.change.gained if comparison.change.are_names else ()
     what = f" for {count(len(gained), 'column')}" if gained and not change.is_moved else ""
     much = "more, how much cannot be told" if cost is None else f"about {size(cost)}"
     yield RiskNote(Risk.COST_INCREASED, f"the first run reads {much}{what}")
 
 
 def _unopened(change: TableChange, evidence: Evidence) -> Iterator[str]:
-    why = evidence.why_not(change.uris[0])
+    why = evidence.unopened_reason(change.uris[0])
     if why is not None:
         yield f"the dataset {why}"
 
@@ -316,5 +328,5 @@ def _consequences(change: TableChange) -> Iterator[str]:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:_NAMED])
-    return f"{shown} and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else shown
+    listed = ", ".join(names[:_NAMED])
+    return f"{listed} and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else listed

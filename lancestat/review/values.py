@@ -1,4 +1,4 @@
-"""What a diff finds, as values."""
+"""The values of a diff."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
 
 class Change(str, Enum):
-    """What happened to a node."""
+    """The kinds of change of a node."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -50,7 +50,7 @@ class PropertyChange:
 
     @property
     def sides(self) -> tuple[Property, ...]:
-        """Those that are there."""
+        """The sides that have the property."""
         return tuple(side for side in (self.old, self.new) if side is not None)
 
     @property
@@ -61,7 +61,7 @@ class PropertyChange:
 
     @property
     def looks_alike(self) -> bool:
-        """Whether both sides are seen as one: what changed must not be seen, or cannot be."""
+        """Whether both sides have the same text, since the difference is hidden or invisible."""
         return self.old is not None and self.new is not None and self.old.text == self.new.text
 
 
@@ -80,7 +80,7 @@ class ColumnsChange:
 
 @dataclass(frozen=True, slots=True)
 class RiskNote:
-    """A risk of one node, and the sentence that tells it."""
+    """A risk of one node, and a sentence about it."""
 
     risk: Risk
     sentence: str
@@ -88,11 +88,11 @@ class RiskNote:
 
 @dataclass(frozen=True, slots=True)
 class NodeDiff:
-    """What changed of one node.
+    """The changes of one node.
 
     `previous_name` is set where it has another name. `owners` are those of both sides, `location`
     is on the side where the node is, HEAD before BASE. `cost_bytes` is what the first run reads for
-    the change, None where nobody can tell. `notes` are what follows, and what could not be found
+    the change, None where it is not known. `notes` are what follows, and what could not be found
     out.
     """
 
@@ -135,7 +135,7 @@ class Diff:
 
     @property
     def cost_bytes(self) -> int | None:
-        """What the first run reads for all changes, None where some of it cannot be told."""
+        """The bytes that the first run reads for all changes, None where some are not known."""
         costs = [node.cost_bytes for node in self.nodes]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None
@@ -146,5 +146,5 @@ class Diff:
         return not (self.nodes or self.settings)
 
     def of(self, change: Change) -> Iterable[NodeDiff]:
-        """The nodes to which that happened."""
+        """Return the nodes with that kind of change."""
         return (node for node in self.nodes if node.change is change)

@@ -1,1 +1,1 @@
-"""What the user declares: YAML with positions, templates, validation, model, selection."""
+"""The declarations of users: YAML with positions, templates, validation, model, selection."""

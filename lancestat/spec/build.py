@@ -23,8 +23,8 @@ from lancestat.spec.declaration import (
     Listed,
     Nested,
     Number,
+    PathOrUri,
     Pattern,
-    Place,
     Scalar,
     Settings,
     Shape,
@@ -34,7 +34,6 @@ from lancestat.spec.declaration import (
     Words,
     key_fields,
 )
-from lancestat.spec.disclosure import named
 from lancestat.spec.files import resolve_uri
 from lancestat.spec.model import (
     ColumnPattern,
@@ -51,6 +50,7 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.query import option_objection, query_objection
+from lancestat.spec.redaction import named
 from lancestat.spec.table import ColumnChoice
 
 _LONGEST = timedelta(days=36500)
@@ -76,8 +76,8 @@ class Builder:
     def policy(self, item: Item, *steps: str) -> Policy:
         """Return the policy in the mapping at `steps` of an item."""
         values = self._values(Policy, item, *steps)
-        shown = named(item.origins_below(*steps), "allow.stale", "refresh")
-        return Policy(**values, shown=shown)
+        template = named(item.origins_below(*steps), "allow.stale", "refresh")
+        return Policy(**values, shown=template)
 
     def table(self, item: Item) -> Table:
         """Return the table that an item declares."""
@@ -114,14 +114,14 @@ class Builder:
                     return path[-1]
             elif _has(mapping, key.path):
                 return self._read(key.shape, item, *steps, *key.path)
-        if isinstance(declared.first.shape, Place) and declared.default is not None:
+        if isinstance(declared.first.shape, PathOrUri) and declared.default is not None:
             return resolve_uri(self.root, declared.default)
         return declared.default
 
     def _read(self, shape: Shape, item: Item, *steps: str | int) -> Any:
         value = _at(item.value, steps)
         match shape:
-            case Place():
+            case PathOrUri():
                 return self._place(item, value, *steps)
             case Pattern():
                 return ColumnPattern(value, item.at(*steps))
@@ -144,7 +144,11 @@ class Builder:
             case Nested(resource=resource):
                 return self._nested(resource, item, *map(str, steps))
             case Either(shapes=shapes):
-                inner = next(each for each in shapes if isinstance(value, _JSON_TYPES[type(each)]))
+                inner = next(
+                    candidate
+                    for candidate in shapes
+                    if isinstance(value, _JSON_TYPES[type(candidate)])
+                )
                 return self._read(inner, item, *steps)
             case ByName() | Chosen():
                 raise AssertionError("the project file alone has such keys")
@@ -158,12 +162,12 @@ class Builder:
             return self._side(item, values, *steps)
         if resource is ColumnChoice:
             return ColumnChoice(**values)
-        shown = {part: origin.shown for part, origin in item.origins_below(*steps).items()}
+        templates = {part: origin.shown for part, origin in item.origins_below(*steps).items()}
         if resource is StaleBounds:
-            return StaleBounds(**values, shown=shown)
+            return StaleBounds(**values, shown=templates)
         if resource is Freshness:
             self._check_freshness(item, *steps)
-            return Freshness(**values, shown=shown)
+            return Freshness(**values, shown=templates)
         raise AssertionError(f"{resource.__name__} is part of no other resource")
 
     def _place(self, item: Item, text: str, *steps: str | int) -> str:

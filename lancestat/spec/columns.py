@@ -1,4 +1,4 @@
-"""Which of a dataset's columns a selection names."""
+"""Resolves which of a dataset's columns a selection names."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def _matched_by_rule(
     }
     matched: set[str] = set()
     for pattern in rule.include:
-        found = _matched(pattern, columns, table, notes)
-        if _is_name(pattern, columns) and not found <= excluded:
+        names = _matched(pattern, columns, table, notes)
+        if _is_name(pattern, columns) and not names <= excluded:
             _check_usable(pattern, columns[pattern.text], table)
-        matched |= found
+        matched |= names
     if rule.types is not None:
         matched = {name for name in matched if columns[name].kind in rule.types}
     return matched - excluded
@@ -97,10 +97,10 @@ def _matched(
         if pattern.text not in columns:
             raise _unknown_column(pattern, columns, table)
         return {pattern.text}
-    found = {name for name in columns if fnmatchcase(name, pattern.text)}
-    if not found:
+    names = {name for name in columns if fnmatchcase(name, pattern.text)}
+    if not names:
         notes.append(f"pattern {quoted(pattern.text)} matches no column")
-    return found
+    return names
 
 
 def _is_name(pattern: ColumnPattern, columns: dict[str, AvailableColumn]) -> bool:

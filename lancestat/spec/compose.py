@@ -1,4 +1,4 @@
-"""Which value a YAML scalar stands for.
+"""The values of YAML scalars, and the node graph of a document.
 
 The rules are those of the core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/#103-core-schema):
 `yes`, `on`, `1_000`, `12:30` and `2024-01-01` are text. Numbers that are not finite are refused.

@@ -1,9 +1,9 @@
-"""How a resource of the YAML declares its keys: once, on the class that holds their values.
+"""Declares the keys of a YAML resource: once, on the class that holds their values.
 
 A resource is a class under `@resource`, with a `Resource` as its `declares`. A field that the YAML
 sets is made by `key` and holds a `Key`. From these declarations come the JSON Schema (`schema`),
 the values with their defaults (`build`), the digest (`digest`), what others may see
-(`disclosure`), what a diff compares (`lancestat.review.properties`) and docs/yaml.md
+(`redaction`), what a diff compares (`lancestat.review.properties`) and docs/yaml.md
 (`reference`).
 """
 
@@ -19,7 +19,7 @@ from typing_extensions import dataclass_transform
 
 
 class Risk(str, Enum):
-    """What a reviewer should know of a change; the spelling is a contract."""
+    """The risks of a change for reviewers; the spelling is a contract."""
 
     STALENESS_LOOSENED = "staleness_loosened"
     STALENESS_TIGHTENED = "staleness_tightened"
@@ -32,7 +32,7 @@ class Risk(str, Enum):
 
 
 class Role(Enum):
-    """Who heeds a key: digests, which decide whether a node was modified, and diffs."""
+    """The role of a key in digests, which decide whether a node was modified, and in diffs."""
 
     MEANING = "part of every digest and every diff"
     OPTION = (
@@ -68,7 +68,7 @@ class Text(Values):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place(Text):
+class PathOrUri(Text):
     """A path or URI; a relative path starts at the project's folder."""
 
 
@@ -87,7 +87,7 @@ class Words(Values):
     def words(self) -> list[str]:
         """The words as the YAML spells them."""
         choices = self.choices
-        return list(choices) if isinstance(choices, tuple) else [each.value for each in choices]
+        return list(choices) if isinstance(choices, tuple) else [choice.value for choice in choices]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +244,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What is true of a mapping as a whole, or of a group of keys in it.
+    """The constraints on a mapping as a whole, or on a group of keys in it.
 
     Attributes:
         title: Completes the sentence "... must be ...".
@@ -291,7 +291,7 @@ class KeyField:
 
     @property
     def spelled(self) -> tuple[Key, ...]:
-        """The keys that stand in the YAML."""
+        """The keys as the YAML has them."""
         return tuple(key for key in self.keys if not isinstance(key.shape, Chosen))
 
     @property
@@ -341,13 +341,13 @@ def key_fields(resource: type[Declared]) -> tuple[KeyField, ...]:
 
 
 def _key_fields(resource: type[Declared]) -> Iterator[KeyField]:
-    for each in fields(resource):
-        if "keys" in each.metadata:
-            default = each.default
-            if each.default_factory is not MISSING:
-                default = each.default_factory()
-            found = (_named(spelling, each.name) for spelling in each.metadata["keys"])
-            yield KeyField(each.name, tuple(found), default)
+    for declared in fields(resource):
+        if "keys" in declared.metadata:
+            default = declared.default
+            if declared.default_factory is not MISSING:
+                default = declared.default_factory()
+            spellings = (_named(spelling, declared.name) for spelling in declared.metadata["keys"])
+            yield KeyField(declared.name, tuple(spellings), default)
 
 
 def _named(spelling: Key, name: str) -> Key:
@@ -355,5 +355,4 @@ def _named(spelling: Key, name: str) -> Key:
 
 
 def default_of(resource: type[Declared], name: str) -> Any:
-    """Return the default of a field."""
-    return next(each.default for each in key_fields(resource) if each.name == name)
+    return next(field.default for field in key_fields(resource) if field.name == name)

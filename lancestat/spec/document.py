@@ -34,7 +34,7 @@ class Document:
     """The plain values of one YAML file and where they were written.
 
     `value` is made of dict, list, str, int, float, bool and None. `numbers` holds the text of
-    numbers as written, so that `1.10` can be told from `1.1`.
+    numbers as written, so that `1.10` differs from `1.1`.
     """
 
     file: str
@@ -44,11 +44,11 @@ class Document:
     numbers: Mapping[KeyPath, str] = field(repr=False)
 
     def at(self, path: KeyPath) -> Location:
-        """Where the value at `path` starts, or the nearest thing around it that was written."""
+        """Return where the value at `path` starts, or else the nearest thing around it."""
         return self._locate(self.marks, path)
 
     def key_at(self, path: KeyPath) -> Location:
-        """Where the key that leads to `path` starts; for an item of a list, the item."""
+        """Return where the key that leads to `path` starts; for an item of a list, the item."""
         if path in self.key_marks:
             return self._locate(self.key_marks, path)
         return self.at(path)
@@ -77,7 +77,7 @@ def read_document(content: bytes, file: str) -> Document:
             raise SpecError(codes.UNREADABLE, "the file is empty", location=Location(file, 1, 1))
     except SpecError as error:
         raise InvalidProject([error]) from None
-    unfolding = _Unfolding(file)
+    unfolding = _Constructor(file)
     value = unfolding.value(root, ())
     if unfolding.errors:
         raise InvalidProject([unfolding.errors[place] for place in sorted(unfolding.errors)])
@@ -115,7 +115,7 @@ def _decode(content: bytes, file: str) -> str:
     return text
 
 
-class _Unfolding:
+class _Constructor:
     """Plain values of a node graph: copies for aliases, merge keys merged, duplicates reported."""
 
     def __init__(self, file: str) -> None:
@@ -183,13 +183,13 @@ class _Unfolding:
 
     def _merge(self, source: YamlNode, path: KeyPath, mapping: dict[str, object]) -> None:
         # What is written in the mapping wins over what is merged, an earlier source over a later.
-        merged = _Unfolding(self.file)
-        found = merged._mapping(source, path)
-        new = found.keys() - mapping.keys()
-        mapping.update({name: value for name, value in found.items() if name in new})
+        merged = _Constructor(self.file)
+        values = merged._mapping(source, path)
+        new = values.keys() - mapping.keys()
+        mapping.update({name: value for name, value in values.items() if name in new})
         depth = len(path)
-        for kept, places in ((self.marks, merged.marks), (self.key_marks, merged.key_marks)):
-            kept.update({at: mark for at, mark in places.items() if at[depth] in new})
+        for own, places in ((self.marks, merged.marks), (self.key_marks, merged.key_marks)):
+            own.update({at: mark for at, mark in places.items() if at[depth] in new})
         self.numbers.update({at: text for at, text in merged.numbers.items() if at[depth] in new})
         self.errors.update(merged.errors)
 

@@ -1,4 +1,4 @@
-"""Which files are a project's own: those of its git work tree, or of its folder without one."""
+"""The files of a project: those of its git work tree, or of its folder without one."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def work_tree(folder: Path) -> Path | None:
     Only `.git` counts, which no commit can hold. A folder that looks like a bare repository can
     come with any commit, and its configuration with it.
     """
-    for each in (folder, *folder.parents):
-        git = each / ".git"
+    for candidate in (folder, *folder.parents):
+        git = candidate / ".git"
         if os.path.isfile(git) or os.path.lexists(git / "HEAD"):  # noqa: PTH113 - raises nothing
-            return each
+            return candidate
     return None
 
 
@@ -81,7 +81,7 @@ _SUFFIXES = (".yml", ".yaml")
 
 
 class Files(Protocol):
-    """Where a project's files are read from.
+    """The source of a project's files.
 
     Names are relative to the project's folder, with slashes; `..` leads out of it. A SpecError of
     these functions has no place yet.
@@ -126,7 +126,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """A file's content."""
-        # Opening a pipe waits for somebody who writes, unless told not to.
+        # Opening a pipe would block until a writer opens it.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         with open(os.open(self._own(name), flags), "rb") as stream:  # noqa: PTH123
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -139,13 +139,13 @@ class Folder:
         top = Path(os.path.normpath(self.root / folder))
         if not top.is_dir():
             return None
-        found: list[str] = []
+        specs: list[str] = []
         for parent, folders, names in os.walk(top):
             folders[:] = [name for name in folders if not name.startswith(".")]
-            found += [
+            specs += [
                 relative_name(self.root, Path(parent, name)) for name in names if is_spec(name)
             ]
-        return found
+        return specs
 
     def _own(self, name: str) -> Path:
         top = boundary(self.root)
@@ -188,7 +188,7 @@ def read_file(files: Files, name: str) -> Document:
 
 
 def relative_name(root: Path, path: Path) -> str:
-    """How messages and `path:` selectors name a file."""
+    """Return the name of a file in messages and `path:` selectors."""
     return PurePath(os.path.relpath(path, root)).as_posix()
 
 
@@ -199,7 +199,7 @@ def spec_files(
     errors: list[LancestatError],
 ) -> list[str]:
     """All spec files below the folders but hidden ones, sorted; errors are appended."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for folder in folders:
         text = folder.path
         shown = visible(text if folder.origin is None else folder.origin.shown)
@@ -224,12 +224,12 @@ def spec_files(
                 )
             )
             continue
-        found.update(dict.fromkeys(sorted(below, key=lambda name: PurePosixPath(name).parts)))
-    return list(found)
+        names.update(dict.fromkeys(sorted(below, key=lambda name: PurePosixPath(name).parts)))
+    return list(names)
 
 
 def _placed(error: SpecError, folder: SpecFolder) -> LancestatError:
-    """What is wrong with a folder, whose name is only told where the project file holds it."""
+    """Return the error about a folder, named only where the project file holds its name."""
     if folder.origin is None:
         return error.placed(folder.location)
     message = f"spec path '{visible(folder.origin.shown)}' is nothing that is read"

@@ -1,4 +1,4 @@
-"""What nodes read, and the errors that only show between nodes."""
+"""Dependencies between nodes, and the errors that only show between nodes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
 
 
 def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
-    """Replacing a result would take what lies inside it away, and files inside are none of ours."""
+    """Return errors for datasets inside a result: replacing the result would remove them."""
     nodes = tuple(nodes)
     owners = {node.dataset_uri.rstrip("/"): node for node in nodes}
     errors: list[LancestatError] = []

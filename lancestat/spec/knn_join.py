@@ -28,7 +28,7 @@ from lancestat.spec.declaration import (
 from lancestat.spec.shapes import (
     AT_LEAST_0,
     FILLED,
-    FILLED_PLACE,
+    FILLED_PATH,
     NAME,
     PUBLIC,
     SETTINGS,
@@ -44,7 +44,7 @@ ROWS = Risk.JOIN_MEANING_CHANGED
 def _side_uri(path: str, about: str) -> Key:
     return Key(
         (path,),
-        FILLED_PLACE,
+        FILLED_PATH,
         about,
         role=MEANING,
         risk=ROWS,
@@ -132,7 +132,7 @@ class KnnSide:
 
 
 def _output(form: str, about: str) -> Key:
-    return Key(("output", form), FILLED_PLACE, about, role=MEANING, risk=Risk.OUTPUT_MOVED)
+    return Key(("output", form), FILLED_PATH, about, role=MEANING, risk=Risk.OUTPUT_MOVED)
 
 
 @resource

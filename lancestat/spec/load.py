@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
-from lancestat.redact import Audience, Known, Origin, Redactor
+from lancestat.redact import Audience, KnownValue, Origin, Redactor
 from lancestat.spec import codes
 from lancestat.spec.build import Builder
-from lancestat.spec.disclosure import resolved_places
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
 from lancestat.spec.model import RESOURCES, ColumnSet, KnnJoin, Node, Policy, ProjectSpec
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.project_file import Arguments, read_header
+from lancestat.spec.redaction import hidden_locations
 from lancestat.spec.resources import PROJECT_FILE
 from lancestat.spec.schema import SPECS_SCHEMA, keywords
 from lancestat.spec.schema_check import check
@@ -58,8 +58,8 @@ def load_project(
     errors: list[LancestatError] = []
     arguments = Arguments(target, vars or {}, os.environ if environment is None else environment)
     header = read_header(read_file(files, PROJECT_FILE), root, arguments, errors)
-    found = spec_files(files, root, header.folders, errors)
-    names = [name for name in found if name != PROJECT_FILE]
+    specs = spec_files(files, root, header.folders, errors)
+    names = [name for name in specs if name != PROJECT_FILE]
     declarations = _Declarations(files, root, known=dict.fromkeys(header.known))
     declarations.known |= dict.fromkeys(_file_names(root, header.folders, names))
     for name in names:
@@ -113,7 +113,7 @@ class _Declarations:
     sets: Namespace[ColumnSet] = field(default_factory=lambda: Namespace("column set"))
     policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
     origins: dict[tuple[str, str], dict[str, Origin]] = field(default_factory=dict)
-    known: dict[Known, None] = field(default_factory=dict, repr=False)
+    known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
     nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
     def read(self, file: str, scope: Scope, errors: list[LancestatError]) -> None:
@@ -174,7 +174,7 @@ class _Declarations:
 
     def node_origins(self) -> dict[str, dict[str, Origin]]:
         """By node, the origins of its values, of the policy and the column set it names too."""
-        found: dict[str, dict[str, Origin]] = {}
+        by_node: dict[str, dict[str, Origin]] = {}
         for kind, item in self.items if self.origins else ():
             if kind in ("tables", "knn_joins"):
                 own = dict(self.origins.get((kind, item.value["name"]), {}))
@@ -182,8 +182,8 @@ class _Declarations:
                     parts = self.origins.get((shared, named), {})
                     own |= {f"{key}.{path}": origin for path, origin in parts.items()}
                 if own:
-                    found[item.value["name"]] = own
-        return found
+                    by_node[item.value["name"]] = own
+        return by_node
 
     def redactor(
         self,
@@ -196,7 +196,7 @@ class _Declarations:
         named = {spelled for space in spaces for spelled, _ in space.places.values()}
         known = list(self.known)
         for node in nodes:
-            known += resolved_places(node, origins.get(node.name, {}))
+            known += hidden_locations(node, origins.get(node.name, {}))
         return Redactor(known, public | named | keywords())
 
     def _namespace(self, kind: str) -> Namespace[Any]:
@@ -222,7 +222,9 @@ def _shared_parts(item: Item) -> Iterator[tuple[str, str, str]]:
         yield "policy", policy, "policies"
 
 
-def _file_names(root: Path, folders: Iterable[SpecFolder], names: Iterable[str]) -> Iterator[Known]:
+def _file_names(
+    root: Path, folders: Iterable[SpecFolder], names: Iterable[str]
+) -> Iterator[KnownValue]:
     """Names of files in folders that the environment named."""
     for folder in folders:
         if folder.origin is None or not folder.origin.is_set:
@@ -230,14 +232,14 @@ def _file_names(root: Path, folders: Iterable[SpecFolder], names: Iterable[str])
         top = relative_name(root, Path(os.path.normpath(root / folder.path.replace("\0", ""))))
         for name in names:
             if name.startswith(f"{top}/"):
-                shown = f"{folder.origin.shown}{name[len(top) :]}"
-                yield Known(name, shown, folder.origin.is_secret)
+                template = f"{folder.origin.shown}{name[len(top) :]}"
+                yield KnownValue(name, template, folder.origin.is_secret)
 
 
 def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item]]:
     if not isinstance(document.value, dict):
         return
-    # Looked up for each item: of a thousand with a thousand origins no one reads those of others.
+    # Grouped by item, so that each of a thousand items does not scan all origins.
     origins: dict[KeyPath, dict[KeyPath, Origin]] = {}
     for at, origin in rendering.origins.items():
         origins.setdefault(at[:2], {})[at] = origin

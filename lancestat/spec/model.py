@@ -12,13 +12,13 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
-from lancestat.redact import NOTHING_KNOWN, Origin, Redactor, secret_options
+from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
 from lancestat.spec.declaration import (
     ByName,
     Declared,
     Listed,
     Nested,
-    Place,
+    PathOrUri,
     Resource,
     Text,
     Variables,
@@ -45,18 +45,18 @@ Node = Table | KnnJoin
 
 
 class Reader(str, Enum):
-    """What reads the rows of a table in Spark; its statistics come from lancestat either way."""
+    """The readers of a table's rows in Spark; its statistics come from lancestat either way."""
 
     LANCESTAT = "lancestat"
     CONNECTOR = "connector"
 
 
-_FOLDER = Place(title="a folder or an object-store URI", limits={"minLength": 1})
+_FOLDER = PathOrUri(title="a folder or an object-store URI", limits={"minLength": 1})
 
 
 @resource
 class Target:
-    """Where a project runs; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
+    """A target; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
 
     name: str
     state: str = key(
@@ -232,7 +232,7 @@ class ProjectSpec:
     policies: Mapping[str, Policy]
     origins: Mapping[str, Mapping[str, Origin]] = field(default_factory=dict)
     target_origins: Mapping[str, Origin] = field(default_factory=dict)
-    redactor: Redactor = field(default=NOTHING_KNOWN, repr=False, compare=False)
+    redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         known = [*secret_options(self.target.storage_options)]
@@ -242,12 +242,10 @@ class ProjectSpec:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The table nodes."""
         return tuple(node for node in self.nodes if isinstance(node, Table))
 
     @property
     def joins(self) -> tuple[KnnJoin, ...]:
-        """The KNN join nodes."""
         return tuple(node for node in self.nodes if isinstance(node, KnnJoin))
 
     def node(self, name: str) -> Node | None:

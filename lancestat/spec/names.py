@@ -27,19 +27,18 @@ class Item:
 
     @property
     def location(self) -> Location:
-        """Where the item's name is written."""
         return self.at("name")
 
     def at(self, *steps: str | int) -> Location:
-        """Where a value inside the item is written."""
+        """Return where a value inside the item is written."""
         return self.document.at((*self.path, *steps))
 
     def key_at(self, *steps: str | int) -> Location:
-        """Where a key inside the item is written."""
+        """Return where a key inside the item is written."""
         return self.document.key_at((*self.path, *steps))
 
     def origin(self, *steps: str | int) -> Origin | None:
-        """Where a value inside the item comes from, None when the file holds it as it is."""
+        """Return the origin of a value inside the item, None when the file holds it as it is."""
         return self.origins.get((*self.path, *steps))
 
     def origins_below(self, *steps: str | int) -> dict[str, Origin]:
@@ -52,7 +51,7 @@ class Item:
         }
 
     def quoted(self, text: str, *steps: str | int) -> str:
-        """A value inside the item for a message: what the environment gave is told by its name."""
+        """Quote a value inside the item for a message, with variables for the environment's."""
         origin = self.origin(*steps)
         return quoted(text if origin is None else origin.brief)
 
@@ -120,12 +119,12 @@ def composed(text: str) -> str:
 
 
 def _category(char: str) -> str:
-    found = unicodedata.category(char) if char else ""
-    return found if found == "Nd" else found[:1]
+    category = unicodedata.category(char) if char else ""
+    return category if category == "Nd" else category[:1]
 
 
 def _folded(name: str) -> str:
-    """What names that differ in case or in forms of their letters alone have in common."""
+    """Return the form that names share which differ in case or in forms of their letters alone."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 

@@ -1,4 +1,4 @@
-"""What a project declares, as far as it can be read: for completion, where no error may show."""
+"""The outline of a project as far as it can be read: for completion, where no error may show."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Outline:
 def outline(root: Path) -> Outline:
     """The outline of the project in a folder; what cannot be read is left out.
 
-    Nothing is rendered and no schema is looked at, which takes a third of the time of loading the
+    Nothing is rendered or checked by a schema, which takes a third of the time of loading the
     project. A name that holds a template is left out, too.
     """
     files = Folder(root)
@@ -70,8 +70,8 @@ def _nodes(specs: dict[str, Any], file: str) -> Iterator[NodeOutline]:
         for item in items if isinstance(items, list) else ():
             if isinstance(item, dict) and (names := _texts([item.get("name")])):
                 about = item.get("description")
-                told = about if isinstance(about, str) else None
-                yield NodeOutline(names[0], kind, _texts(item.get("tags")), file, told)
+                description = about if isinstance(about, str) else None
+                yield NodeOutline(names[0], kind, _texts(item.get("tags")), file, description)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from lancestat.errors import LancestatError, SpecError, UsageError, did_you_mean
 from lancestat.redact import (
-    Known,
+    KnownValue,
     Origin,
     Variable,
-    says_secret,
+    is_secret_name,
     secret_environment,
     secret_options,
 )
@@ -32,7 +32,7 @@ from lancestat.spec.template_scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the project file says. Only when it has no errors is all of it meaningful.
+    """The values of the project file. Only when it has no errors is all of it meaningful.
 
     `origins` are those of the project's name and of the target's settings, by dotted key; `known`
     are values that must not be shown to everybody, `public` names that the file holds.
@@ -43,13 +43,13 @@ class Header:
     scope: Scope
     folders: tuple[SpecFolder, ...]
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    known: tuple[Known, ...] = field(default=(), repr=False)
+    known: tuple[KnownValue, ...] = field(default=(), repr=False)
     public: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What the caller chooses: a target, variables that win over the file's, the environment."""
+    """The choices of the caller: a target, variables that win over the file's, the environment."""
 
     target: str | None
     vars: Mapping[str, object]
@@ -62,19 +62,19 @@ def read_header(
     """The header of a project file; errors are appended.
 
     Raises:
-        UsageError: for a target that was asked for and does not exist.
+        UsageError: for a requested target that does not exist.
     """
     rendering = Rendering()
     document, target, scope = _render(document, arguments, rendering, errors)
     value: Any = document.value if isinstance(document.value, dict) else {}
-    found: list[LancestatError] = [*rendering.failures.values()]
+    own_errors: list[LancestatError] = [*rendering.failures.values()]
     judged = check(PROJECT_SCHEMA, document, rendering)
-    found += (error for path, error in judged if not _is_left(value, path, target))
+    own_errors += (error for path, error in judged if not _is_left(value, path, target))
     if (refused := _refused_name(document, rendering)) is not None:
-        found.append(refused)
-    errors += found
+        own_errors.append(refused)
+    errors += own_errors
     origins: dict[str, Origin] = {}
-    if found or target is None:
+    if own_errors or target is None:
         built = Target(target or "", "")
     else:
         at = ("targets", target)
@@ -110,31 +110,35 @@ def _refused_name(document: Document, rendering: Rendering) -> SpecError | None:
     )
 
 
-def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[Known]:
+def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[KnownValue]:
     """Places of the target as they are used, where their texts came from the environment."""
     for key, value in (("state", target.state), ("scratch", target.scratch)):
         origin = origins.get(key)
         if origin is not None and origin.is_set and value is not None:
-            yield Known(value, origin.shown, origin.is_secret)
+            yield KnownValue(value, origin.shown, origin.is_secret)
 
 
-def _settings(value: Mapping[str, Any]) -> Iterator[Known]:
-    """Storage options, and settings of Spark that say to be secret, of all targets."""
+def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:
+    """Yield storage options, and settings of Spark with secret names, of all targets."""
     for target in _targets(value).values():
         given = target if isinstance(target, dict) else {}
         spark = given.get("spark")
         conf = spark.get("conf") if isinstance(spark, dict) else None
         options = given.get("storage-options")
         if isinstance(conf, dict):
-            yield from secret_options({k: str(v) for k, v in conf.items() if says_secret(str(k))})
+            yield from secret_options(
+                {k: str(v) for k, v in conf.items() if is_secret_name(str(k))}
+            )
         if isinstance(options, dict):
             yield from secret_options({key: str(option) for key, option in options.items()})
 
 
-def _secret_vars(scope: Scope) -> Iterator[Known]:
+def _secret_vars(scope: Scope) -> Iterator[KnownValue]:
     for name, value in (scope.vars or {}).items():
-        if says_secret(name) and isinstance(value, str):
-            yield Known(value, f"{{{{ {Variable(name, 'var')} }}}}", is_secret=True, is_whole=True)
+        if is_secret_name(name) and isinstance(value, str):
+            yield KnownValue(
+                value, f"{{{{ {Variable(name, 'var')} }}}}", is_secret=True, is_whole=True
+            )
 
 
 def _targets(value: Mapping[str, Any]) -> Mapping[str, object]:
@@ -254,20 +258,20 @@ def _var_origins(
     A variable is its own origin where its name says that it is secret, and where the caller gave
     its value, which is none of the project's and may well be made of the environment.
     """
-    found: dict[str, dict[Variable, None]] = {}
+    by_name: dict[str, dict[Variable, None]] = {}
     is_set: dict[str, bool] = {}
     for path, origin in rendering.origins.items():
         if path[0] == "vars" and len(path) > 1:
             name = str(path[1])
-            found.setdefault(name, {}).update(dict.fromkeys(origin.variables))
+            by_name.setdefault(name, {}).update(dict.fromkeys(origin.variables))
             is_set[name] = is_set.get(name, False) or origin.is_set
     for name in values:
-        if name in given or says_secret(name):
-            found.setdefault(name, {})[Variable(name, "var")] = None
+        if name in given or is_secret_name(name):
+            by_name.setdefault(name, {})[Variable(name, "var")] = None
             is_set[name] = True
     return {
         name: Origin(tuple(variables), str(Variable(name, "var")), is_set[name])
-        for name, variables in found.items()
+        for name, variables in by_name.items()
     }
 
 

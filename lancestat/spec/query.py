@@ -1,4 +1,4 @@
-"""What can be told about the text of a query without Spark, which has the last word."""
+"""Checks the text of a query without Spark, whose parser decides in the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOKEN = re.compile(
 
 
 def query_objection(sql: str) -> str | None:
-    """Why a text cannot be one plain query, None when it may be one.
+    """Return why a text cannot be one plain query, None when it may be one.
 
     It is conservative: what it objects to, Spark would not take for a plain query either.
     """
@@ -34,7 +34,7 @@ def query_objection(sql: str) -> str | None:
 
 
 def option_objection(format: str, key: str, value: str) -> str | None:
-    """Why an option of a side's format would do more than read rows, None when it may read only.
+    """Return why an option of a format would do more than read rows, None when it reads only.
 
     Databases run the text of some options as it is.
     """
@@ -48,7 +48,7 @@ def option_objection(format: str, key: str, value: str) -> str | None:
 
 
 def _start(sql: str) -> int:
-    """Where the first word is: comments may be nested, hints are none."""
+    """Return where the first word is: comments may be nested, hints are no comments."""
     at = 0
     while at < len(sql):
         if sql.startswith("/*", at):

@@ -50,7 +50,7 @@ def reference() -> str:
         **{f"A {_noun(resource)}: one of `{key}`": resource for key, resource in RESOURCES.items()},
         "A side of a KNN join: `left` or `right`": KnnSide,
     }
-    return "\n".join([_HEAD, *(_section(title, found) for title, found in sections.items())])
+    return "\n".join([_HEAD, *(_section(title, resource) for title, resource in sections.items())])
 
 
 def _section(title: str, resource: type[Declared]) -> str:
@@ -122,8 +122,8 @@ def _default(declared: KeyField) -> str:
 def _inside(shape: Shape) -> type[Declared] | None:
     """Return the resource whose keys are listed with those of the one that it is in."""
     shapes = shape.shapes if isinstance(shape, Either) else (shape,)
-    found = [part for part in shapes if isinstance(part, Nested) and not part.is_inline]
-    return found[0].resource if found and found[0].resource.declares.definition is None else None
+    parts = [part for part in shapes if isinstance(part, Nested) and not part.is_inline]
+    return parts[0].resource if parts and parts[0].resource.declares.definition is None else None
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def project_template() -> Mapping[str, str]:
     Schemas are part of it, so that editors complete YAML without a network, from a fresh clone on.
     """
     files: dict[str, str] = {}
-    for name, text in sorted(template_texts().items(), key=lambda each: each[0] != PROJECT_FILE):
+    for name, text in sorted(template_texts().items(), key=lambda item: item[0] != PROJECT_FILE):
         if name == PROJECT_FILE:
             files[name] = text.replace("$schema=../schemas/", f"$schema={SCHEMA_FOLDER}/")
         else:
@@ -102,8 +102,8 @@ def editor_settings() -> dict[str, dict[str, Any]]:
 def _gather(part: object, definitions: Mapping[str, Any], used: dict[str, Any]) -> None:
     """Add the definitions that a part of a schema refers to, and those that they refer to."""
     if isinstance(part, list):
-        for each in part:
-            _gather(each, definitions, used)
+        for item in part:
+            _gather(item, definitions, used)
     if not isinstance(part, dict):
         return
     name = str(part.get("$ref", "")).removeprefix("#/$defs/")
@@ -124,7 +124,7 @@ def _opened(part: Mapping[str, Any]) -> dict[str, Any]:
         }
     for key in ("properties", "$defs"):
         if key in inside:
-            inside[key] = {name: _opened(each) for name, each in inside[key].items()}
+            inside[key] = {name: _opened(value) for name, value in inside[key].items()}
     for key in ("items", "additionalProperties"):
         if isinstance(inside.get(key), dict):
             inside[key] = _opened(inside[key])
@@ -142,11 +142,11 @@ def _with_template(part: dict[str, Any]) -> dict[str, Any]:
         if "pattern" in part:
             return {**part, "pattern": f"(?:{part['pattern']})|{_TEMPLATE}", **_message(part)}
         return part
-    if any(each in types for each in ("integer", "number", "boolean")):
+    if any(kind in types for kind in ("integer", "number", "boolean")):
         return {**part, "type": [*types, "string"], "pattern": _TEMPLATE, **_message(part)}
     return part
 
 
 def _message(part: Mapping[str, Any]) -> dict[str, str]:
-    """What editors say instead of the pattern; other validators ignore it."""
+    """Return the message of editors in place of the pattern; other validators ignore it."""
     return {"patternErrorMessage": f"expected a template, or {part['title']}"}

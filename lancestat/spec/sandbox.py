@@ -2,7 +2,7 @@
 
 Templates come from files that a reviewer may not have seen yet, so they get expressions, `if`,
 `for` and `set`, a list of harmless filters and string methods, and bounds on sizes and steps:
-whatever a template says, rendering it ends soon and touches nothing.
+rendering any template ends soon and has no side effects.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
 from lancestat.errors import did_you_mean
-from lancestat.redact import Known
+from lancestat.redact import KnownValue
 from lancestat.spec.template_scope import (
     MAX_BITS,
     MAX_CHARACTERS,
     BadTemplateError,
-    Names,
+    TemplateNames,
     scalar_result,
 )
 
@@ -63,14 +63,14 @@ _RESULT = "result"
 class _Target:
     """The value of `target`: its only attribute is looked up when it is used."""
 
-    names: Names
+    names: TemplateNames
 
     @property
     def name(self) -> str:
         return self.names.target_name()
 
 
-def evaluate(text: str, names: Names) -> object:
+def evaluate(text: str, names: TemplateNames) -> object:
     """The value of a template, BadTemplateError when it has none."""
     environment = _environment()
     scope: dict[str, object] = {
@@ -87,7 +87,8 @@ def evaluate(text: str, names: Names) -> object:
             tree = _Bounds().visit(environment.parse(text))
             return _joined(environment.from_string(tree).generate(scope))
         values = (
-            _value(each, scope, names) if isinstance(each, _Expression) else each for each in pieces
+            _value(piece, scope, names) if isinstance(piece, _Expression) else piece
+            for piece in pieces
         )
         if len(pieces) == 1:
             return next(values)
@@ -103,14 +104,16 @@ def evaluate(text: str, names: Names) -> object:
         raise BadTemplateError(_one_line(error), quotes=True) from None
 
 
-def _value(expression: _Expression, scope: dict[str, object], names: Names) -> object:
+def _value(expression: _Expression, scope: dict[str, object], names: TemplateNames) -> object:
     """The value of an expression, which is remembered when the environment has a part in it."""
     before, names.used = names.used, {}
     try:
         value = expression.value(scope)
         origin = names.origin("{{" + expression.source + "}}")
         if origin is not None and origin.is_set:
-            names.pieces.append(Known(str(value), origin.shown, origin.is_secret, is_whole=True))
+            names.pieces.append(
+                KnownValue(str(value), origin.shown, origin.is_secret, is_whole=True)
+            )
         return value
     finally:
         names.used = {**before, **names.used}
@@ -121,13 +124,13 @@ def _one_line(error: Exception) -> str:
     return " ".join((message or type(error).__name__).split())[:200]
 
 
-def _is_of_source(error: TemplateError, names: Names) -> bool:
+def _is_of_source(error: TemplateError, names: TemplateNames) -> bool:
     """Whether all that an error names is a name that the template holds."""
     named = _NAMED.fullmatch(str(error))
     return named is not None and named[1] in _WORD.findall(names.source)
 
 
-def _undefined_hint(message: str, names: Names) -> str | None:
+def _undefined_hint(message: str, names: TemplateNames) -> str | None:
     if "is undefined" not in message:
         return None
     word = message.split("'")[1] if "'" in message else ""
@@ -139,7 +142,7 @@ def _undefined_hint(message: str, names: Names) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """What stands between `{{` and `}}`, compiled as Environment.compile_expression does."""
+    """The code between `{{` and `}}`, compiled as Environment.compile_expression does."""
 
     template: Template
     source: str
@@ -181,14 +184,14 @@ def _expression(source: str) -> _Expression:
 
 
 def _joined(pieces: Iterable[str]) -> str:
-    kept: list[str] = []
+    parts: list[str] = []
     size = 0
     for piece in pieces:
         size += len(piece)
         if size > MAX_CHARACTERS:
             raise BadTemplateError(f"the rendered text has more than {MAX_CHARACTERS:,} characters")
-        kept.append(piece)
-    return "".join(kept)
+        parts.append(piece)
+    return "".join(parts)
 
 
 class _Bounds(NodeTransformer):
@@ -241,7 +244,7 @@ class _Environment(SandboxedEnvironment):
         owner = getattr(obj, "__self__", None)
         if isinstance(owner, str | dict) and self.is_safe_attribute(owner, obj.__name__, obj):
             return True
-        if not isinstance(owner, Names):
+        if not isinstance(owner, TemplateNames):
             raise BadTemplateError("only var, env_var, ref, range and string methods can be called")
         return True
 

@@ -27,7 +27,7 @@ def check(
 ) -> Iterator[tuple[KeyPath, SpecError]]:
     """Yield the errors of a rendered document, with the paths that they are about.
 
-    There is none about a value whose template failed.
+    A value whose template failed has none.
     """
     seen: set[tuple[KeyPath, str]] = set()
     for error in _validator(schema_name).iter_errors(document.value):
@@ -69,7 +69,7 @@ def written_out(part: Any, definitions: Mapping[str, Any]) -> Any:
     Values are also judged twice as fast, since the validator resolves references for each anew.
     """
     if isinstance(part, list):
-        return [written_out(each, definitions) for each in part]
+        return [written_out(item, definitions) for item in part]
     if not isinstance(part, dict):
         return part
     if "$ref" in part:
@@ -93,8 +93,8 @@ _Complaint = tuple[str, str, str | int | None, str | None]
 class Refusal:
     """A value that does not keep to a keyword; `expected` is what the schema gives the keyword.
 
-    Of one topic at one path one refusal tells all. Keywords about the parts of a mapping or a list
-    are topics of their own; the others share one, since they all say what the value must be.
+    One refusal is enough for a topic at a path. Keywords about the parts of a mapping or a list
+    are topics of their own; the others share one, since they all describe the required value.
     """
 
     path: KeyPath

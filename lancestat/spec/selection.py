@@ -1,4 +1,4 @@
-"""Which nodes `--select` and `--exclude` mean.
+"""Selects the nodes that `--select` and `--exclude` mean.
 
 A selector is `name`, `glob*`, `tag:x`, `path:specs/x.yml`, `kind:table` or `state:modified`; a `+`
 before it adds all that it reads, a `+` after it all that reads it, however far. Space means union,
@@ -97,11 +97,11 @@ class _Graph:
                 _check_word(core, argument, STATES)
                 return self._by_state(argument)
             case "tag":
-                found = self._where(lambda node: composed(argument) in node.tags)
-                return self._found(core, found, strict, self._all_tags(), "tag:")
+                names = self._where(lambda node: composed(argument) in node.tags)
+                return self._found(core, names, strict, self._all_tags(), "tag:")
             case "path":
-                found = self._where(lambda node: _below(node.location.file, argument))
-                return self._found(core, found, strict, self._all_files(), "path:")
+                names = self._where(lambda node: _below(node.location.file, argument))
+                return self._found(core, names, strict, self._all_files(), "path:")
         hint = did_you_mean(method, _METHODS)
         valid = ", ".join(f"{known}:" for known in _METHODS)
         raise UsageError(
@@ -114,8 +114,8 @@ class _Graph:
         name = composed(name)
         is_pattern = any(char in name for char in "*?[")
         if is_pattern:
-            found = self._where(lambda node: fnmatchcase(node.name, name))
-            return self._found(name, found, strict, self.names, "")
+            names = self._where(lambda node: fnmatchcase(node.name, name))
+            return self._found(name, names, strict, self.names, "")
         return self._found(name, {name}.intersection(self.names), True, self.names, "")
 
     def _by_state(self, word: str) -> set[str]:
@@ -128,10 +128,10 @@ class _Graph:
         return {node.name for node in self.spec.nodes if accepts(node)}
 
     def _found(
-        self, core: str, found: set[str], strict: bool, known: Iterable[str], method: str
+        self, core: str, names: set[str], strict: bool, known: Iterable[str], method: str
     ) -> set[str]:
-        if found or not strict:
-            return found
+        if names or not strict:
+            return names
         spelled = [f"{method}{word}" for word in known]
         valid = ", ".join(spelled[:20]) + (", ..." if len(spelled) > 20 else "")
         raise UsageError(

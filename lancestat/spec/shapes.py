@@ -8,8 +8,8 @@ from lancestat.spec.declaration import (
     Duration,
     Listed,
     Number,
+    PathOrUri,
     Pattern,
-    Place,
     Scalar,
     Settings,
     Text,
@@ -21,7 +21,7 @@ _NAME_LETTERS = r"[^\u0000-,./:-@\[-^`{-\u00a9]*$(?!\n)"
 
 TEXT = Text(title="text", definition="text")
 FILLED = Text(title="text that is not empty", definition="filled", limits={"minLength": 1})
-FILLED_PLACE = Place(title=FILLED.title, definition="filled", limits=FILLED.limits)
+FILLED_PATH = PathOrUri(title=FILLED.title, definition="filled", limits=FILLED.limits)
 PUBLIC = replace(FILLED, is_public=True)
 NAME = Text(
     title="a name of letters, digits, '_' and '-', starting with a letter, a digit or '_'",

@@ -18,7 +18,7 @@ from lancestat.spec.declaration import (
     Either,
     Flag,
     Nested,
-    Place,
+    PathOrUri,
     Resource,
     Risk,
     Share,
@@ -48,14 +48,14 @@ class NodeKind(str, Enum):
 
 
 class Publish(str, Enum):
-    """Where a table's statistics go."""
+    """The places where a table's statistics are kept."""
 
     MANIFEST = "manifest"
     NONE = "none"
 
 
 class Refresh(str, Enum):
-    """When `run` brings statistics up to date."""
+    """The times when `run` brings statistics up to date."""
 
     ALWAYS = "always"
     WHEN_STALE = "when_stale"
@@ -63,7 +63,7 @@ class Refresh(str, Enum):
 
 @resource
 class StaleBounds:
-    """How far behind statistics may be; every bound that is given must hold.
+    """Bounds on how far behind statistics may be; every bound that is given must hold.
 
     `max_changed_rows` is a share of the current rows, 0.05 for 5 %. `shown` has the text that
     messages give in place of a bound, by its name, where the environment gave that bound.
@@ -108,7 +108,7 @@ def staleness_words(allowed: bool | StaleBounds) -> str:
 
 @resource
 class Policy:
-    """Which staleness readers accept: none (False), any (True) or bounds.
+    """The staleness that readers accept: none (False), any (True) or bounds.
 
     `name` is None for an inline policy. `shown` stands for the rest where it is published, if the
     environment gave any of that.
@@ -182,7 +182,7 @@ class ColumnRule:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSelection:
-    """Which columns of a table get statistics: the union of `rules`, or `all`, less `exclude`."""
+    """The columns that get statistics: the union of `rules`, or `all`, less `exclude`."""
 
     all: bool = True
     rules: tuple[ColumnRule, ...] = ()
@@ -237,7 +237,7 @@ COLUMNS = Either(
 
 @resource
 class Freshness:
-    """How old a table's newest rows may be before that is a warning, or an error.
+    """Bounds on the age of a table's newest rows, beyond which it is a warning, or an error.
 
     At least one bound is there, and `error_after` is not below `warn_after`. `shown` has the text
     that messages give in place of a bound, by its name, where the environment gave that bound.
@@ -281,7 +281,7 @@ class Table:
 
     name: str = key(NAME, "The name of the node and of its view in SQL.", role=LABEL)
     uri: str = key(
-        Place(title="a path or an object-store URI", limits={"minLength": 1}),
+        PathOrUri(title="a path or an object-store URI", limits={"minLength": 1}),
         "The Lance dataset; a relative path starts at the project's folder.",
         role=MEANING,
         risk=Risk.DATASET_MOVED,

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lancestat.errors import Location, SpecError
-from lancestat.redact import Known, Origin
+from lancestat.redact import KnownValue, Origin
 from lancestat.spec import codes
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.quoting import quoted
 from lancestat.spec.template_scope import (
     MAX_CHARACTERS,
     BadTemplateError,
-    Names,
     Scope,
+    TemplateNames,
     scalar_result,
 )
 
@@ -34,7 +34,7 @@ class Rendered:
     value: str | int | float | bool = field(repr=False)
     refs: tuple[str, ...] = ()
     origin: Origin | None = None
-    known: tuple[Known, ...] = field(default=(), repr=False)
+    known: tuple[KnownValue, ...] = field(default=(), repr=False)
 
 
 def is_template(text: str) -> bool:
@@ -44,7 +44,7 @@ def is_template(text: str) -> bool:
 
 def render(text: str, scope: Scope, location: Location, *, allow_ref: bool = False) -> Rendered:
     """Render one scalar; SpecError at `location` when that cannot be done."""
-    names = Names(scope, allow_ref, text)
+    names = TemplateNames(scope, allow_ref, text)
     try:
         if len(text) > MAX_CHARACTERS:
             raise BadTemplateError(f"a template of more than {MAX_CHARACTERS:,} characters")
@@ -68,14 +68,14 @@ def _failure(problem: BadTemplateError, origin: Origin | None, location: Locatio
 
 @dataclass(slots=True)
 class Rendering:
-    """What rendering gave besides values: inputs named by `ref`, origins, and failures by path.
+    """The results of rendering besides values: inputs named by `ref`, origins, failures by path.
 
     `origins` are of values that came from the environment, `known` are the parts of those values.
     """
 
     refs: dict[KeyPath, tuple[str, ...]] = field(default_factory=dict)
     origins: dict[KeyPath, Origin] = field(default_factory=dict)
-    known: dict[Known, None] = field(default_factory=dict, repr=False)
+    known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
     failures: dict[KeyPath, SpecError] = field(default_factory=dict)
 
     def render(self, document: Document, value: object, path: KeyPath, scope: Scope) -> object:

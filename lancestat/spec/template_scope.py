@@ -1,4 +1,4 @@
-"""The names that a template may use, and the values that it may give."""
+"""The names that a template may use, and the values that it may result in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lancestat.errors import did_you_mean
-from lancestat.redact import Known, Origin, Variable
+from lancestat.redact import KnownValue, Origin, Variable
 from lancestat.spec.quoting import quoted
 
 MAX_CHARACTERS = 100_000
@@ -28,9 +28,9 @@ _TARGET = re.compile(r"(?<![\w.])target\.name\b")
 
 
 class BadTemplateError(Exception):
-    """What is wrong inside a template, before its place is known.
+    """An error inside a template, before its location is known.
 
-    `quotes` tells that the message has a value in it, which may have come from the environment.
+    `quotes` is set where the message has a value in it, which may come from the environment.
     """
 
     def __init__(self, message: str, hint: str | None = None, *, quotes: bool = False) -> None:
@@ -42,7 +42,7 @@ class BadTemplateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What templates may refer to.
+    """The values that templates may refer to.
 
     `vars` None means that `var` is not available, as in `vars` itself. `var_origins` has the
     origins of those that came from the environment, `target_origin` that of the target's name.
@@ -69,7 +69,7 @@ def scalar_result(value: object) -> str | int | float | bool:
 
 
 @dataclass(slots=True)
-class Names:
+class TemplateNames:
     """The functions and values of one rendering of `source`, and what it used.
 
     `used` has the origins of what was asked for and came from the environment, by the text that
@@ -81,7 +81,7 @@ class Names:
     source: str = ""
     refs: list[str] = field(default_factory=list)
     used: dict[str, Origin] = field(default_factory=dict)
-    pieces: list[Known] = field(default_factory=list)
+    pieces: list[KnownValue] = field(default_factory=list)
 
     def var(self, name: object, default: object = _MISSING) -> object:
         """A variable of the project or of `--vars`."""
@@ -136,44 +136,49 @@ class Names:
         return self.scope.target
 
     def allowed(self) -> str:
-        """What a template may use, for messages."""
+        """Return the names that a template may use, for messages."""
         words = ["env_var('NAME')", "target.name"]
         if self.scope.vars is not None:
             words.insert(0, "var('name')")
         return ", ".join([*words, "ref('table')"] if self.allow_ref else words)
 
     def origin(self, source: str | None = None) -> Origin | None:
-        """Where the result comes from, None when the environment has no part in it.
+        """Return the origin of the result, None when the environment has no part in it.
 
         In the template as it is shown, variables of the project give way to those of the
         environment that they stand for.
         """
         if not self.used:
             return None
-        shown = self.source if source is None else source
-        shown = _VAR.sub(lambda found: self._spelled(f"var('{found[2]}')", found[0]), shown)
-        shown = _TARGET.sub(lambda found: self._spelled("target.name", found[0]), shown)
-        variables = dict.fromkeys(each for used in self.used.values() for each in used.variables)
-        return Origin(tuple(variables), shown, any(used.is_set for used in self.used.values()))
+        template = self.source if source is None else source
+        template = _VAR.sub(lambda match: self._spelled(f"var('{match[2]}')", match[0]), template)
+        template = _TARGET.sub(lambda match: self._spelled("target.name", match[0]), template)
+        variables = dict.fromkeys(
+            variable for used in self.used.values() for variable in used.variables
+        )
+        return Origin(tuple(variables), template, any(used.is_set for used in self.used.values()))
 
-    def known(self, value: object) -> tuple[Known, ...]:
+    def known(self, value: object) -> tuple[KnownValue, ...]:
         """The values of the environment in the result: all of it, of expressions, of variables."""
         origin = self.origin()
         if origin is None or not origin.is_set:
             return ()
         values = {"env_var": self.scope.environment, "var": self.scope.vars or {}}
-        found = [Known(str(value), origin.shown, origin.is_secret), *self.pieces]
+        known = [KnownValue(str(value), origin.shown, origin.is_secret), *self.pieces]
         for variable in origin.variables:
             text = values[variable.function].get(variable.name)
             if text is not None:
-                shown = f"{{{{ {variable} }}}}"
-                found.append(Known(str(text), shown, variable.is_secret, is_whole=True))
-        return tuple(found)
+                template = f"{{{{ {variable} }}}}"
+                known.append(KnownValue(str(text), template, variable.is_secret, is_whole=True))
+        return tuple(known)
 
     def _spelled(self, reference: str, written: str) -> str:
         origin = self.used.get(reference)
         variables = origin.variables if origin else ()
-        return " ~ ".join(str(each) for each in variables if each.function == "env_var") or written
+        return (
+            " ~ ".join(str(variable) for variable in variables if variable.function == "env_var")
+            or written
+        )
 
     def _is_written(self, word: str) -> bool:
         """Whether the template holds a word as it is, and not as the result of an expression."""
@@ -182,7 +187,7 @@ class Names:
     @staticmethod
     def _word(function: str, name: object) -> str:
         if not isinstance(name, str):
-            # Of an undefined name this is Jinja's own error, which says so.
+            # For an undefined name this raises Jinja's own error.
             str(name)
             raise BadTemplateError(f"{function}() takes a name in quotes")
         return name

@@ -1,1 +1,1 @@
-"""What is remembered between runs: partials and run records."""
+"""The memory between runs: partials, summaries and run records."""

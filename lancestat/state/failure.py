@@ -28,7 +28,7 @@ _FAILURES = {
     Cause.ABSENT: Failure.ABSENT,
     Cause.TRUNCATED: Failure.CORRUPT,
 }
-# Damage, unless the store says so: a dataset that may well be sound must not be set aside.
+# Damage, unless the store reports it: a dataset that may be sound must not be set aside.
 _DAMAGE = {Cause.UNSUPPORTED, Cause.NOT_FOUND, Cause.UNKNOWN}
 
 

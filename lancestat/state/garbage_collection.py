@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lancestat.state.layout import LAYOUT, Place
+from lancestat.state.layout import LAYOUT, DatasetLocation
 from lancestat.state.retention import compact, drop_rows
 from lancestat.state.store import LanceState
 from lancestat.state.stored_table import StoredTable
@@ -20,8 +20,8 @@ _OF_COMMITS = ("data/", "_deletions/")
 
 
 @dataclass(frozen=True, slots=True)
-class SweepReport:
-    """What a sweep dropped, or would drop.
+class GarbageReport:
+    """The garbage that was dropped, or would be.
 
     `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
     nodes of runs. `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by
@@ -45,7 +45,9 @@ class _Undeclared:
     size_bytes: int = 0
 
 
-def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepReport:
+def collect_state_garbage(
+    state: LanceState, declared: frozenset[str], dry_run: bool
+) -> GarbageReport:
     """Drop what the state holds of tables other than `declared`, and outlived datasets.
 
     Args:
@@ -57,11 +59,11 @@ def sweep(state: LanceState, declared: frozenset[str], dry_run: bool) -> SweepRe
     summaries = _undeclared(state.summary_table, declared)
     runs = _undeclared(state.run_table, declared)
     outlived = list(_outlived(state))
-    report = SweepReport(
+    report = GarbageReport(
         partials_dropped=len(partials.ids) + len(summaries.ids),
         runs_dropped=len(runs.ids),
         generations_dropped=len(outlived),
-        bytes=sum(each.size_bytes for each in (partials, summaries, runs))
+        bytes=sum(rows.size_bytes for rows in (partials, summaries, runs))
         + sum(map(state.folder.size_bytes, outlived)),
     )
     if dry_run:
@@ -136,7 +138,7 @@ def _undeclared_rows(dataset: LanceDataset, declared: frozenset[str]) -> _Undecl
     return _Undeclared(ids, sum(sizes) * len(ids) // max(rows.num_rows, 1))
 
 
-def _outlived(state: LanceState) -> Iterable[Place]:
+def _outlived(state: LanceState) -> Iterable[DatasetLocation]:
     """Datasets of older layouts, of older generations, and those set aside.
 
     The newest generation stays even when it does not open for lack of a manifest: another run may

@@ -9,7 +9,7 @@ from lancestat.lake.fingerprint import ColumnGroup, Fingerprint
 
 Group = tuple[int, ...]
 
-# A query looks at every group, so these bound its cost; a table of no more fragments than that has
+# A query reads every group, so these bound its cost; a table of no more fragments than that has
 # one group for each.
 MOST_GROUPS = 512
 # Groups are stored some at a time, so that an append writes the last block anew and no other.
@@ -30,27 +30,27 @@ def group_fragments(
     ordered = sorted(ids)
     width = _width(ordered, most)
     groups: dict[int, list[int]] = {}
-    for each in ordered:
-        groups.setdefault(each // width, []).append(each)
+    for fragment in ordered:
+        groups.setdefault(fragment // width, []).append(fragment)
     for members in joint:
-        first, *others = sorted({each // width for each in members})
+        first, *others = sorted({fragment // width for fragment in members})
         home = _home(groups, first, min(members))
         for other in others:
-            found = _home(groups, other, max(members))
-            if found != home:
-                groups[home] = sorted(groups[home] + groups.pop(found))
+            other_home = _home(groups, other, max(members))
+            if other_home != home:
+                groups[home] = sorted(groups[home] + groups.pop(other_home))
     return tuple(tuple(groups[key]) for key in sorted(groups, key=lambda key: groups[key][0]))
 
 
 def _home(groups: Mapping[int, Collection[int]], key: int, member: int) -> int:
-    """Where a fragment's group is after others were joined to it."""
+    """Return the key of a fragment's group after others were joined to it."""
     if key in groups:
         return key
-    return next(found for found, ids in groups.items() if member in ids)
+    return next(home for home, ids in groups.items() if member in ids)
 
 
 def count_blocks(groups: Sequence[Group]) -> tuple[int, ...]:
-    """How many consecutive groups each block holds: of one range of ids, and at most 64."""
+    """Count the groups of each block: consecutive, of one range of ids, and at most 64."""
     firsts = [group[0] for group in groups]
     width = _width(firsts, _BLOCK_RANGES)
     counts: list[int] = []
@@ -70,7 +70,7 @@ def _width(ordered: Sequence[int], most: int) -> int:
     ranges = list(ordered)
     while len(ranges) > most:
         width *= 2
-        ranges = list(dict.fromkeys(each // 2 for each in ranges))
+        ranges = list(dict.fromkeys(number // 2 for number in ranges))
     return width
 
 
@@ -94,20 +94,20 @@ def contents(groups: Iterable[ColumnGroup]) -> dict[frozenset[str], dict[int, Fi
     classes: dict[tuple[frozenset[str], ...], list[str]] = {}
     for key, sets in sets_of.items():
         classes.setdefault(tuple(sets), []).append(key)
-    found = {}
+    by_keys = {}
     for shared, keys in classes.items():
         merged: dict[int, Fingerprint] = {}
         for fields in shared:
             merged.update(by_fields[fields])
-        found[frozenset(keys)] = merged
-    return found
+        by_keys[frozenset(keys)] = merged
+    return by_keys
 
 
 def group_digest(group: Group, fingerprints: Mapping[int, Fingerprint]) -> bytes | None:
     """The identity of a group's content, None when one of its fragments is not there."""
-    found = [fingerprints.get(each) for each in group]
-    known = [fingerprint for fingerprint in found if fingerprint is not None]
-    return _digest(known) if len(known) == len(found) else None
+    members = [fingerprints.get(fragment) for fragment in group]
+    known = [fingerprint for fingerprint in members if fingerprint is not None]
+    return _digest(known) if len(known) == len(members) else None
 
 
 def block_digest(group_digests: Iterable[bytes]) -> bytes:

@@ -15,12 +15,12 @@ _CONTAINER_BEFORE_HOST = {"abfs", "abfss", "wasb", "wasbs"}
 
 
 def table_identity(uri: str) -> str:
-    """24 hex digits that stand for the dataset at `uri`, however its URI is written."""
+    """Return 24 hex digits that identify the dataset at `uri`, however its URI is written."""
     return sha256(canonical_uri(uri).encode(errors="surrogatepass")).hexdigest()[:24]
 
 
 def join_identity(node: str) -> str:
-    """What stands for a join where tables have their identity; never that of a table."""
+    """Return the identity of a join, which is never that of a table."""
     return f"knn_join {node}"
 
 
@@ -63,7 +63,7 @@ def plain_key(key: str) -> str:
     return key.removesuffix(_QUANTILES)
 
 
-# Fragments of a table mostly have the same columns, so that few sets are asked for, often.
+# Fragments of a table mostly have the same columns, so that few sets are requested, often.
 @lru_cache(maxsize=1024)
 def plain_keys(keys: frozenset[str]) -> frozenset[str]:
     """The field keys behind stored keys."""
@@ -72,10 +72,10 @@ def plain_keys(keys: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def weight(keys: frozenset[str]) -> int:
-    """How many partials without quantiles take as much memory as those of these keys."""
+    """Return how many partials without quantiles take as much memory as those of these keys."""
     return len(keys) + _PARTIALS_PER_QUANTILES * sum(map(has_quantiles, keys))
 
 
-def answered(keys: frozenset[str]) -> frozenset[str]:
-    """The keys that partials stored under `keys` can be asked for: also those without quantiles."""
+def covered_keys(keys: frozenset[str]) -> frozenset[str]:
+    """Return the keys that partials stored under `keys` serve: also those without quantiles."""
     return keys | plain_keys(keys) if any(map(has_quantiles, keys)) else keys

@@ -35,7 +35,7 @@ class Kind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class DatasetLocation:
     """One dataset of the state: its layout, kind and generation."""
 
     layout: int
@@ -58,39 +58,39 @@ class StateFolder:
     def __repr__(self) -> str:
         return f"StateFolder({canonical_uri(self.uri)!r})"
 
-    def dataset_uri(self, place: Place) -> str:
+    def dataset_uri(self, place: DatasetLocation) -> str:
         """The URI that Lance opens."""
         return f"{self._root}/{place.path}"
 
     def layouts(self) -> list[int]:
         """The layouts that exist, lowest first."""
         return sorted(
-            int(found[1]) for name in self._children("") if (found := _LAYOUT_NAME.fullmatch(name))
+            int(match[1]) for name in self._children("") if (match := _LAYOUT_NAME.fullmatch(name))
         )
 
-    def places(self, layout: int = LAYOUT) -> list[Place]:
+    def places(self, layout: int = LAYOUT) -> list[DatasetLocation]:
         """The datasets of a layout, sound or not, oldest generation first."""
         return sorted(
-            Place(layout, Kind(found[1]), int(found[2]))
+            DatasetLocation(layout, Kind(match[1]), int(match[2]))
             for name in self._children(f"v{layout}")
-            if (found := _DATASET_NAME.fullmatch(name))
+            if (match := _DATASET_NAME.fullmatch(name))
         )
 
-    def manifests(self, place: Place) -> int:
-        """How many versions of a dataset are kept."""
+    def manifests(self, place: DatasetLocation) -> int:
+        """Count the versions of a dataset that are kept."""
         try:
             listed = self._session.list_with_delimiter(f"{place.path}/_versions").objects
         except BaseException as error:
             raise self._error(error) from None
         return sum(name.endswith(".manifest") for name in listed)
 
-    def size_bytes(self, place: Place) -> int:
-        """Bytes of a local dataset; 0 on object stores, whose listing tells no sizes."""
+    def size_bytes(self, place: DatasetLocation) -> int:
+        """Bytes of a local dataset; 0 on object stores, whose listing has no sizes."""
         root = self._local_root
         files = (root / place.path).rglob("*") if root else ()
         return sum(file.stat().st_size for file in files if file.is_file())
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: DatasetLocation) -> None:
         """Delete all files of a dataset, sound or not."""
         if self._local_root:
             shutil.rmtree(self._local_root / place.path, ignore_errors=True)
@@ -101,7 +101,7 @@ class StateFolder:
         except BaseException as error:
             raise self._error(error) from None
 
-    def files(self, place: Place) -> frozenset[str]:
+    def files(self, place: DatasetLocation) -> frozenset[str]:
         """Paths of all files of a dataset, below it: those of writers that go on, too."""
         root = self._local_root
         if root:
@@ -117,7 +117,7 @@ class StateFolder:
             raise self._error(error) from None
         return frozenset(path.partition(f"{place.path}/")[2] for path in listed)
 
-    def remove_files(self, place: Place, paths: Iterable[str]) -> None:
+    def remove_files(self, place: DatasetLocation, paths: Iterable[str]) -> None:
         """Delete files of a dataset, which may be gone already."""
         try:
             storage = storage_at(self.uri, self.options)
@@ -128,7 +128,7 @@ class StateFolder:
 
     @cached_property
     def lance_options(self) -> dict[str, str] | None:
-        """What Lance is told about the store; may hold secrets."""
+        """The storage options for Lance; may hold secrets."""
         return store_options(self.uri, self.options)
 
     @cached_property

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.identity import answered, plain_key
+from lancestat.state.identity import covered_keys, plain_key
 from lancestat.state.partials import join_fingerprints
-from lancestat.state.retention import StoredRow, surplus
+from lancestat.state.retention import StoredRow, expired_rows
 from lancestat.state.summaries import block_keys, only_stored
 from lancestat.state.values import (
     BlockKey,
@@ -33,7 +33,6 @@ class MemoryState:
         self._blocks: dict[str, dict[BlockKey, SummaryBlock]] = {}
 
     def records(self) -> Mapping[str, TableRecord]:
-        """The newest record of every table, by identity."""
         return {
             node.record.table: node.record
             for run in reversed(self._newest())
@@ -42,7 +41,6 @@ class MemoryState:
         }
 
     def joins(self) -> Mapping[str, JoinRecord]:
-        """The newest record of every join, by node."""
         return {
             node.node: node.record
             for run in reversed(self._newest())
@@ -51,36 +49,31 @@ class MemoryState:
         }
 
     def digests(self) -> Mapping[str, str]:
-        """By node, the digest of its meaning in the newest run that took it up."""
         return {node.node: node.digest for run in reversed(self._newest()) for node in run.nodes}
 
     def runs(self, limit: int) -> list[RunRecord]:
-        """The newest runs, newest first."""
         return self._newest()[:limit]
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        """By node, its newest outcomes under a target, newest first."""
-        found: dict[str, list[NodeOutcome]] = {}
+        by_node: dict[str, list[NodeOutcome]] = {}
         for run in (run for run in self._newest() if run.target == target):
             head = (run.run_id, run.command, run.target, run.finished_at)
-            for each in run.nodes:
-                outcome = NodeOutcome(*head, each.node, each.kind, each.result)
-                found.setdefault(each.node, []).append(outcome)
-        return {node: tuple(outcomes[:limit]) for node, outcomes in found.items()}
+            for node in run.nodes:
+                outcome = NodeOutcome(*head, node.node, node.kind, node.result)
+                by_node.setdefault(node.node, []).append(outcome)
+        return {node: tuple(outcomes[:limit]) for node, outcomes in by_node.items()}
 
     def partial_index(self, table: str) -> PartialIndex:
-        """Which partials of one table are stored."""
         fields: dict[tuple[Fingerprint, ...], frozenset[str]] = {}
         for entry in self._partials.get(table, ()):
             known = fields.get(entry.fingerprints, frozenset())
-            fields[entry.fingerprints] = known | answered(frozenset(entry.partials))
+            fields[entry.fingerprints] = known | covered_keys(frozenset(entry.partials))
         return PartialIndex(
-            {key[0]: found for key, found in fields.items() if len(key) == 1},
-            tuple(PartialKey(key, found) for key, found in fields.items() if len(key) > 1),
+            {key[0]: keys for key, keys in fields.items() if len(key) == 1},
+            tuple(PartialKey(key, keys) for key, keys in fields.items() if len(key) > 1),
         )
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
-        """Which partials of some tables are stored."""
         return {table: self.partial_index(table) for table in tables}
 
     def partials(
@@ -109,18 +102,15 @@ class MemoryState:
         self._partials.setdefault(table, []).extend(added)
 
     def add_run(self, run: RunRecord) -> None:
-        """Keep a run."""
         self._runs.append(run)
 
     def summary(self, table: str) -> TableSummary | None:
-        """The newest summary of a table."""
-        found = self._summaries.get(table)
-        return None if found is None else only_stored(found, self._blocks.get(table, {}))
+        summary = self._summaries.get(table)
+        return None if summary is None else only_stored(summary, self._blocks.get(table, {}))
 
     def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
-        """Yield the wanted blocks."""
-        found = self._blocks.get(table, {})
-        yield from (found[key] for key in set(wanted) if key in found)
+        blocks = self._blocks.get(table, {})
+        yield from (blocks[key] for key in set(wanted) if key in blocks)
 
     def add_summary(
         self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
@@ -130,7 +120,7 @@ class MemoryState:
         self._blocks.setdefault(table, {}).update(added)
         self._summaries[table] = summary
 
-    def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more."""
         for table in live.keys() & self._summaries.keys():
             needed = frozenset(block_keys(self._summaries[table]))
@@ -143,7 +133,7 @@ class MemoryState:
                 StoredRow(number, join_fingerprints(entry.fingerprints))
                 for number, entry in enumerate(entries)
             ]
-            dropped = set(surplus(rows[::-1], fingerprints, _FieldsOf(entries)))
+            dropped = set(expired_rows(rows[::-1], fingerprints, _FieldsOf(entries)))
             self._partials[table] = [
                 entry for number, entry in enumerate(entries) if number not in dropped
             ]
@@ -157,4 +147,4 @@ class _FieldsOf:
         self._entries = entries
 
     def __call__(self, ids: Sequence[int]) -> dict[int, frozenset[str]]:
-        return {number: answered(frozenset(self._entries[number].partials)) for number in ids}
+        return {number: covered_keys(frozenset(self._entries[number].partials)) for number in ids}

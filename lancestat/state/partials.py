@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.identity import answered, plain_key, weight
+from lancestat.state.identity import covered_keys, plain_key, weight
 from lancestat.state.stored_table import StoredTable, find
 from lancestat.state.values import PartialIndex, PartialKey, StoredPartials
 from lancestat.statistics.partial import ColumnPartial, decode, encode
@@ -126,16 +126,16 @@ def read_indexes(dataset: LanceDataset, tables: Collection[str]) -> dict[str, Pa
         batch_readahead=4,
     )
     sets = FieldSets()
-    found = {table: _Index(sets) for table in tables}
+    by_table = {table: _Index(sets) for table in tables}
     for batch in scanner.to_batches():
         names = batch.column("table").dictionary_encode()
-        indexes = [found.get(name) for name in names.dictionary.to_pylist()]
+        indexes = [by_table.get(name) for name in names.dictionary.to_pylist()]
         places, stored = names.indices.to_pylist(), batch.column("fingerprints").to_pylist()
         for place, key, fields in zip(places, stored, sets.of(batch.column("fields")), strict=True):
             index = indexes[place]
             if index is not None:
                 index.add(key, fields)
-    return {table: index.to_value() for table, index in found.items()}
+    return {table: index.to_value() for table, index in by_table.items()}
 
 
 class _Index:
@@ -185,7 +185,7 @@ class FieldSets:
         known = self._by_text.get(text)
         if known is None:
             keys = self._keys
-            stored = answered(frozenset(split_fields(text)))
+            stored = covered_keys(frozenset(split_fields(text)))
             known = self._intern(frozenset(keys.setdefault(key, key) for key in stored))
             self._by_text[text] = known
         return known
@@ -235,7 +235,7 @@ def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.
 
 
 class _Search:
-    """What is still wanted, and how many stored partials turned out not to decode.
+    """The partials that are still wanted, and a count of stored ones that did not decode.
 
     `widest` is the most that one set of fingerprints takes, in partials without quantiles.
     """
@@ -249,7 +249,7 @@ class _Search:
             if fingerprints and fields
         }
 
-    def found_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials]:
         column = batch.column("partials")
         offsets, values = column.offsets.to_pylist(), column.values
         keys = batch.column("fingerprints").to_pylist()

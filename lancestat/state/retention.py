@@ -31,7 +31,7 @@ class StoredRow:
 FieldsOf = Callable[[Sequence[int]], Mapping[int, frozenset[str]]]
 
 
-def surplus(
+def expired_rows(
     rows: Sequence[StoredRow], live: frozenset[Fingerprint], fields_of: FieldsOf
 ) -> list[int]:
     """Ids of one table's rows to drop; `rows` newest first.
@@ -39,7 +39,7 @@ def surplus(
     Dropped are rows whose fields newer rows of the same fingerprints hold all, rows whose
     fingerprints are malformed, and of those with a fingerprint that is not live all but the newest,
     as many as are live but at least 64.
-    `fields_of` is asked only for rows that share their fingerprints with others.
+    `fields_of` is called only for rows that share their fingerprints with others.
     """
     superseded_kept = max(SUPERSEDED_KEPT, len(live))
     duplicates = _duplicates(rows, fields_of)
@@ -82,25 +82,25 @@ _COMPACTED_ROWS = 32
 _BATCH_BYTES = 8 << 20
 
 
-def tidy_partials(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-    """Drop the surplus of the tables in `live`, then compact; one narrow scan if nothing is."""
+def expire_partials(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    """Drop the expired rows of the tables in `live`, then compact; without any, scan once."""
 
     def read(dataset: LanceDataset) -> list[int]:
-        return _surplus_ids(dataset, live)
+        return _expired_ids(dataset, live)
 
     stored.dataset(latest=True)
     drop_rows(stored, stored.read(read, []) if live else [])
     compact(stored)
 
 
-def tidy_runs(stored: StoredTable) -> None:
+def expire_runs(stored: StoredTable) -> None:
     """Keep the newest runs and the newest record of every table, then compact."""
     stored.dataset(latest=True)
     drop_rows(stored, stored.read(_past_run_ids, []))
     compact(stored)
 
 
-def tidy_summaries(stored: StoredTable, live: Collection[str]) -> None:
+def expire_summaries(stored: StoredTable, live: Collection[str]) -> None:
     """Keep the newest summary of the tables in `live` and the blocks it names, then compact."""
 
     def read(dataset: LanceDataset) -> list[int]:
@@ -141,7 +141,7 @@ def compact(stored: StoredTable, *, every_fragment: bool = False) -> None:
         )
     )
     if not compacted:
-        # A dataset that cannot be read cannot be compacted either, and would grow for ever.
+        # A dataset that cannot be read cannot be compacted either, and would grow without bound.
         stored.read(_read_through, None)
 
 
@@ -158,7 +158,7 @@ def _is_loose(dataset: LanceDataset, rows_per_file: int) -> bool:
     return bool(small > _FRAGMENTS_TOLERATED or deleted > _DELETED_SHARE_TOLERATED * physical)
 
 
-def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
+def _expired_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
     rows = dataset.to_table(columns=["id", "table", "fingerprints"], filter=tables_filter(live))
     by_table: dict[str, list[StoredRow]] = {}
     newest_first = rows.take(commit_order(rows.column("id"))[::-1])
@@ -175,7 +175,9 @@ def _surplus_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint
         return _fields_of(dataset, ids)
 
     return [
-        row for table, found in by_table.items() for row in surplus(found, live[table], fields_of)
+        row
+        for table, table_rows in by_table.items()
+        for row in expired_rows(table_rows, live[table], fields_of)
     ]
 
 
@@ -195,10 +197,10 @@ def _fields_of(dataset: LanceDataset, ids: Sequence[int]) -> dict[int, frozenset
 def _past_run_ids(dataset: LanceDataset) -> list[int]:
     if _runs(dataset) <= _RUNS_TOLERATED:
         return []
-    kept = newest_run_rows(dataset, RUNS_KEPT)
-    kept[newest_record_positions(dataset)] = True
+    is_retained = newest_run_rows(dataset, RUNS_KEPT)
+    is_retained[newest_record_positions(dataset)] = True
     ids = dataset.to_table(columns=["id"]).column("id").to_numpy()
-    return [int(row) for row in ids[~kept]]
+    return [int(row) for row in ids[~is_retained]]
 
 
 def _runs(dataset: LanceDataset) -> int:

@@ -67,8 +67,8 @@ def read_digests(dataset: LanceDataset) -> dict[str, str]:
     import pyarrow.compute as pc
 
     rows = dataset.to_table(columns=["id", "node", "digest"])
-    found = rows.take(_newest(rows, "node", pc.is_valid(rows.column("digest"))))
-    return dict(zip(found["node"].to_pylist(), found["digest"].to_pylist(), strict=True))
+    newest = rows.take(_newest(rows, "node", pc.is_valid(rows.column("digest"))))
+    return dict(zip(newest["node"].to_pylist(), newest["digest"].to_pylist(), strict=True))
 
 
 def newest_record_positions(dataset: LanceDataset) -> NDArray[np.int64]:
@@ -95,7 +95,7 @@ def _newest(rows: pa.Table, key: str, eligible: pa.ChunkedArray) -> NDArray[np.i
 
 
 def newest_run_rows(dataset: LanceDataset, limit: int) -> NDArray[np.bool_]:
-    """Which rows belong to the `limit` newest runs."""
+    """Return a mask of the rows that belong to the `limit` newest runs."""
     rows = dataset.to_table(columns=["id", "run_id"])
     return _of_newest_runs(rows, commit_order(rows.column("id")), limit)
 
@@ -107,9 +107,9 @@ def _of_newest_runs(rows: pa.Table, order: NDArray[np.int64], limit: int) -> NDA
     runs = encoded.indices.to_numpy(zero_copy_only=False)
     latest = np.full(len(encoded.dictionary), -1, dtype=np.int64)
     latest[runs[order]] = np.arange(len(runs))
-    kept = np.zeros(len(latest), dtype=np.bool_)
-    kept[np.argsort(latest)[::-1][: max(limit, 0)]] = True
-    return np.asarray(kept[runs], dtype=np.bool_)
+    is_newest = np.zeros(len(latest), dtype=np.bool_)
+    is_newest[np.argsort(latest)[::-1][: max(limit, 0)]] = True
+    return np.asarray(is_newest[runs], dtype=np.bool_)
 
 
 _COLUMNS = ["run_id", "command", "target", "finished_at", "node", "kind", "result_json"]
@@ -123,7 +123,7 @@ def read_outcomes(
     positions = _newest_outcomes(rows, target, limit)
     if not positions:
         return {}
-    found: dict[str, list[NodeOutcome]] = {}
+    by_node: dict[str, list[NodeOutcome]] = {}
     undecodable = 0
     for row in dataset.take(positions, columns=_COLUMNS).to_pylist():
         try:
@@ -131,10 +131,10 @@ def read_outcomes(
         except (ValueError, TypeError):
             undecodable += 1
         else:
-            found.setdefault(outcome.node, []).append(outcome)
+            by_node.setdefault(outcome.node, []).append(outcome)
     if undecodable:
         _log.warning("%d outcomes of runs do not decode and are left out", undecodable)
-    return {node: tuple(outcomes) for node, outcomes in found.items()}
+    return {node: tuple(outcomes) for node, outcomes in by_node.items()}
 
 
 def _newest_outcomes(rows: pa.Table, target: str, limit: int) -> list[int]:
@@ -153,8 +153,8 @@ def _newest_outcomes(rows: pa.Table, target: str, limit: int) -> list[int]:
     ordered = nodes[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
     ranks = np.arange(len(ordered)) - np.repeat(starts, np.diff(starts, append=len(ordered)))
-    found: list[int] = order[ranks < limit].tolist()
-    return found
+    wanted: list[int] = order[ranks < limit].tolist()
+    return wanted
 
 
 def _outcome(row: Mapping[str, Any]) -> NodeOutcome:

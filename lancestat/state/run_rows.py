@@ -23,7 +23,7 @@ _FULL_REFRESH = "full_refresh"
 
 
 def run_schema() -> pa.Schema:
-    """Columns of the runs dataset; `record` tells whether `record_json` is there."""
+    """Columns of the runs dataset; `record` is set where `record_json` is there."""
     import pyarrow as pa
 
     return pa.schema(

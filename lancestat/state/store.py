@@ -18,7 +18,7 @@ from lancestat.state.partials import (
     read_indexes,
     stream_partials,
 )
-from lancestat.state.retention import compact, tidy_partials, tidy_runs, tidy_summaries
+from lancestat.state.retention import compact, expire_partials, expire_runs, expire_summaries
 from lancestat.state.run_records import (
     read_digests,
     read_joins,
@@ -96,7 +96,7 @@ class LanceState:
         return self.partial_table, self.run_table, self.summary_table
 
     def records(self) -> Mapping[str, TableRecord]:
-        """The newest record of every table, by identity; begins a new look at the state."""
+        """Return the newest record of every table, by identity, of the state's latest versions."""
         self._warn_of_older_layouts()
         self.partial_table.dataset(latest=True)
         self.run_table.dataset(latest=True)
@@ -104,20 +104,16 @@ class LanceState:
         return self.run_table.read(read_records, nothing)
 
     def joins(self) -> Mapping[str, JoinRecord]:
-        """The newest record of every join, by node."""
         nothing: dict[str, JoinRecord] = {}
         self.run_table.dataset(latest=True)
         return self.run_table.read(read_joins, nothing)
 
     def digests(self) -> Mapping[str, str]:
-        """By node, the digest of its meaning in the newest run that took it up."""
         nothing: dict[str, str] = {}
         self.run_table.dataset(latest=True)
         return self.run_table.read(read_digests, nothing)
 
     def runs(self, limit: int) -> list[RunRecord]:
-        """The newest runs, newest first."""
-
         def read(dataset: LanceDataset) -> list[RunRecord]:
             return read_runs(dataset, limit)
 
@@ -125,8 +121,6 @@ class LanceState:
         return self.run_table.read(read, [])
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        """By node, its newest outcomes under a target, newest first."""
-
         def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
             return read_outcomes(dataset, target, limit)
 
@@ -135,7 +129,7 @@ class LanceState:
         return self.run_table.read(read, nothing)
 
     def partial_index(self, table: str) -> PartialIndex:
-        """Which partials of one table are stored, as of the last `records` or write."""
+        """Return the index of one table's partials, as of the last `records` or write."""
 
         def read(dataset: LanceDataset) -> PartialIndex:
             return read_index(dataset, table)
@@ -143,7 +137,7 @@ class LanceState:
         return self.partial_table.read(read, PartialIndex({}, ()))
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
-        """Which partials of some tables are stored, as of the last `records` or write."""
+        """Return the indexes of some tables' partials, as of the last `records` or write."""
 
         def read(dataset: LanceDataset) -> Mapping[str, PartialIndex]:
             return read_indexes(dataset, tables)
@@ -158,19 +152,15 @@ class LanceState:
         return stream_partials(self.partial_table, table, wanted)
 
     def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
-        """Append partials in one commit."""
         schema = self.partial_table.schema
         with self.writers.writing():
             self._append(self.partial_table, partial_batches(table, stored, self._clock(), schema))
 
     def add_run(self, run: RunRecord) -> None:
-        """Append a run in one commit."""
         with self.writers.writing():
             self._append(self.run_table, [run_batch(run, self.run_table.schema)])
 
     def summary(self, table: str) -> TableSummary | None:
-        """The newest summary of a table."""
-
         def read(dataset: LanceDataset) -> TableSummary | None:
             return read_summary(dataset, table)
 
@@ -190,21 +180,21 @@ class LanceState:
         with self.writers.writing():
             self._append(self.summary_table, rows)
 
-    def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more and runs long past, compact, clean up."""
         if not any(stored.place() for stored in self.tables):
             return
         with self.writers.writing():
-            tidy_partials(self.partial_table, live)
-            tidy_runs(self.run_table)
-            tidy_summaries(self.summary_table, frozenset(live))
+            expire_partials(self.partial_table, live)
+            expire_runs(self.run_table)
+            expire_summaries(self.summary_table, frozenset(live))
             for stored in self.tables:
                 place = stored.place()
                 if place and self.folder.manifests(place) > _VERSIONS_KEPT:
                     stored.clean(self.retention)
 
     def _append(self, stored: StoredTable, batches: Iterable[pa.RecordBatch]) -> None:
-        """Append, and now and then compact: each look at a table opens every file."""
+        """Append, and compact now and then, since opening a table opens every file."""
         stored.append(batches)
         with self._counting:
             self._appends[stored.kind] += 1

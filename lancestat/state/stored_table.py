@@ -1,6 +1,6 @@
 """Stored tables: the newest sound generation of a dataset of the state, and its appends.
 
-Ids of rows tell in which order the rows were committed. Places do not tell it: a compaction
+Ids of rows give the order in which the rows were committed. Positions do not: a compaction
 that races with an append moves older rows behind newer ones. Times do not either, because clocks
 differ. So an id begins with the version of the dataset that its writer saw: whoever saw a row has
 seen a later version than the row's writer. Rows whose writers saw the same version were written at
@@ -29,7 +29,7 @@ from lancestat.state.failure import (
     message_of,
     unreachable,
 )
-from lancestat.state.layout import LAYOUT, Kind, Place, StateFolder
+from lancestat.state.layout import LAYOUT, DatasetLocation, Kind, StateFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lance import FragmentMetadata, LanceDataset, LanceOperation
     from numpy.typing import NDArray
 
-# Earlier releases gave ids at random from 0 on; ids that tell an order lie below 0.
+# Earlier releases gave ids at random from 0 on; ids that have an order lie below 0.
 _FIRST = -(1 << 63)
 _NAME_BITS = 36
 _NAMES = 1 << _NAME_BITS
@@ -83,8 +83,8 @@ class StoredTable:
         self.rows_per_file = rows_per_file
         self._folder = folder
         self.kind = kind
-        self._aside: set[Place] = set()
-        self._opened: tuple[Place, LanceDataset] | None = None
+        self._aside: set[DatasetLocation] = set()
+        self._opened: tuple[DatasetLocation, LanceDataset] | None = None
         self._lock = threading.RLock()
         # Lance gives a commit up that loses too often against others: those of one process queue.
         self._turn = threading.Lock()
@@ -98,12 +98,12 @@ class StoredTable:
         opened = self._open(latest)
         return copy.copy(opened[1]) if opened else None
 
-    def place(self) -> Place | None:
+    def place(self) -> DatasetLocation | None:
         """Return the place of the sound dataset that reads and writes now use."""
         opened = self._open(latest=False)
         return opened[0] if opened else None
 
-    def is_aside(self, place: Place) -> bool:
+    def is_aside(self, place: DatasetLocation) -> bool:
         """Return whether this instance found the dataset there damaged."""
         return place in self._aside
 
@@ -219,7 +219,7 @@ class StoredTable:
             )
         )
 
-    def _open(self, latest: bool) -> tuple[Place, LanceDataset] | None:
+    def _open(self, latest: bool) -> tuple[DatasetLocation, LanceDataset] | None:
         with self._lock:
             if self._opened and not latest:
                 return self._opened
@@ -229,7 +229,7 @@ class StoredTable:
                 self._opened = self._sound(places[-1])
             return self._opened
 
-    def _sound(self, place: Place) -> tuple[Place, LanceDataset] | None:
+    def _sound(self, place: DatasetLocation) -> tuple[DatasetLocation, LanceDataset] | None:
         import lance
 
         try:
@@ -267,14 +267,14 @@ class StoredTable:
             self._try_commit(uri, LanceOperation.Overwrite(self.schema, []), attempt)
         raise contended(self._folder.uri)
 
-    def _next_place(self) -> Place:
+    def _next_place(self) -> DatasetLocation:
         taken = [place for place in self._folder.places() if place.kind is self.kind]
         if not taken:
-            return Place(LAYOUT, self.kind, 1)
+            return DatasetLocation(LAYOUT, self.kind, 1)
         last = taken[-1]
         # A folder without a manifest is what a run leaves that was killed while creating.
         step = 1 if last in self._aside else 0
-        return Place(LAYOUT, self.kind, last.generation + step)
+        return DatasetLocation(LAYOUT, self.kind, last.generation + step)
 
     def _write(
         self, dataset: LanceDataset, batches: Iterable[pa.RecordBatch]
@@ -307,7 +307,7 @@ class StoredTable:
                 if dataset.uri == committed.uri and dataset.version < committed.version:
                     self._opened = place, committed
 
-    def _set_aside(self, place: Place, cause: str) -> None:
+    def _set_aside(self, place: DatasetLocation, cause: str) -> None:
         self._opened = None
         if place in self._aside:
             return
@@ -340,7 +340,7 @@ class Search(Protocol[Found_co]):
     def missing(self) -> Collection[object]:
         """The items that were not found yet."""
 
-    def found_in(self, batch: pa.RecordBatch) -> Iterator[Found_co]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[Found_co]:
         """Yield the items that a batch holds."""
 
 
@@ -355,7 +355,7 @@ def find(
     version then.
 
     Args:
-        stored: Where to look; it is told of failures.
+        stored: The table to search; failures are reported to it.
         search: What to look for.
         batches: Reads a version for what is missing at that moment.
     """
@@ -386,4 +386,4 @@ def _scan(
             return True
         if batch is None:
             return True
-        yield from search.found_in(batch)
+        yield from search.items_in(batch)

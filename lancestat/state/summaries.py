@@ -78,7 +78,7 @@ def summary_batches(
 
 def decode_block(key: BlockKey, body: Iterable[bytes | None]) -> SummaryBlock:
     """A stored block; raises ValueError when one of its partials does not decode."""
-    return SummaryBlock(key, tuple(decode(each or b"") for each in body))
+    return SummaryBlock(key, tuple(decode(part or b"") for part in body))
 
 
 def block_keys(summary: TableSummary) -> list[BlockKey]:
@@ -95,12 +95,12 @@ def only_stored(summary: TableSummary, stored: Collection[BlockKey]) -> TableSum
     """The summary with no content where its block is not stored."""
     contents = {}
     for field, digests in summary.contents.items():
-        found: list[bytes] = []
+        known: list[bytes] = []
         for place in slices(summary.blocks):
             part = digests[place]
             is_stored = BlockKey(field, block_digest(part)) in stored
-            found += part if is_stored else [b""] * len(part)
-        contents[field] = tuple(found)
+            known += part if is_stored else [b""] * len(part)
+        contents[field] = tuple(known)
     return replace(summary, contents=contents)
 
 
@@ -129,17 +129,17 @@ def encode_summary(summary: TableSummary) -> bytes:
 def decode_summary(stored: bytes) -> TableSummary:
     """The inverse of `encode_summary`; raises ValueError on anything else."""
     try:
-        found = json.loads(zlib.decompress(stored))
+        head = json.loads(zlib.decompress(stored))
         # Summaries of releases that stored the commit time instead hold where digests agree.
-        manifest = found.get("manifest")
+        manifest = head.get("manifest")
         summary = TableSummary(
-            version=int(found["version"]),
+            version=int(head["version"]),
             manifest=None if manifest is None else str(manifest),
-            groups=tuple(_ids(runs) for runs in found["groups"]),
-            blocks=tuple(int(count) for count in found["blocks"]),
+            groups=tuple(_ids(runs) for runs in head["groups"]),
+            blocks=tuple(int(count) for count in head["blocks"]),
             contents={
                 str(field): digests
-                for fields, texts in found["contents"]
+                for fields, texts in head["contents"]
                 for digests in [tuple(bytes.fromhex(text) for text in texts)]
                 for field in fields
             },
@@ -161,21 +161,21 @@ def _runs(group: Group) -> list[int]:
     """First id and length of every run of consecutive ids, in one list."""
     runs: list[int] = []
     following = None
-    for each in group:
-        if each == following:
+    for fragment in group:
+        if fragment == following:
             runs[-1] += 1
         else:
-            runs += [each, 1]
-        following = each + 1
+            runs += [fragment, 1]
+        following = fragment + 1
     return runs
 
 
 def _ids(runs: list[int]) -> Group:
     starts, lengths = runs[::2], runs[1::2]
     return tuple(
-        each
+        fragment
         for start, length in zip(starts, lengths, strict=True)
-        for each in range(start, start + length)
+        for fragment in range(start, start + length)
     )
 
 
@@ -215,12 +215,12 @@ def stream_blocks(
 
 @dataclass(slots=True)
 class _Search:
-    """What is still wanted, and how much of what is stored turned out not to decode."""
+    """The blocks that are still wanted, and a count of stored ones that did not decode."""
 
     missing: set[BlockKey]
     undecodable: int = 0
 
-    def found_in(self, batch: pa.RecordBatch) -> Iterator[SummaryBlock]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[SummaryBlock]:
         for row in batch.to_pylist():
             key = BlockKey(row["field"], row["content"])
             if key not in self.missing:
@@ -273,20 +273,20 @@ def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
 def _newest(dataset: LanceDataset, predicate: str) -> dict[str, TableSummary]:
     """The newest head that decodes of every table."""
     heads = dataset.to_table(columns=["id", "table", "body"], filter=predicate)
-    found: dict[str, TableSummary] = {}
+    newest: dict[str, TableSummary] = {}
     for row in _newest_first(heads):
-        if row["table"] in found:
+        if row["table"] in newest:
             continue
         try:
-            found[row["table"]] = decode_summary((row["body"] or [b""])[0] or b"")
+            newest[row["table"]] = decode_summary((row["body"] or [b""])[0] or b"")
         except ValueError:
             _log.warning("a stored summary does not decode and is not used")
-    return found
+    return newest
 
 
 def _newest_first(rows: pa.Table) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = rows.take(commit_order(rows.column("id"))[::-1]).to_pylist()
-    return found
+    ordered: list[dict[str, Any]] = rows.take(commit_order(rows.column("id"))[::-1]).to_pylist()
+    return ordered
 
 
 def _blocks_filter(table: str, wanted: Collection[BlockKey]) -> str:

@@ -1,4 +1,4 @@
-"""What is remembered, as plain values."""
+"""The values that the state stores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lancestat.statistics.partial import ColumnPartial
 
 @dataclass(frozen=True, slots=True)
 class PartialKey:
-    """What a stored row covers: one fragment's fingerprint, or those of several together.
+    """The content of a stored row: one fragment's fingerprint, or those of several together.
 
     Several occur when a compaction rewrote old fragments into more than one new fragment: their sum
     is known, the parts are not. `fields` holds field keys (`lake.fingerprint.field_key`).
@@ -34,7 +34,7 @@ class StoredPartials:
 
 @dataclass(frozen=True, slots=True)
 class PartialIndex:
-    """Which partials of a table are stored. Equal field sets are one object."""
+    """An index of a table's stored partials. Equal field sets are one object."""
 
     singles: Mapping[Fingerprint, frozenset[str]]
     groups: tuple[PartialKey, ...]
@@ -75,12 +75,12 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """What a side of a join was when it was last read.
+    """The record of a side of a join when it was last read.
 
     `digest` is over its content in row order. A Lance table has `fragments` that hold rows, the
-    highest of whose ids is `last_fragment`; other sides have none. `rows` is None where nobody
-    counted. Of a query, `unproven` says what kept the run from proving that equal digests mean
-    equal rows: nothing when that is proven, None when nobody has looked.
+    highest of whose ids is `last_fragment`; other sides have none. `rows` is None where they
+    were not counted. Of a query, `unproven` says what kept the run from proving that equal digests
+    mean equal rows: nothing when that is proven, None when that was not checked.
     """
 
     digest: str
@@ -92,7 +92,7 @@ class InputRecord:
 
 @dataclass(frozen=True, slots=True)
 class ResultRecord:
-    """What identifies a join's result where it was written (`knn.work.OutputState`)."""
+    """The identity of a join's result where it was written (`knn.work.OutputState`)."""
 
     rows: int
     digest: str
@@ -105,7 +105,7 @@ class JoinRecord:
     """The last result that a run made of a join.
 
     `node` is its name in the project, `digest` that of its meaning. The counts are of the whole
-    sides, whatever the run compared; `recall` and `nprobes` tell of approximate strategies.
+    sides, whatever the run compared; `recall` and `nprobes` belong to approximate strategies.
     """
 
     node: str
@@ -128,7 +128,7 @@ class NodeRun:
     """One node's outcome in one run.
 
     `digest` is that of the node's meaning (`spec.digest.node_digest`), `result` its object in the
-    JSON of `lancestat run`. `full_refresh` tells that it was to be made again, whatever was known.
+    JSON of `lancestat run`. `full_refresh` is set where everything was to be made again.
     """
 
     node: str
@@ -186,7 +186,7 @@ class TableSummary:
 
 @dataclass(frozen=True, slots=True)
 class BlockKey:
-    """What a stored block covers: one field, and groups by `state.grouping.block_digest`."""
+    """The content of a stored block: one field, and groups by `state.grouping.block_digest`."""
 
     field: str
     content: bytes
@@ -201,7 +201,7 @@ class SummaryBlock:
 
 
 class StateReader(Protocol):
-    """What planning may ask of the state."""
+    """The state as planning reads it."""
 
     def records(self) -> Mapping[str, TableRecord]:
         """The newest record of every table, by identity."""
@@ -216,7 +216,7 @@ class StateReader(Protocol):
         ...
 
     def partial_index(self, table: str) -> PartialIndex:
-        """Which partials of one table are stored, without reading them."""
+        """Return the index of one table's partials, without reading them."""
         ...
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
@@ -241,7 +241,7 @@ class StateReader(Protocol):
 
 
 class StateWriter(StateReader, Protocol):
-    """What a run may do to the state."""
+    """The state as a run writes it."""
 
     def partials(
         self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
@@ -263,6 +263,6 @@ class StateWriter(StateReader, Protocol):
         """Append a summary, and blocks that are not stored yet, in one commit."""
         ...
 
-    def tidy(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` no longer need (their current fingerprints), compact."""
         ...

@@ -1,6 +1,6 @@
 """Read a project's files as a commit of a git repository has them.
 
-Only git's plumbing is asked, above all `ls-tree` and `cat-file --batch`: neither the work tree nor
+Only git's plumbing is used, above all `ls-tree` and `cat-file --batch`: neither the work tree nor
 the index is touched, and no attribute, filter, hook or helper of the repository is obeyed. That is
 also why `git archive` is not used: a commit's `.gitattributes` can leave files out of it.
 """
@@ -324,7 +324,7 @@ def _reason(answer: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _program() -> str:
-    """Return the path of git, which is never looked for in the current folder."""
+    """Return the path of git, which is never searched for in the current folder."""
     entries = os.environ.get("PATH", "").split(os.pathsep)
     absolute = [entry for entry in entries if Path(entry).is_absolute()]
     program = shutil.which("git", path=os.pathsep.join(absolute)) if absolute else None

@@ -12,11 +12,11 @@ from lancestat.cli.main import cli
 from lancestat.errors import Location
 from lancestat.execution.result import Progress, RunResult
 from lancestat.plan.actions import Plan
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.project import Project
 from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
 from lancestat.spec.selection import select as select_nodes
-from lancestat.state.garbage_collection import SweepReport
+from lancestat.state.garbage_collection import GarbageReport
 from tests.plan.plans import plan as make_plan
 
 Lancestat = Callable[..., Result]
@@ -58,8 +58,8 @@ class FakeProject:
     spec: ProjectSpec = field(default_factory=spec)
     planned: Plan = field(default_factory=make_plan)
     result: RunResult = field(default_factory=lambda: RunResult("shop", "dev", ()))
-    shown: Shown | None = None
-    report: SweepReport = field(default_factory=lambda: SweepReport(0, 0, 0, 0))
+    shown: TableStatus | None = None
+    report: GarbageReport = field(default_factory=lambda: GarbageReport(0, 0, 0, 0))
     failure: BaseException | None = None
     loaded: dict[str, object] = field(default_factory=dict)
     asked: dict[str, object] = field(default_factory=dict)
@@ -94,12 +94,12 @@ class FakeProject:
         self.asked |= {"threads": threads, "fail_fast": fail_fast}
         return self.result
 
-    def show(self, table: str) -> Shown:
+    def show(self, table: str) -> TableStatus:
         assert self.shown is not None
         assert table == self.shown.table
         return self.shown
 
-    def sweep(self, *, dry_run: bool = False) -> SweepReport:
+    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
         self.asked["dry_run"] = dry_run
         return self.report
 

@@ -9,7 +9,7 @@ from lancestat.errors import LakeError, Location
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import Health, JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
 from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
@@ -18,7 +18,7 @@ NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 PLACE = Location("specs/shop.yml", 1, 1)
 HOUR = timedelta(hours=1)
 
-SHOWN = Shown(
+SHOWN = TableStatus(
     table="orders",
     uri="orders.lance",
     version=18,

@@ -11,8 +11,8 @@ from lancestat.execution.result import RunResult
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.table_status import Shown
-from lancestat.state.garbage_collection import SweepReport
+from lancestat.plan.table_status import TableStatus
+from lancestat.state.garbage_collection import GarbageReport
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden
 from tests.plan.plans import blocked, plan, refresh, restamp, skip
@@ -219,7 +219,7 @@ def test_run_folds_many_unchanged_tables(lancestat: Lancestat, project: FakeProj
     assert "idle7" in lancestat("run", "--verbose").stdout
 
 
-SHOWN = Shown(
+SHOWN = TableStatus(
     table="orders",
     uri="s3://key:secret@bucket/orders.lance",
     version=20,
@@ -290,19 +290,19 @@ def test_the_json_of_show_is_a_contract(
 @pytest.mark.parametrize(
     ("report", "args", "text"),
     [
-        (SweepReport(0, 0, 0, 0), (), "Nothing to sweep.\n"),
-        (SweepReport(2, 1, 0, 5_000), (), "dropped 2 sets of partials, 1 run entry: 5.0 kB\n"),
-        (SweepReport(0, 0, 1, 0), ("--dry-run",), "would drop 1 outlived dataset: 0 B\n"),
-        (SweepReport(0, 0, 0, 70, scratch_dropped=2), (), "dropped 2 scratch folders: 70 B\n"),
+        (GarbageReport(0, 0, 0, 0), (), "Nothing to sweep.\n"),
+        (GarbageReport(2, 1, 0, 5_000), (), "dropped 2 sets of partials, 1 run entry: 5.0 kB\n"),
+        (GarbageReport(0, 0, 1, 0), ("--dry-run",), "would drop 1 outlived dataset: 0 B\n"),
+        (GarbageReport(0, 0, 0, 70, scratch_dropped=2), (), "dropped 2 scratch folders: 70 B\n"),
         (
-            SweepReport(0, 0, 0, 0, scratch_left=1),
+            GarbageReport(0, 0, 0, 0, scratch_left=1),
             (),
             "Nothing to sweep.\nleft 1 scratch folder that cannot be swept, see above\n",
         ),
     ],
 )
 def test_gc_tells_what_it_dropped(
-    report: SweepReport,
+    report: GarbageReport,
     args: tuple[str, ...],
     text: str,
     lancestat: Lancestat,
@@ -314,5 +314,5 @@ def test_gc_tells_what_it_dropped(
 
 
 def test_gc_as_json(lancestat: Lancestat, project: FakeProject, golden: Golden) -> None:
-    project.report = SweepReport(2, 1, 1, 5_000, scratch_dropped=3, scratch_left=1)
+    project.report = GarbageReport(2, 1, 1, 5_000, scratch_dropped=3, scratch_left=1)
     golden("cli/gc.json", lancestat("gc", "--dry-run", "--output", "json").stdout)

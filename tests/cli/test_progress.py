@@ -8,7 +8,7 @@ from rich.progress import Progress as Bars
 from rich.progress import TextColumn
 
 from lancestat.cli.progress import TerminalProgress, progress_display
-from lancestat.execution.result import Silent, TableProgress
+from lancestat.execution.result import SilentProgress, TableProgress
 from lancestat.knn.request import Stage, StageProgress
 from lancestat.plan.node_result import NodeResult, Status
 
@@ -96,7 +96,7 @@ def test_with_nothing_to_read_nothing_is_shown() -> None:
 
 def test_without_a_terminal_nobody_is_told() -> None:
     with progress_display(quiet=False) as progress:
-        assert isinstance(progress, Silent)
+        assert isinstance(progress, SilentProgress)
 
 
 def test_a_join_shows_its_stage_rows_and_rate() -> None:

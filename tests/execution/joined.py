@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lancestat.execution.evaluator import Evaluator, JoinSession, OpenJoin
-from lancestat.execution.result import Progress, RunResult, Silent
+from lancestat.execution.result import Progress, RunResult, SilentProgress
 from lancestat.execution.scheduler import Scheduler
 from lancestat.knn.cost_model import JoinSize
 from lancestat.knn.request import JoinKind, OnStage, Stage, StageProgress, output_names
@@ -55,7 +55,7 @@ class JoinWorld:
     folder: Path
     state: StateWriter = field(default_factory=MemoryState)
     clock: Clock = field(default_factory=Clock)
-    progress: Progress = field(default_factory=Silent)
+    progress: Progress = field(default_factory=SilentProgress)
     works: list[JoinWork] = field(default_factory=list)
     others: tuple[Node, ...] = ()
     spark_conf: Mapping[str, str] = field(default_factory=dict)

@@ -73,7 +73,7 @@ class JudgedTable:
         return found
 
     def statistics(self) -> TableStatistics:
-        return self.world.observer.appraise(self.world.table)[0].statistics
+        return self.world.observer.assess(self.world.table)[0].statistics
 
     def remember(self) -> None:
         """What was read just now, if statistics of it were kept."""

@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-import lancestat.execution.summarize
+import lancestat.execution.table_summary
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StoredPartials
 from tests.execution.counted import Counted, check
@@ -24,7 +24,7 @@ def state() -> Counted:
 @pytest.fixture
 def world(tmp_path: Path, state: Counted, monkeypatch: pytest.MonkeyPatch) -> World:
     """100 rows in 20 fragments, the last four of them in the third of three groups."""
-    monkeypatch.setattr(lancestat.execution.summarize, "MOST_GROUPS", 4)
+    monkeypatch.setattr(lancestat.execution.table_summary, "MOST_GROUPS", 4)
     path = tmp_path / "orders.lance"
     lance.write_dataset(orders(0, 100), str(path), max_rows_per_file=5)
     lance.dataset(str(path)).add_columns([pa.field("o_note", pa.string())])

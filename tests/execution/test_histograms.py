@@ -35,15 +35,15 @@ def fragments_read(world: World) -> int:
 
 def whole(world: World, name: str) -> ColumnPartial:
     """The partial of a column over the table, from the state alone."""
-    appraisal, background = world.observer.appraise(world.table)
-    [column] = (field for field in appraisal.wanted if field.name == name)
+    assessment, changes = world.observer.assess(world.table)
+    [column] = (field for field in assessment.wanted if field.name == name)
     keys = {
         (group.fingerprint,): frozenset(
             key for key in group.fields if key.startswith(f"{column.id}:")
         )
-        for group in background.groups
+        for group in changes.groups
     }
-    stored = world.state.partials(appraisal.identity, {k: v for k, v in keys.items() if v})
+    stored = world.state.partials(assessment.identity, {k: v for k, v in keys.items() if v})
     return merge(partial for entry in stored for partial in entry.partials.values())
 
 

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-import lancestat.execution.summarize as summarizing
+import lancestat.execution.table_summary as summarizing
 from lancestat.lake.observe import snapshot
 from lancestat.manifest.wire import encode_statistics
 from lancestat.optimizer.groups import load_groups
@@ -278,9 +278,9 @@ class History(RuleBasedStateMachine):
     def nothing_is_ever_accepted_that_is_not_true(self) -> None:
         if not hasattr(self, "world"):
             return
-        appraisal, _ = self.world.observer.appraise(self.world.table)
-        if appraisal.verdict.use:
-            expected = full_values(self.dataset, appraisal.schema_hash)
+        assessment, _ = self.world.observer.assess(self.world.table)
+        if assessment.verdict.use:
+            expected = full_values(self.dataset, assessment.schema_hash)
             assert self.world.published() == expected
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lancestat import Project
 from lancestat.errors import UsageError
-from lancestat.execution.garbage_collection import sweep_all
+from lancestat.execution.garbage_collection import collect_garbage
 from lancestat.plan.actions import Skip
 from lancestat.spec.model import Target
 from lancestat.state.store import open_state
@@ -41,10 +41,10 @@ def test_another_process_knows_what_was_joined(world: JoinWorld) -> None:
 def test_sweeping_keeps_what_is_declared(world: JoinWorld) -> None:
     world.run("l", "near")
     state = open_state(str(world.folder / "state"))
-    sweep_all(world.spec, state, now=NOW, dry_run=False)
+    collect_garbage(world.spec, state, now=NOW, dry_run=False)
     assert set(state.joins()) == {"near"}
     world.declare(name="other")
-    sweep_all(world.spec, state, now=NOW, dry_run=False)
+    collect_garbage(world.spec, state, now=NOW, dry_run=False)
     assert set(state.joins()) == set()
 
 

@@ -211,7 +211,7 @@ def test_a_table_that_is_replaced_while_it_is_planned_is_looked_at_again(
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
     from lancestat.plan import observe
 
-    background: Callable[..., object] = observe.Observer._background
+    background: Callable[..., object] = observe.Observer._table_changes
     done: list[int] = []
 
     def late(*args: object, **options: object) -> object:
@@ -221,6 +221,6 @@ def test_a_table_that_is_replaced_while_it_is_planned_is_looked_at_again(
             done.append(1)
         return background(*args, **options)
 
-    monkeypatch.setattr(observe.Observer, "_background", late)
+    monkeypatch.setattr(observe.Observer, "_table_changes", late)
     action = world.action()
     assert action.figures.rows_total == 5  # type: ignore[union-attr]

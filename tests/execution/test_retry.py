@@ -13,7 +13,7 @@ import pytest
 
 from lancestat import Project
 from lancestat.errors import RunError
-from lancestat.execution.result import RunResult, Unfinished
+from lancestat.execution.result import RunResult, UnfinishedNodes
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.plan.node_result import NodeResult, Status
@@ -84,7 +84,7 @@ def test_nothing_failed(folder: Path, broken: Break) -> None:
 
 
 def test_no_run_at_all(folder: Path) -> None:
-    assert Project.load(folder).unfinished() == Unfinished(None)
+    assert Project.load(folder).unfinished() == UnfinishedNodes(None)
     assert retry(folder) == RunResult("shop", "dev", (), "retry")
 
 
@@ -173,7 +173,7 @@ def test_only_other_targets_have_run(folder: Path) -> None:
     state = Project.load(folder).state
     for number in range(15):
         state.add_run(record(number, "prod", failed("parts")))
-    assert Project.load(folder).unfinished() == Unfinished(None)
+    assert Project.load(folder).unfinished() == UnfinishedNodes(None)
 
 
 def test_the_state_remembers_a_full_refresh_apart_from_the_result(folder: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lancestat.errors import Location
 from lancestat.execution.evaluator import Evaluator, JoinSession
-from lancestat.execution.result import RunResult, Silent
+from lancestat.execution.result import RunResult, SilentProgress
 from lancestat.execution.scheduler import Scheduler
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinWork
@@ -104,10 +104,10 @@ class World:
             clock=self.clock,
             digests=digests,
             locations={},
-            on_stage=Silent().joined,
+            on_stage=SilentProgress().joined,
         )
         scheduler = Scheduler(
-            evaluator, self.state, Silent(), self.clock, digests, cancel=lambda: None
+            evaluator, self.state, SilentProgress(), self.clock, digests, cancel=lambda: None
         )
         return scheduler.execute(plan)
 

@@ -52,7 +52,7 @@ def preload() -> None:
     import lancestat.cli.main
     import lancestat.execution.execute
     import lancestat.execution.garbage_collection
-    import lancestat.execution.summarize
+    import lancestat.execution.table_summary
     import lancestat.output.lance_output
     import lancestat.output.parquet_output
     import lancestat.presentation.json

@@ -20,7 +20,7 @@ from lancestat.manifest.wire import (
     encode_statistics,
 )
 from lancestat.optimizer.table import DeclaredTables, ReadTable, open_table, read_settings
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
 from lancestat.spec.model import Publish, StaleBounds, Table
 from lancestat.statistics.column_statistics import summarize
@@ -92,7 +92,7 @@ def _judged(
     return _stale(world, who, verdict, table)
 
 
-def _shown(world: HistoryWorld, shown: Shown, opened: ReadTable) -> list[Finding]:
+def _shown(world: HistoryWorld, shown: TableStatus, opened: ReadTable) -> list[Finding]:
     if not shown.use or shown.reason != GuardReason.CURRENT.value:
         return []
     return _differing("show", shown.columns, fresh(lance.dataset(world.uri, version=shown.version)))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lancestat.execution.summarize
+import lancestat.execution.table_summary
 from lancestat.errors import StateError
 from lancestat.lake.observe import snapshot
 from lancestat.optimizer.column_groups import GroupColumn
@@ -45,7 +45,7 @@ BELOW_30: list[Filter] = [Comparison("o_id", Operator.LESS, 30)]
 @pytest.fixture(params=[512, 2], ids=["one fragment each", "two groups"])
 def most_groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     most: int = request.param
-    monkeypatch.setattr(lancestat.execution.summarize, "MOST_GROUPS", most)
+    monkeypatch.setattr(lancestat.execution.table_summary, "MOST_GROUPS", most)
     return most
 
 

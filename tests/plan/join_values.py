@@ -11,7 +11,7 @@ from lancestat.knn.work import OutputFormat, OutputState, PinnedTable, SideWork
 from lancestat.lake.fingerprint import FragmentContent, rows_digest
 from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import JoinAction, Skip
-from lancestat.plan.join_planner import JoinAppraisal, decide_join
+from lancestat.plan.join_planner import JoinAssessment, decide_join
 from lancestat.plan.join_sides import JoinInput
 from lancestat.spec.model import KnnJoin, KnnSide
 from lancestat.state.values import JoinRecord, ResultRecord
@@ -58,10 +58,10 @@ def recorded(left: JoinInput, right: JoinInput) -> JoinRecord:
     )
 
 
-def appraisal(
+def assessment(
     left: JoinInput, right: JoinInput, record: JoinRecord | None, **changes: Any
-) -> JoinAppraisal:
-    made = JoinAppraisal(SPEC, "meaning", left, right, record, OUTPUT, cores=2)
+) -> JoinAssessment:
+    made = JoinAssessment(SPEC, "meaning", left, right, record, OUTPUT, cores=2)
     return replace(made, **changes)
 
 
@@ -72,7 +72,7 @@ BEFORE = recorded(LEFT, RIGHT)
 def decided(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> JoinAction | Skip:
     record = changes.pop("record", BEFORE)
     full_refresh = changes.pop("full_refresh", False)
-    return decide_join(appraisal(left, right, record, **changes), full_refresh=full_refresh)
+    return decide_join(assessment(left, right, record, **changes), full_refresh=full_refresh)
 
 
 def planned(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> JoinAction:

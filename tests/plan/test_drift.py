@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lancestat.plan.drift import moves
-from lancestat.plan.saved import SavedNode, SavedPlan, SeenDataset
+from lancestat.plan.drift import drift
+from lancestat.plan.saved import ObservedDataset, SavedNode, SavedPlan
 from tests.plan.test_plan_file import SAVED
 
 NODE = SAVED.nodes[0]
@@ -16,7 +16,7 @@ def saved(*nodes: SavedNode) -> SavedPlan:
 
 
 def told(then: SavedNode, now: SavedNode) -> list[str]:
-    return moves(saved(then), saved(now))
+    return drift(saved(then), saved(now))
 
 
 def seen(**changes: object) -> SavedNode:
@@ -24,7 +24,7 @@ def seen(**changes: object) -> SavedNode:
 
 
 def test_equal_plans_have_not_moved() -> None:
-    assert moves(SAVED, replace(SAVED, made_at=SAVED.made_at.replace(year=2027))) == []
+    assert drift(SAVED, replace(SAVED, made_at=SAVED.made_at.replace(year=2027))) == []
 
 
 def test_the_digest_of_the_work_alone_is_enough() -> None:
@@ -44,7 +44,7 @@ def test_an_error_that_became_another() -> None:
 
 
 def test_a_dataset_that_is_read_too() -> None:
-    more = replace(NODE, inputs=(*NODE.inputs, SeenDataset("j", "parts.lance", 1, None, "c")))
+    more = replace(NODE, inputs=(*NODE.inputs, ObservedDataset("j", "parts.lance", 1, None, "c")))
     assert told(NODE, more) == ["orders: it reads parts.lance"]
     assert told(more, NODE) == ["orders: it no longer reads parts.lance"]
 
@@ -72,15 +72,15 @@ def test_messages_are_not_compared() -> None:
 
 def test_the_order_of_nodes_is_part_of_a_plan() -> None:
     other = replace(NODE, plan={**NODE.plan, "name": "returns"})
-    assert moves(saved(NODE, other), saved(other, NODE)) == ["the nodes are in another order"]
+    assert drift(saved(NODE, other), saved(other, NODE)) == ["the nodes are in another order"]
 
 
 def test_a_node_that_stands_twice_in_a_file() -> None:
-    assert moves(saved(NODE, NODE), saved(NODE)) == ["the nodes are in another order"]
+    assert drift(saved(NODE, NODE), saved(NODE)) == ["the nodes are in another order"]
 
 
 def test_control_characters_of_a_file_are_spelled_out() -> None:
     then = replace(NODE, plan={"name": "\x1b[2Jorders", "action": "\nskip"})
-    assert moves(saved(then), saved()) == [
+    assert drift(saved(then), saved()) == [
         "\\x1b[2Jorders: it is no longer among the planned nodes"
     ]

@@ -18,7 +18,7 @@ from tests.plan.join_values import (
     OUTPUT,
     RIGHT,
     SPEC,
-    appraisal,
+    assessment,
     decided,
     files,
     planned,
@@ -165,7 +165,7 @@ def test_an_index_counts_only_under_its_metric() -> None:
     few = table(0, rows=10)
     for metric, strategy in (("l2", True), ("cosine", False)):
         found = decide_join(
-            appraisal(few, replace(many, index=metric), None, spec=spec, output=None)
+            assessment(few, replace(many, index=metric), None, spec=spec, output=None)
         )
         assert isinstance(found, JoinAction)
         assert (found.decision.strategy == "index") is strategy

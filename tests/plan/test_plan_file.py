@@ -19,16 +19,16 @@ from lancestat.plan.plan_store import (
     read_plan_file,
     write_plan_file,
 )
-from lancestat.plan.saved import Options, Place, SavedNode, SavedPlan, SeenDataset
+from lancestat.plan.saved import ObservedDataset, PlanOptions, SavedLocation, SavedNode, SavedPlan
 
 SAVED = SavedPlan(
     lancestat="0.1.0",
     made_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
     project="shop",
     target="dev",
-    state=Place("0" * 24, "/warehouse/state"),
+    state=SavedLocation("0" * 24, "/warehouse/state"),
     scratch=None,
-    options=Options(("tag:nightly",), None, True),
+    options=PlanOptions(("tag:nightly",), None, True),
     nodes=(
         SavedNode(
             plan={"name": "orders", "kind": "table", "action": "skip", "reasons": ["unchanged"]},
@@ -36,7 +36,7 @@ SAVED = SavedPlan(
             work="w",
             record=None,
             output=None,
-            inputs=(SeenDataset("i", "/warehouse/orders.lance", 2, None, "c"),),
+            inputs=(ObservedDataset("i", "/warehouse/orders.lance", 2, None, "c"),),
         ),
     ),
 )
@@ -63,7 +63,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         st.dictionaries(texts(), figures | texts() | st.lists(texts(), max_size=3), max_size=5),
     )
     datasets = st.builds(
-        SeenDataset,
+        ObservedDataset,
         texts(),
         texts(),
         optional(st.integers(0)),
@@ -71,7 +71,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         optional(texts()),
         optional(texts()),
     )
-    places = st.builds(Place, texts(), texts())
+    places = st.builds(SavedLocation, texts(), texts())
     nodes = st.builds(
         SavedNode,
         shown,
@@ -90,7 +90,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         texts(),
         places,
         optional(places),
-        st.builds(Options, selectors, selectors, st.booleans()),
+        st.builds(PlanOptions, selectors, selectors, st.booleans()),
         st.lists(nodes, max_size=3).map(tuple),
     )
 

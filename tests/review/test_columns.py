@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import Location
+from lancestat.review.mask import Mask
 from lancestat.review.table_diff import compare_columns
 from lancestat.review.values import ColumnsChange
-from lancestat.review.wording import Mask
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Table
 from tests.review.conftest import snapshot
 

@@ -8,12 +8,12 @@ import pytest
 
 from lancestat.review.comment import (
     MAX_CHARACTERS,
-    Kept,
+    CommentResult,
     Outcome,
     PullRequest,
     fitted,
-    keep_comment,
     marker,
+    upsert_comment,
 )
 from lancestat.review.values import NO_CHANGES
 from lancestat.vcs.github import CommentError, GitHub, ReadOnlyToken
@@ -43,9 +43,9 @@ class Keeper:
         self.stub = stub
         self.waited: list[float] = []
 
-    def __call__(self, markdown: str, project: str = "shop") -> Kept:
+    def __call__(self, markdown: str, project: str = "shop") -> CommentResult:
         github = GitHub(self.stub.url, TOKEN, sleep=self.waited.append, timeout_seconds=5)
-        return keep_comment(github, PullRequest("o/r", 7), project, markdown)
+        return upsert_comment(github, PullRequest("o/r", 7), project, markdown)
 
 
 @pytest.fixture
@@ -55,7 +55,9 @@ def keep(stub: GitHubStub) -> Keeper:
 
 def test_the_first_time_a_comment_is_made(stub: GitHubStub, keep: Keeper) -> None:
     kept = keep("### one change\n")
-    assert kept == Kept(Outcome.CREATED, "https://github.example/o/r/pull/7#issuecomment-1")
+    assert kept == CommentResult(
+        Outcome.CREATED, "https://github.example/o/r/pull/7#issuecomment-1"
+    )
     assert stub.bodies == [f"{MARKER}\n### one change\n"]
     assert stub.asked == [LIST, "POST /repos/o/r/issues/7/comments"]
     assert {seen.headers["Authorization"] for seen in stub.seen} == {f"Bearer {TOKEN}"}
@@ -83,7 +85,7 @@ def test_a_comment_that_says_it_already_is_left_alone(
 def test_where_nothing_changes_no_comment_is_made(
     nothing: str, stub: GitHubStub, keep: Keeper
 ) -> None:
-    assert keep(nothing) == Kept(Outcome.NOT_NEEDED)
+    assert keep(nothing) == CommentResult(Outcome.NOT_NEEDED)
     assert stub.comments == []
 
 
@@ -317,7 +319,7 @@ def test_nobody_at_the_address_is_one_error() -> None:
         pass
     github = GitHub(gone.url, TOKEN, sleep=lambda _: None)
     with pytest.raises(CommentError, match=r"^LS611 .*does not answer: .*refused"):
-        keep_comment(github, PullRequest("o/r", 7), "shop", "one")
+        upsert_comment(github, PullRequest("o/r", 7), "shop", "one")
 
 
 @pytest.mark.parametrize(
@@ -361,7 +363,7 @@ def test_the_token_is_in_no_error_whatever_a_server_says(stub: GitHubStub) -> No
         stub.script = [reply]
         github = GitHub(stub.url, TOKEN, sleep=lambda _: None)
         with pytest.raises(CommentError) as raised:
-            keep_comment(github, PullRequest("o/r", 7), "shop", "one")
+            upsert_comment(github, PullRequest("o/r", 7), "shop", "one")
         assert TOKEN not in "".join(traceback.format_exception(raised.value))
         assert TOKEN not in repr(raised.value)
         assert TOKEN not in repr(raised.value.__context__)

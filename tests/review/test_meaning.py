@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lancestat.review.diff import Comparison
+from lancestat.review.mask import Mask
 from lancestat.review.properties import node_properties
 from lancestat.review.values import Change, Diff
-from lancestat.review.wording import Mask
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec
 from tests.review.conftest import NOW

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from lancestat.errors import Location
 from lancestat.presentation.markdown_diff import MAX_CHARACTERS, cell, prose, span
-from lancestat.review.comment import says_nothing
+from lancestat.review.comment import has_no_changes
 from lancestat.review.values import (
     Change,
     ColumnsChange,
@@ -136,5 +136,5 @@ def test_a_page_is_never_too_long_and_says_what_it_leaves_out(count: int, length
 
 
 def test_a_diff_of_nothing_is_known_as_such() -> None:
-    assert says_nothing(as_markdown(diff()))
-    assert not says_nothing(as_markdown(diff(node())))
+    assert has_no_changes(as_markdown(diff()))
+    assert not has_no_changes(as_markdown(diff(node())))

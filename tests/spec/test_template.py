@@ -12,7 +12,7 @@ from lancestat.errors import Location, SpecError
 from lancestat.redact import Origin, Variable
 from lancestat.spec.sandbox import evaluate
 from lancestat.spec.template import is_template, render
-from lancestat.spec.template_scope import BadTemplateError, Names, Scope
+from lancestat.spec.template_scope import BadTemplateError, Scope, TemplateNames
 
 PLACE = Location("f.yml", 3, 7)
 SCOPE = Scope(
@@ -233,7 +233,7 @@ PLAIN_JINJA = jinja2.Environment(undefined=jinja2.StrictUndefined)
 
 @given(st.lists(PIECES, max_size=5).map("".join))
 def test_any_template_gives_what_jinja_gives_for_the_whole_text(text: str) -> None:
-    names, plain = Names(SCOPE, True, text), Names(SCOPE, True, text)
+    names, plain = TemplateNames(SCOPE, True, text), TemplateNames(SCOPE, True, text)
     functions = {"var": plain.var, "env_var": plain.env_var, "ref": plain.ref}
     try:
         expected = PLAIN_JINJA.from_string(text).render(functions, target={"name": "dev"})

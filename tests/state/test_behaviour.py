@@ -33,7 +33,7 @@ def test_a_new_state_is_empty(state: StateWriter) -> None:
     assert dict(index.singles) == {}
     assert index.groups == ()
     assert list(state.partials("t", {(fingerprint("a"),): frozenset({"x"})})) == []
-    state.tidy({"t": frozenset({fingerprint("a")})})
+    state.expire({"t": frozenset({fingerprint("a")})})
 
 
 def test_partials_come_back_as_they_went_in(make_state: MakeState) -> None:
@@ -103,12 +103,12 @@ def test_tidying_drops_what_partials_with_quantiles_supersede(state: StateWriter
     rich = quantile_key("x")
     state.add_partials("t", [stored("a", x=1)])
     state.add_partials("t", [stored("a", **{rich: 2})])
-    state.tidy({"t": frozenset({fingerprint("a")})})
+    state.expire({"t": frozenset({fingerprint("a")})})
     a = (fingerprint("a"),)
     assert fetch(state, "t", {a: frozenset({"x"})}) == {a: {"x": partial(2)}}
     state.add_partials("t", [stored("b", **{rich: 3})])
     state.add_partials("t", [stored("b", x=4)])
-    state.tidy({"t": frozenset({fingerprint("a"), fingerprint("b")})})
+    state.expire({"t": frozenset({fingerprint("a"), fingerprint("b")})})
     b = (fingerprint("b"),)
     assert fetch(state, "t", {b: frozenset({rich})}) == {b: {rich: partial(3)}}
 
@@ -172,7 +172,7 @@ def test_runs_without_records_give_none(state: StateWriter) -> None:
     state.add_run(run(1))
     state.add_run(run(2, nodes=(failed,)))
     assert dict(state.records()) == {}
-    state.tidy({"t": frozenset(), "u": frozenset()})
+    state.expire({"t": frozenset(), "u": frozenset()})
     assert state.runs(5) == [run(2, nodes=(failed,)), run(1)]
 
 
@@ -183,7 +183,7 @@ def test_what_is_newest_outlasts_compaction(state: StateWriter, minutes: int) ->
     for version, number in enumerate(numbers):
         state.add_run(run(number, record("t", version)))
         if version % 7 == 6:
-            state.tidy({"t": frozenset()})
+            state.expire({"t": frozenset()})
     assert state.records()["t"].version == 39
     assert [run.run_id for run in state.runs(40)] == [f"run-{number}" for number in numbers[::-1]]
 
@@ -211,7 +211,7 @@ def test_tidy_keeps_what_is_live_and_the_newest_superseded(state: StateWriter) -
         state.add_partials("t", [stored(f"old {number}", x=number)])
     state.add_partials("t", [stored("live", x=1), stored(("live", "live too"), x=2)])
     state.add_partials("other", [stored("untouched", x=1)])
-    state.tidy({"t": frozenset({fingerprint("live"), fingerprint("live too")})})
+    state.expire({"t": frozenset({fingerprint("live"), fingerprint("live too")})})
     index = state.partial_index("t")
     newest = range(10, SUPERSEDED_KEPT + 10)
     assert set(index.singles) == {fingerprint("live")} | {
@@ -225,7 +225,7 @@ def test_tidy_keeps_as_many_superseded_as_there_are_live(state: StateWriter) -> 
     live = frozenset(fingerprint(number) for number in range(100))
     state.add_partials("t", [stored(f"old {number}", x=1) for number in range(120)])
     state.add_partials("t", [stored(number, x=1) for number in range(100)])
-    state.tidy({"t": live})
+    state.expire({"t": live})
     singles = state.partial_index("t").singles
     assert live <= singles.keys()
     assert singles.keys() - live == {fingerprint(f"old {number}") for number in range(20, 120)}
@@ -235,7 +235,7 @@ def test_tidy_loses_no_field_when_it_drops_duplicates(state: StateWriter) -> Non
     state.add_partials("t", [stored("a", x=1, y=2), stored("b", x=1)])
     state.add_partials("t", [stored("a", x=1), stored("b", x=1, z=4)])
     state.add_partials("t", [stored("a", w=5), stored("b", x=1, z=4)])
-    state.tidy({"t": frozenset({fingerprint("a"), fingerprint("b")})})
+    state.expire({"t": frozenset({fingerprint("a"), fingerprint("b")})})
     found = fetch(
         state,
         "t",

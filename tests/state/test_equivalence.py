@@ -55,7 +55,7 @@ def test_both_stores_hold_the_same(
         for table, subject in changes:
             for state in (memory, stored):
                 if isinstance(subject, frozenset):
-                    state.tidy({table: subject})
+                    state.expire({table: subject})
                 else:
                     state.add_partials(table, subject)
         for table in ("t", "u"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from lancestat.state.garbage_collection import SweepReport, sweep
+from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import NodeRun
 from tests.state.conftest import files_under, fingerprint, record, run, stored
@@ -33,24 +33,24 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 def test_what_no_declared_table_needs_is_dropped(folder: Path, state: LanceState) -> None:
-    report = sweep(state, KEPT, dry_run=False)
-    assert dataclasses.replace(report, bytes=0) == SweepReport(30, 1, 0, 0)
+    report = collect_state_garbage(state, KEPT, dry_run=False)
+    assert dataclasses.replace(report, bytes=0) == GarbageReport(30, 1, 0, 0)
     assert report.bytes > 0
     for seen in (state, open_state(str(folder))):
         assert set(seen.records()) == {"kept"}
         assert len(seen.partial_index("kept").singles) == 10
         assert dict(seen.partial_index("gone").singles) == {}
         assert [node.node for node in seen.runs(1)[0].nodes] == ["node of kept", "join"]
-    assert sweep(state, KEPT, dry_run=False) == SweepReport(0, 0, 0, 0)
+    assert collect_state_garbage(state, KEPT, dry_run=False) == GarbageReport(0, 0, 0, 0)
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(folder: Path, state: LanceState) -> None:
     (folder / "v1" / "runs-0.lance").mkdir()
     (folder / "v1" / "runs-0.lance" / "file").write_bytes(b"12345")
     before = contents(folder)
-    expected = sweep(state, KEPT, dry_run=True)
+    expected = collect_state_garbage(state, KEPT, dry_run=True)
     assert contents(folder) == before
-    assert sweep(open_state(str(folder)), KEPT, dry_run=False) == expected
+    assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == expected
     assert expected.generations_dropped == 1
 
 
@@ -67,7 +67,9 @@ def test_outlived_and_damaged_datasets_are_dropped(folder: Path, state: LanceSta
     state = open_state(str(folder))
     outlived = (v0, older, damaged)
     size = sum(path.stat().st_size for place in outlived for path in files_under(place))
-    assert sweep(state, frozenset({"kept", "gone"}), dry_run=False) == SweepReport(0, 0, 3, size)
+    assert collect_state_garbage(
+        state, frozenset({"kept", "gone"}), dry_run=False
+    ) == GarbageReport(0, 0, 3, size)
     assert not any(map(files_under, outlived))
     assert (folder / "v0" / "notes.txt").exists()
     assert len(state.partial_index("kept").singles) == 10
@@ -79,17 +81,21 @@ def test_a_dataset_that_is_being_created_is_left_alone(folder: Path) -> None:
     making = folder / "v1" / "partials-1.lance" / "data"
     making.mkdir(parents=True)
     (making / "1.lance").write_bytes(b"not committed yet")
-    assert sweep(open_state(str(folder)), KEPT, dry_run=False) == SweepReport(0, 0, 0, 0)
+    assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == GarbageReport(
+        0, 0, 0, 0
+    )
     assert (making / "1.lance").exists()
 
 
 def test_nothing_to_sweep_is_no_error(folder: Path) -> None:
-    assert sweep(open_state(str(folder)), KEPT, dry_run=False) == SweepReport(0, 0, 0, 0)
+    assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == GarbageReport(
+        0, 0, 0, 0
+    )
     assert not folder.exists()
 
 
 def test_a_swept_table_starts_anew(state: LanceState) -> None:
-    sweep(state, KEPT, dry_run=False)
+    collect_state_garbage(state, KEPT, dry_run=False)
     state.add_partials("gone", [stored("back", x=1)])
     assert set(state.partial_index("gone").singles) == {fingerprint("back")}
 
@@ -118,11 +124,11 @@ def test_what_a_killed_writer_never_committed_goes_once_nobody_writes(folder: Pa
     assert len(list(data.iterdir())) == 2
     state = open_state(str(folder))
     with state.writers.writing():
-        sweep(state, frozenset({"t"}), dry_run=False)
+        collect_state_garbage(state, frozenset({"t"}), dry_run=False)
         assert len(list(data.iterdir())) == 2, "it may be what this writer is about to commit"
-    sweep(state, frozenset({"t"}), dry_run=True)
+    collect_state_garbage(state, frozenset({"t"}), dry_run=True)
     assert len(list(data.iterdir())) == 2
-    sweep(state, frozenset({"t"}), dry_run=False)
+    collect_state_garbage(state, frozenset({"t"}), dry_run=False)
     assert len(list(data.iterdir())) == 1
     assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
     assert [path.name for path in folder.iterdir()] == ["v1"]

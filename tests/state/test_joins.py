@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.state.garbage_collection import sweep
+from lancestat.state.garbage_collection import collect_state_garbage
 from lancestat.state.identity import join_identity
 from lancestat.state.retention import RUNS_KEPT
 from lancestat.state.run_rows import decode_join, encode_record
@@ -90,7 +90,7 @@ def test_many_runs_do_not_push_a_join_out(folder: Path) -> None:
     state.add_run(join_run(0, JOIN))
     for number in range(1, RUNS_KEPT + 60):
         state.add_run(run(number))
-    state.tidy({})
+    state.expire({})
     assert len(state.runs(1000)) < RUNS_KEPT + 60
     assert dict(open_state(str(folder)).joins()) == {"j": JOIN}
 
@@ -98,7 +98,7 @@ def test_many_runs_do_not_push_a_join_out(folder: Path) -> None:
 def test_joins_that_are_declared_no_more_are_swept(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(join_run(1, JOIN, replace(JOIN, node="gone")))
-    report = sweep(state, frozenset({join_identity("j")}), dry_run=False)
+    report = collect_state_garbage(state, frozenset({join_identity("j")}), dry_run=False)
     assert report.runs_dropped == 1
     assert set(open_state(str(folder)).joins()) == {"j"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import StateError
-from lancestat.state.garbage_collection import SweepReport, sweep
+from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.summaries import block_keys
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
@@ -72,7 +72,7 @@ def test_it_does_not_grow_with_the_number_of_runs(
     for number in range(40):
         state.add_partials("t", [stored("a", x=1)])
         state.add_run(run(number, record("t", number)))
-        state.tidy({"t": live})
+        state.expire({"t": live})
     assert len(objects(object_store, uri)) < 150
     assert list(state.partials("t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
     assert state.records()["t"].version == 39
@@ -90,7 +90,9 @@ def test_damage_is_set_aside_and_swept(
     assert "v1/partials-1.lance is set aside" in caplog.text
     again.add_partials("t", [stored("b", x=1)])
     assert set(state.partial_index("t").singles) == {fingerprint("b")}
-    assert sweep(again, frozenset({"t"}), dry_run=False) == SweepReport(0, 0, 1, 0)
+    assert collect_state_garbage(again, frozenset({"t"}), dry_run=False) == GarbageReport(
+        0, 0, 1, 0
+    )
     assert all("partials-2" in path for path in objects(object_store, uri))
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from lance.optimize import Compaction
 
-from lancestat.state.layout import Kind, Place
+from lancestat.state.layout import DatasetLocation, Kind
 from lancestat.state.partials import partial_schema
 from lancestat.state.retention import RUNS_KEPT
 from lancestat.state.store import LanceState, open_state
@@ -81,7 +81,7 @@ def test_damage_is_set_aside_and_rebuilt(
         assert read_all(state) == []
     assert [entry.name for entry in caplog.records] == ["lancestat.state"]
     assert "v1/partials-1.lance is set aside and will be rebuilt" in caplog.text
-    state.tidy({"t": frozenset()})
+    state.expire({"t": frozenset()})
     assert state.records()["t"].version == 1
 
     state.add_partials("t", [stored("new", x=1)])
@@ -169,7 +169,7 @@ def test_an_older_layout_is_only_warned_about(
 def test_reading_creates_nothing(folder: Path) -> None:
     state = open_state(str(folder))
     state.records(), state.runs(3), state.partial_index("t"), read_all(state)
-    state.tidy({"t": frozenset()})
+    state.expire({"t": frozenset()})
     assert not folder.exists()
 
 
@@ -191,7 +191,7 @@ def test_the_state_does_not_grow_with_the_number_of_runs(folder: Path) -> None:
         state.add_partials("t", [stored(f"{number} {part}", x=number) for part in range(3)])
         state.add_partials("t", [stored(part, x=part) for part in range(3)])
         state.add_run(run(number, record("t", number + 1)))
-        state.tidy({"t": live})
+        state.expire({"t": live})
         files = files_under(folder)
         sizes.append((len(files), sum(file.stat().st_size for file in files)))
     most_files, most_bytes = map(max, zip(*sizes, strict=True))
@@ -206,7 +206,7 @@ def test_compaction_keeps_every_partial(folder: Path) -> None:
     state = open_state(str(folder))
     for number in range(40):
         state.add_partials("t", [stored(number, x=number)])
-        state.tidy({"t": frozenset(map(fingerprint, range(50)))})
+        state.expire({"t": frozenset(map(fingerprint, range(50)))})
     assert len(list(partials_dataset(folder).glob("data/*.lance"))) > 40
     dataset = lance.dataset(partials_dataset(folder))
     assert len(dataset.get_fragments()) <= 17
@@ -215,7 +215,7 @@ def test_compaction_keeps_every_partial(folder: Path) -> None:
 
 
 def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) -> None:
-    """Without a word from tidy, which comes once, at the end of a run."""
+    """Without a word from `expire`, which comes once, at the end of a run."""
 
     def add(number: int) -> None:
         state.add_partials(f"t{number}", [stored(number, x=number)])
@@ -232,7 +232,7 @@ def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) 
 
 def test_tidy_commits_nothing_when_nothing_has_to_be_done(filled: Path) -> None:
     before = files_under(filled)
-    open_state(str(filled)).tidy({"t": frozenset(map(fingerprint, range(50)))})
+    open_state(str(filled)).expire({"t": frozenset(map(fingerprint, range(50)))})
     assert files_under(filled) == before
 
 
@@ -244,8 +244,8 @@ def test_a_reader_of_the_previous_version_can_still_read(filled: Path) -> None:
     writer = open_state(str(filled))
     for number in range(20):
         writer.add_partials("t", [stored(f"new {number}", x=1)])
-    writer.tidy({"t": frozenset()})
-    writer.tidy({"t": frozenset()})
+    writer.expire({"t": frozenset()})
+    writer.expire({"t": frozenset()})
     assert len([first, *stream]) == 50
     assert len(reader.partial_index("t").singles) == 50
 
@@ -256,7 +256,7 @@ def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(filled: Path) ->
     writer = open_state(str(filled), retention=AT_ONCE)
     for number in range(20):
         writer.add_partials("t", [stored(number, x=number), stored(f"new {number}", x=1)])
-        writer.tidy({"t": frozenset(map(fingerprint, range(50)))})
+        writer.expire({"t": frozenset(map(fingerprint, range(50)))})
     assert set(map(fingerprint, range(50))) <= reader.partial_index("t").singles.keys()
     assert not partials_dataset(filled, 2).exists()
 
@@ -266,7 +266,7 @@ def test_runs_long_past_go_but_for_the_newest_record_of_every_table(folder: Path
     state.add_run(run(0, record("seldom", 1)))
     for number in range(1, 260):
         state.add_run(run(number, record("t", number)))
-    state.tidy({})
+    state.expire({})
     kept = [found.run_id for found in state.runs(1000)]
     assert kept == [f"run-{number}" for number in range(259, 259 - RUNS_KEPT, -1)] + ["run-0"]
     assert {name: found.version for name, found in state.records().items()} == {
@@ -299,7 +299,7 @@ def test_runs_that_create_the_same_state_at_once_lose_nothing(
     waited: set[StoredTable] = set()
     place_to_create = StoredTable._next_place
 
-    def once_all_saw_nothing(stored: StoredTable) -> Place:
+    def once_all_saw_nothing(stored: StoredTable) -> DatasetLocation:
         place = place_to_create(stored)
         if stored not in waited:
             waited.add(stored)
@@ -357,7 +357,9 @@ def test_places_sort_by_generation(folder: Path) -> None:
         partials_dataset(folder, generation).mkdir(parents=True)
     (folder / "v1" / "partials-x.lance").mkdir()
     (folder / "v1" / "notes").mkdir()
-    assert state.folder.places() == [Place(1, Kind.PARTIALS, number) for number in (2, 9, 10)]
+    assert state.folder.places() == [
+        DatasetLocation(1, Kind.PARTIALS, number) for number in (2, 9, 10)
+    ]
 
 
 def test_what_a_compaction_moves_behind_newer_rows_stays_older(folder: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.state.garbage_collection import sweep
+from lancestat.state.garbage_collection import collect_state_garbage
 from lancestat.state.store import open_state
 from lancestat.state.summaries import block_keys, decode_summary, encode_summary
 from lancestat.state.values import BlockKey, StateWriter, SummaryBlock, TableSummary
@@ -33,7 +33,7 @@ def by_key(found: list[SummaryBlock]) -> dict[BlockKey, SummaryBlock]:
 def test_a_state_without_summaries(state: StateWriter) -> None:
     assert state.summary("t") is None
     assert list(state.summary_blocks("t", [BlockKey("x", fingerprint("a"))])) == []
-    state.tidy({"t": frozenset()})
+    state.expire({"t": frozenset()})
 
 
 def test_summaries_come_back_as_they_went_in(make_state: MakeState) -> None:
@@ -80,7 +80,7 @@ def test_tidy_keeps_what_the_newest_summary_names(make_state: MakeState) -> None
         state.add_summary(table, second, blocks(second, "x", "y")[1::2])
         # Two runs at once store the same.
         state.add_summary(table, second, blocks(second, "x"))
-    state.tidy({"t": frozenset()})
+    state.expire({"t": frozenset()})
     for seen in (state, make_state()):
         assert seen.summary("t") == second
         every = [*block_keys(first), *block_keys(second)]
@@ -109,7 +109,7 @@ def test_summaries_do_not_grow_with_the_number_of_runs(folder: Path) -> None:
     for number in range(40):
         found = summary(number, "a", number)
         state.add_summary("t", found, blocks(found, "x", "y"))
-        state.tidy({"t": frozenset()})
+        state.expire({"t": frozenset()})
         sizes.append(sum(file.stat().st_size for file in files_under(folder)))
     assert max(sizes) < 3 * max(sizes[:20])
     [place] = state.folder.places()
@@ -139,7 +139,7 @@ def test_damage_is_set_aside_and_rebuilt(
         assert state.summary("t") is None
     assert "v1/summaries-1.lance is set aside and will be rebuilt" in caplog.text
     state.add_partials("t", [stored("a", x=1)])
-    state.tidy({"t": frozenset()})
+    state.expire({"t": frozenset()})
     state.add_summary("t", first, blocks(first, "x", "y"))
     assert open_state(str(folder)).summary("t") == first
     assert (folder / "v1" / "summaries-2.lance").exists()
@@ -156,7 +156,7 @@ def test_what_does_not_decode_is_not_used(folder: Path, caplog: pytest.LogCaptur
     lance.dataset(path).update({"body": "[X'00']"}, where="field = ''")
     assert state.summary("t") is None
     assert "a stored summary does not decode" in caplog.text
-    state.tidy({"t": frozenset()})
+    state.expire({"t": frozenset()})
     assert state.summary("t") is None
 
 
@@ -169,7 +169,7 @@ def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(folder: Path) ->
     writer = open_state(str(folder), retention=timedelta(0))
     for number in range(1, 20):
         writer.add_summary("t", summary(number, "a", number), [])
-        writer.tidy({"t": frozenset()})
+        writer.expire({"t": frozenset()})
     assert {block.key for block in stream} == {block.key for block in blocks(first, "x", "y")[::2]}
     assert not (folder / "v1" / "summaries-2.lance").exists()
 
@@ -179,15 +179,15 @@ def test_gc_drops_the_summaries_of_tables_that_are_not_declared(folder: Path) ->
     first = summary(7, "a", "b")
     for table in ("kept", "gone"):
         state.add_summary(table, first, blocks(first, "x", "y"))
-    report = sweep(state, frozenset({"kept"}), dry_run=True)
+    report = collect_state_garbage(state, frozenset({"kept"}), dry_run=True)
     assert (report.partials_dropped, report.bytes > 0) == (5, True)
-    assert sweep(state, frozenset({"kept"}), dry_run=False) == report
+    assert collect_state_garbage(state, frozenset({"kept"}), dry_run=False) == report
     assert state.summary("gone") is None
     assert state.summary("kept") == first
     assert len(list(state.summary_blocks("kept", block_keys(first)))) == 4
     old = folder / "v1" / "summaries-0.lance"
     lance.write_dataset(pa.table({"a": [1]}), old)
-    assert sweep(state, frozenset({"kept"}), dry_run=False).generations_dropped == 1
+    assert collect_state_garbage(state, frozenset({"kept"}), dry_run=False).generations_dropped == 1
     assert not files_under(old)
 
 

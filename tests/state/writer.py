@@ -22,7 +22,7 @@ def main(folder: str, name: str, rounds: int, retention: timedelta) -> None:
         state.add_partials(name, [stored(number, x=number)])
         live.add(fingerprint(number))
         state.add_run(run(number, record(name, number + 1)))
-        state.tidy({name: frozenset(live)})
+        state.expire({name: frozenset(live)})
         sys.stdout.write(f"{number}\n")
         sys.stdout.flush()
 

@@ -13,7 +13,7 @@ from lancestat.cli.command import Invocation, command
 from lancestat.errors import UsageError
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import CommentView
-from lancestat.redact import inert, visible
+from lancestat.redact import escape_commands, visible
 
 _HELP = """Keep a pull request's comment up to date, in a job of GitHub Actions.
 
@@ -48,7 +48,7 @@ def comment(
     strict: bool,
 ) -> None:
     """Find the comment, then update it or make it."""
-    from lancestat.review.comment import keep_comment, pull_request
+    from lancestat.review.comment import pull_request, upsert_comment
     from lancestat.vcs.github import GitHub, ReadOnlyToken
 
     # Templates of the project can read the environment, and its name is part of the comment.
@@ -60,14 +60,14 @@ def comment(
     root = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
     github = GitHub(root, token)
     try:
-        kept = keep_comment(github, pull, name, markdown)
+        result = upsert_comment(github, pull, name, markdown)
     except ReadOnlyToken as error:
         if strict:
             raise
         _warn(f"no comment was made, since the token may only read: {error.message}")
-        _summarize(markdown)
+        _write_job_summary(markdown)
         return
-    invocation.show(CommentView(kept))
+    invocation.show(CommentView(result))
 
 
 def _read(path: Path) -> str:
@@ -84,11 +84,11 @@ def _warn(text: str) -> None:
         logging.getLogger("lancestat.review").warning(text)
         return
     # GitHub shows such a line on the job's page. See its "Workflow commands".
-    escaped = visible(inert(CONSOLE.text(text))).replace("%", "%25")
+    escaped = visible(escape_commands(CONSOLE.text(text))).replace("%", "%25")
     click.echo(f"::warning title=lancestat::{escaped}", err=True)
 
 
-def _summarize(markdown: str) -> None:
+def _write_job_summary(markdown: str) -> None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
         with Path(path).open("a", encoding="utf-8") as summary:

@@ -24,7 +24,6 @@ current folder holds. To install it:
 @command("completion", help=_HELP)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(invocation: Invocation, shell: str) -> None:
-    """Print the script."""
     cli = click.get_current_context().find_root().command
     complete = get_completion_class(shell)
     assert complete is not None

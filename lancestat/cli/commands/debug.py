@@ -12,17 +12,17 @@ from lancestat.presentation.views import ChecksView
 @command("debug", help="Check Java, Spark, libraries, storage.", views=[ChecksView])
 @click.pass_context
 def debug(context: click.Context, invocation: Invocation) -> None:
-    """Print what is as it should be, and what to do about the rest."""
+    """Print all checks, with advice on those that fail."""
     from lancestat.cli.checks import (
+        check_environment,
         check_project,
         check_spark,
         check_state,
-        check_surroundings,
         check_tables,
     )
 
     invocation.say("looking around; starting Spark takes a few seconds")
-    checks = list(check_surroundings())
+    checks = list(check_environment())
     can_start = all(check.passed for check in checks)
     verdict, project = check_project(invocation.project)
     checks.append(verdict)

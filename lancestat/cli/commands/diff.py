@@ -33,7 +33,7 @@ difference."""
 def _complete_risks(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Of several words the last is completed."""
+    """Complete the last of several words."""
     from click.shell_completion import CompletionItem
 
     from lancestat.review.values import Risk
@@ -78,12 +78,11 @@ def diff(
     fail_on: tuple[str, ...],
     no_datasets: bool,
 ) -> None:
-    """Print the difference."""
     from lancestat.presentation.diff_view import diff_view
     from lancestat.review.diff import review
 
-    feared = _risks(fail_on)
-    found = review(
+    failing = _risks(fail_on)
+    result = review(
         invocation.project_dir,
         base,
         head,
@@ -92,10 +91,10 @@ def diff(
         select=any_of(select),
         exclude=any_of(exclude),
         with_datasets=not no_datasets,
-        loaded=lambda spec: CONSOLE.know(spec.redactor),
+        loaded=lambda spec: CONSOLE.redact_with(spec.redactor),
     )
-    invocation.show(diff_view(found))
-    if feared & found.risks:
+    invocation.show(diff_view(result))
+    if failing & result.risks:
         context.exit(ExitCode.CHANGES_PENDING)
 
 

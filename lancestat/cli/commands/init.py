@@ -38,21 +38,24 @@ def init(invocation: Invocation, folder: Path | None) -> None:
             f"nothing was written, since {root} already holds {', '.join(in_the_way)}",
             hint="name an empty folder: lancestat init DIR",
         )
-    kept = [
+    unchanged = [
         name
         for name, text in editor_files().items()
         if _exists(root / name) and not _holds(root / name, text)
     ]
-    files = {**files, **{name: text for name, text in editor_files().items() if name not in kept}}
+    files = {
+        **files,
+        **{name: text for name, text in editor_files().items() if name not in unchanged},
+    }
     try:
         _write(root, files)
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError("LS403", f"cannot write to {error.filename or root}: {reason}") from error
     invocation.show(InitView(root, list(files)))
-    if kept:
-        there = " and ".join(kept)
-        verb = "stays as it is" if len(kept) == 1 else "stay as they are"
+    if unchanged:
+        there = " and ".join(unchanged)
+        verb = "stays as it is" if len(unchanged) == 1 else "stay as they are"
         invocation.say(f"{there} {verb}; 'yaml.schemas' there can name the files of schemas/.")
 
 

@@ -36,7 +36,6 @@ def plan(
     check: bool,
     out: Path | None,
 ) -> None:
-    """Print the plan."""
     from lancestat.presentation.plan_view import plan_view
 
     project = invocation.project()

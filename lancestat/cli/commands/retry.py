@@ -12,7 +12,7 @@ from lancestat.formats import instant
 from lancestat.presentation.views import RunView
 
 if TYPE_CHECKING:
-    from lancestat.execution.result import Unfinished
+    from lancestat.execution.result import UnfinishedNodes
 
 HELP = """Run again what failed last time.
 
@@ -48,7 +48,7 @@ def retry(
         context.exit(ExitCode.FAILURE)
 
 
-def _nothing(left: Unfinished, target: str) -> str:
+def _nothing(left: UnfinishedNodes, target: str) -> str:
     if left.run is None:
         return f"no run of target {target} is recorded"
     ended = instant(left.run.finished_at, with_seconds=True)

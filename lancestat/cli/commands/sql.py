@@ -35,7 +35,6 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | int:
-        """Read the number."""
         text = str(value)
         if text == _ALL:
             return _ALL
@@ -86,7 +85,7 @@ def sql(
     limit: str | int | None,
     explain: bool,
 ) -> None:
-    """Run one statement and print what it gives."""
+    """Run one statement and print its result."""
     from lancestat.spark.sql.query import query_session
     from lancestat.spark.sql.statement import parse
 
@@ -115,7 +114,7 @@ def sql(
 
 
 def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
-    """The query from where it was said to be."""
+    """Read the query from the argument, a file or stdin."""
     from lancestat.spark.sql.query_failure import query_text
 
     if (query is None) == (path is None):
@@ -134,14 +133,14 @@ def _query(context: click.Context, query: str | None, path: Path | None) -> Quer
 
 
 def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
-    """How many rows to print, None for all: scripts get all that they do not refuse."""
+    """Return how many rows to print, None for all, which is what scripts get by default."""
     if isinstance(limit, int):
         return limit
     return _ROWS_FOR_PEOPLE if limit is None and invocation.is_for_people else None
 
 
 def _attach(project: Project, spark: SparkSession, text: QueryText) -> Surroundings:
-    """Open the tables that the query may name; one that cannot be opened fails who names it."""
+    """Open the tables that the query may name; one that fails to open fails a query of it."""
     from lancestat.report.rows import ReportTable
     from lancestat.spark.sql.query_failure import Surroundings
     from lancestat.spark.sql.statement import mentioned
@@ -152,18 +151,18 @@ def _attach(project: Project, spark: SparkSession, text: QueryText) -> Surroundi
     if wanted:
         tables |= project.attach(spark, select=wanted).failed
     schema = view_schema(spark)
-    views = tuple(f"{schema}.{each.value}" for each in ReportTable)
+    views = tuple(f"{schema}.{table.value}" for table in ReportTable)
     return Surroundings(tables, secret_values(project.spec.target.storage_options), views)
 
 
 def _system_views(
     project: Project, spark: SparkSession, text: QueryText
 ) -> AbstractContextManager[None]:
-    """What is known of the project, as far as the query may name it: gathering takes its time."""
+    """Make views of what is known of the project, as far as the query may name them."""
     from lancestat.report.rows import ReportTable
     from lancestat.spark.sql.system_views import mentioned_views, system_views, view_schema
 
-    names = [each.value for each in ReportTable]
+    names = [table.value for table in ReportTable]
     wanted = mentioned_views(text.text, view_schema(spark), names)
     return system_views(spark, project.report_tables(wanted) if wanted else {})
 
@@ -216,7 +215,7 @@ def _analyze(
     spark: SparkSession,
     analyze: AnalyzeStatement,
 ) -> bool:
-    """Do what ANALYZE TABLE says; False when it is about a table of Spark's own catalog."""
+    """Run ANALYZE TABLE; return False for a table of Spark's own catalog."""
     from lancestat.cli.progress import progress_display
     from lancestat.presentation.report_views import run_view
     from lancestat.spark.sql.statement import find_declared, not_declared

@@ -30,13 +30,12 @@ def status(
     select: tuple[str, ...],
     exclude: tuple[str, ...],
 ) -> None:
-    """Print the state of every node."""
     from lancestat.presentation.report_views import status_view
-    from lancestat.report.gather import undisclosed
+    from lancestat.report.gather import redacted_report
     from lancestat.report.values import Health
 
     project = invocation.project()
     report = project.report(any_of(select), any_of(exclude), runs=1)
-    invocation.show(status_view(undisclosed(report, project.spec, CONSOLE.audience)))
+    invocation.show(status_view(redacted_report(report, project.spec, CONSOLE.audience)))
     if report.health is Health.ERROR:
         context.exit(ExitCode.FAILURE)

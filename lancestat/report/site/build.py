@@ -4,7 +4,7 @@ A site is made whole beside its folder. Where the folder holds nothing but the s
 file system exchanges the two in one step. Not every file system can, a folder at which another one
 is mounted cannot be moved, and files that somebody else has put into the folder must stay where
 they are: there the files are replaced one by one, each in one step, the overview last, and pages
-that are no more are removed after that. Whoever opens a page gets the old or the new one.
+that are no more are removed after that. A reader gets the old page or the new one.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from lancestat.lake.temporary_files import (
     remove,
     remove_drafts,
 )
-from lancestat.report.gather import undisclosed
+from lancestat.report.gather import redacted_report
 from lancestat.report.site.pages import Pages
-from lancestat.report.site.text import Plain
+from lancestat.report.site.text import PageSanitizer
 from lancestat.report.values import ProjectReport
 from lancestat.spec.model import ProjectSpec
 
 _log = logging.getLogger("lancestat.report")
 
-# Where a project's pages are unless somebody says where, in a folder that git ignores.
+# The default folder of a project's pages, in a folder that git ignores.
 DEFAULT = Path(".lancestat", "docs")
 # A folder that has it holds a site, whose other files it lists.
 MARKER = ".lancestat-docs"
@@ -156,17 +156,17 @@ def _listed(folder: Path) -> set[str]:
     except FileNotFoundError:
         return set()
     named = text.splitlines()[1:] if text.startswith(_HEAD) else _files(folder)
-    # Nothing but names that a site can have, whatever somebody has written there.
+    # Only names that a site can have: the marker may have been edited.
     return {path for path in named if _LAYOUT.fullmatch(path)}
 
 
 def _others(folder: Path) -> Iterator[str]:
-    """What a site's folder holds beside the site: paths of files, links and whole folders."""
+    """Yield what a folder holds beside the site: paths of files, links and whole folders."""
     ours = {*_listed(folder), MARKER}
     homes = {str(Path(path).parent) for path in ours} - {"."}
     for entry in _entries(folder):
         if entry.is_dir(follow_symlinks=False) and entry.name in homes:
-            inside = (f"{entry.name}/{each.name}" for each in _entries(entry.path))
+            inside = (f"{entry.name}/{child.name}" for child in _entries(entry.path))
             yield from (path for path in inside if path not in ours)
         elif entry.name not in ours and not is_draft(Path(entry.path)):
             yield entry.name
@@ -201,7 +201,7 @@ def build_site(report: ProjectReport, spec: ProjectSpec, folder: Path) -> Site:
     """Write the pages of a report to a folder, in place of the site that is there.
 
     Args:
-        report: What the pages tell.
+        report: The content of the pages.
         spec: The project that the report is of; its secrets are masked, and the templates are shown
             of what came from the environment.
         folder: Made if need be; a folder that is not empty must be a site.
@@ -228,7 +228,7 @@ def check_folder(folder: Path) -> Path:
     """The folder without links in its path, when pages may be written there.
 
     Raises:
-        UsageError: LS650 it holds something else, LS651 it cannot be looked at.
+        UsageError: LS650 it holds something else, LS651 it cannot be read.
     """
     try:
         folder = folder.resolve()
@@ -253,13 +253,13 @@ def _unwritable(folder: Path, error: Exception) -> UsageError:
 
 
 def _write(report: ProjectReport, spec: ProjectSpec, folder: Path) -> tuple[int, int]:
-    shown = undisclosed(report, spec)
+    redacted = redacted_report(report, spec)
     assets = folder / "assets"
     assets.mkdir(parents=True)
     for asset in _ASSETS:
         shutil.copyfile(asset, assets / asset.name)
     pages = size_bytes = 0
-    for page in Pages(shown, spec, Plain(spec.redactor, spec.root)).all():
+    for page in Pages(redacted, spec, PageSanitizer(spec.redactor, spec.root)).all():
         content = page.text.encode("utf-8")
         path = folder / page.path
         path.parent.mkdir(exist_ok=True)

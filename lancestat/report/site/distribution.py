@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How the numbers of a histogram read: `kind` is `number`, `date` or `timestamp`."""
+    """The scale of a histogram's numbers: `kind` is `number`, `date` or `timestamp`."""
 
     kind: str
 
@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How the rows of a column lie between its bounds.
+    """The distribution of a column's rows between its bounds.
 
     `edges` and `rows` are of intervals of equal width, which hold the values that are `margin` or
     more away from their edges: 0, or half of one for whole numbers. `path` draws them in a box of
@@ -78,7 +78,7 @@ class Distribution:
 
     @property
     def chart(self) -> dict[str, object]:
-        """What the chart on the page is drawn from."""
+        """The data that the chart on the page is drawn from."""
         return {
             "kind": self.kind,
             "from": _short(self.edges[0]),
@@ -100,7 +100,7 @@ def distribution(histogram: Histogram, kind: str) -> Distribution | None:
     low, high = bins[0].low, bins[-1].high
     if not high - low < float("inf"):
         return None
-    edges = _edges(low, high, (end for each in bins for end in (each.low, each.high)))
+    edges = _edges(low, high, (end for bin_ in bins for end in (bin_.low, bin_.high)))
     rows = _shared(histogram, edges)
     scale = Scale(kind)
     return Distribution(
@@ -137,8 +137,8 @@ def _edges(low: float, high: float, ends: Iterable[float]) -> list[float]:
 def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
     import numpy as np
 
-    lows = np.array([each.low for each in histogram.bins])
-    highs = np.array([each.high for each in histogram.bins])
+    lows = np.array([bin_.low for bin_ in histogram.bins])
+    highs = np.array([bin_.high for bin_ in histogram.bins])
     is_spread = lows < highs
     places = np.searchsorted(edges, lows[~is_spread], side="right") - 1
     intervals = len(edges) - 1
@@ -150,14 +150,14 @@ def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
         # Shares and not slopes, which are beyond all numbers where ends are very near.
         share = (np.clip(edges, ends[0], ends[-1]) - ends[at]) / np.diff(ends)[at]
         rows = rows + np.diff(histogram.height * (at + share))
-    return [float(each) for each in rows]
+    return [float(row_count) for row_count in rows]
 
 
 def _path(rows: Sequence[float]) -> Markup:
     """The outline of all bars, as an SVG path."""
     highest = max(rows) or 1.0
     step = _WIDTH / len(rows)
-    tops = (f"V{_coordinate(_HEIGHT * (1 - each / highest))}" for each in rows)
+    tops = (f"V{_coordinate(_HEIGHT * (1 - row_count / highest))}" for row_count in rows)
     ends = (f"H{_coordinate(step * (at + 1))}" for at in range(len(rows)))
     bars = "".join(top + end for top, end in zip(tops, ends, strict=True))
     # Numbers alone: nothing to escape.
@@ -177,7 +177,7 @@ def _parts(histogram: Histogram, scale: Scale) -> tuple[Part, ...]:
     for start, stop in pairwise(stops):
         together = bins[start:stop]
         # The end of a bin is the beginning of the next, and counts in both.
-        distinct = sum(each.distinct for each in together) - (len(together) - 1)
+        distinct = sum(bin_.distinct for bin_ in together) - (len(together) - 1)
         made.append(
             Part(
                 scale.text(together[0].low),
@@ -191,8 +191,8 @@ def _parts(histogram: Histogram, scale: Scale) -> tuple[Part, ...]:
 
 def _short(value: float) -> float | int:
     """Enough digits for a pixel, and for a microsecond of these days."""
-    shown = float(f"{value:.12g}")
-    return int(shown) if shown.is_integer() and abs(shown) < 1e15 else shown
+    rounded = float(f"{value:.12g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
 def _number(value: float) -> str:

@@ -18,7 +18,6 @@ from lancestat.report.site.distribution import Distribution, distribution
 from lancestat.report.site.overview import freshness_words
 from lancestat.report.site.text import NOTHING, ago, instant, shorten
 from lancestat.report.values import JoinReport, TableReport
-from lancestat.spec.disclosure import NO_ORIGINS, Origins, named
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnSelection,
@@ -28,6 +27,7 @@ from lancestat.spec.model import (
     Publish,
     Refresh,
 )
+from lancestat.spec.redaction import NO_ORIGINS, Origins, named
 from lancestat.state.values import InputRecord, JoinRecord
 from lancestat.statistics.column_statistics import STATISTICS
 from lancestat.statistics.histogram import Histogram

@@ -1,4 +1,4 @@
-"""Where the nodes of a graph lie: columns in the order of reading, few crossings."""
+"""Lays out the nodes of a graph: columns in the order of reading, few crossings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _SWEEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LayerPosition:
     """A node's column, from 0 for those that read nothing, and its row in it."""
 
     column: int
     row: float
 
 
-def arrange(reads: Mapping[str, Sequence[str]]) -> Mapping[str, Place]:
+def arrange(reads: Mapping[str, Sequence[str]]) -> Mapping[str, LayerPosition]:
     """Put each node to the right of all that it reads; `reads` must be free of cycles.
 
     Source: the layers are longest paths, and their order is by barycentres, as in Sugiyama, Tagawa
@@ -33,15 +33,15 @@ def arrange(reads: Mapping[str, Sequence[str]]) -> Mapping[str, Place]:
         layers[column].append(name)
     read_by: dict[str, list[str]] = defaultdict(list)
     for name, inputs in known.items():
-        for each in inputs:
-            read_by[each].append(name)
+        for source in inputs:
+            read_by[source].append(name)
     for _ in range(_SWEEPS):
         _order(layers, known)
         _order(layers[::-1], read_by)
     _order(layers, known)
     tallest = max(map(len, layers), default=0)
     return {
-        name: Place(column, row + (tallest - len(layer)) / 2)
+        name: LayerPosition(column, row + (tallest - len(layer)) / 2)
         for column, layer in enumerate(layers)
         for row, name in enumerate(layer)
     }
@@ -53,13 +53,13 @@ def _columns(reads: Mapping[str, Sequence[str]]) -> dict[str, int]:
         stack = [name]
         while stack:
             top = stack[-1]
-            waiting = [each for each in reads[top] if each not in columns]
-            # A node that waits for itself would wait for ever.
-            waiting = [each for each in waiting if each not in stack]
+            waiting = [source for source in reads[top] if source not in columns]
+            # A node that reads itself would never get a column.
+            waiting = [source for source in waiting if source not in stack]
             if waiting:
                 stack += waiting
                 continue
-            columns[top] = 1 + max((columns.get(each, -1) for each in reads[top]), default=-1)
+            columns[top] = 1 + max((columns.get(source, -1) for source in reads[top]), default=-1)
             stack.pop()
     return columns
 
@@ -71,8 +71,12 @@ def _order(layers: Sequence[list[str]], neighbours: Mapping[str, Sequence[str]])
         before = {name: row for row, name in enumerate(layer)}
 
         def middle(name: str, before: Mapping[str, int] = before) -> float:
-            found = [rows[each] for each in neighbours.get(name, ()) if each in rows]
-            return sum(found) / len(found) if found else before[name] / max(1, len(before))
+            positions = [
+                rows[neighbour] for neighbour in neighbours.get(name, ()) if neighbour in rows
+            ]
+            return (
+                sum(positions) / len(positions) if positions else before[name] / max(1, len(before))
+            )
 
         layer.sort(key=middle)
         span = max(1, len(layer))
@@ -141,12 +145,12 @@ def _parts(
     nodes: Mapping[str, NodeReport], reads: Mapping[str, Sequence[str]]
 ) -> list[dict[str, list[str]]]:
     """The connected parts of the graph but lone nodes, each with what its nodes read."""
-    known = {name: [each for each in reads.get(name, ()) if each in nodes] for name in nodes}
+    known = {name: [source for source in reads.get(name, ()) if source in nodes] for name in nodes}
     linked: dict[str, set[str]] = defaultdict(set)
     for name, inputs in known.items():
-        for each in inputs:
-            linked[name].add(each)
-            linked[each].add(name)
+        for source in inputs:
+            linked[name].add(source)
+            linked[source].add(name)
     parts: list[dict[str, list[str]]] = []
     seen: set[str] = set()
     for name in known:
@@ -158,7 +162,7 @@ def _parts(
             members |= more
             waiting += more
         seen |= members
-        parts.append({each: inputs for each, inputs in known.items() if each in members})
+        parts.append({member: inputs for member, inputs in known.items() if member in members})
     return sorted(parts, key=len, reverse=True)
 
 

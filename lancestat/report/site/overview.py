@@ -50,38 +50,37 @@ def problem_nodes(report: ProjectReport) -> list[NodeReport]:
 
 
 def health_counts(report: ProjectReport) -> dict[str, int]:
-    """How many nodes are in each state of health."""
+    """Count the nodes in each state of health."""
     counts = Counter(node.health for node in report.nodes)
     return {health.value: counts[health] for health in Health}
 
 
 def column_counts(report: ProjectReport) -> tuple[int, int]:
     """Columns with statistics that may be used, and all that are wanted."""
-    shown = [node.shown for node in report.nodes if isinstance(node, TableReport) and node.shown]
-    used = sum(len(each.columns) for each in shown if each.use)
-    return used, sum(len(each.columns) + len(each.missing) for each in shown)
+    statuses = [node.shown for node in report.nodes if isinstance(node, TableReport) and node.shown]
+    used = sum(len(status.columns) for status in statuses if status.use)
+    return used, sum(len(status.columns) + len(status.missing) for status in statuses)
 
 
 def last_skips(report: ProjectReport) -> list[tuple[str, int]]:
-    """Why the last run of nodes left them alone, and how many."""
+    """Count the nodes that their last run skipped, by the reason."""
     last = [node_run(node.runs[0].result) for node in report.nodes if node.runs]
     idle = Counter(run.reasons or "nothing to do" for run in last if run.is_idle)
     return idle.most_common()
 
 
 def table_row(report: TableReport, now: datetime) -> TableRow:
-    """A table's line."""
-    shown = report.shown
+    status = report.shown
     coverage, words = coverage_of(report)
     run = report.runs[0] if report.runs else None
     return TableRow(
         report=report,
         verdict=verdict_words(report.verdict == "use", report.reason),
-        behind=_behind(table_figures(shown)) if shown else "",
+        behind=_behind(table_figures(status)) if status else "",
         coverage=coverage,
         coverage_words=words,
-        rows=count(shown.rows) if shown else NOTHING,
-        size=size(shown.disk_bytes) if shown else "",
+        rows=count(status.rows) if status else NOTHING,
+        size=size(status.disk_bytes) if status else "",
         freshness=freshness_words(report, now),
         run=node_run_row(run) if run else None,
         ran=ago(run.finished_at, now) if run else "never",
@@ -89,7 +88,6 @@ def table_row(report: TableReport, now: datetime) -> TableRow:
 
 
 def join_row(report: JoinReport, now: datetime) -> JoinRow:
-    """A join's line."""
     record = report.record
     run = report.runs[0] if report.runs else None
     return JoinRow(
@@ -105,17 +103,17 @@ def join_row(report: JoinReport, now: datetime) -> JoinRow:
 
 def coverage_of(report: TableReport) -> tuple[float | None, str]:
     """The share of the wanted columns that have statistics, and both numbers."""
-    shown = report.shown
-    if shown is None:
+    status = report.shown
+    if status is None:
         return None, NOTHING
-    wanted = len(shown.columns) + len(shown.missing)
+    wanted = len(status.columns) + len(status.missing)
     if not wanted:
         return None, "no columns"
-    return len(shown.columns) / wanted, f"{count(len(shown.columns))} of {count(wanted)}"
+    return len(status.columns) / wanted, f"{count(len(status.columns))} of {count(wanted)}"
 
 
 def freshness_words(report: TableReport, now: datetime) -> str:
-    """When rows last changed, as far as it is known."""
+    """Return when rows last changed, as far as it is known."""
     if report.changed_at is None:
         return NOTHING
     return f"rows changed {ago(report.changed_at, now)}"

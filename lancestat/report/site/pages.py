@@ -1,4 +1,4 @@
-"""Templates filled with what a report tells."""
+"""Fills templates with the content of a report."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from lancestat.report.site.facts import (
 from lancestat.report.site.graph import draw
 from lancestat.report.site.runs import all_runs, history, node_run_row
 from lancestat.report.site.source import Sources
-from lancestat.report.site.text import HEALTH, Plain, addresses, ago, instant, sentence
+from lancestat.report.site.text import HEALTH, PageSanitizer, addresses, ago, instant, sentence
 from lancestat.report.values import JoinReport, ProjectReport, TableReport
-from lancestat.spec.disclosure import named
 from lancestat.spec.model import ProjectSpec
+from lancestat.spec.redaction import named
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 _RUNS_SHOWN = 30
 _FRAGMENTS_SHOWN = 24
-# The rest of a list is laid out once it is asked for: a browser takes its time for long tables.
+# The rest of a list is laid out on demand, since browsers are slow with long tables.
 _ROWS_SHOWN = 100
 
 
@@ -49,9 +49,9 @@ class Page:
 class Pages:
     """The pages of one report about a project, in whose folder its YAML is."""
 
-    def __init__(self, report: ProjectReport, spec: ProjectSpec, plain: Plain) -> None:
+    def __init__(self, report: ProjectReport, spec: ProjectSpec, plain: PageSanitizer) -> None:
         self._report = report
-        self._plain = plain
+        self._sanitizer = plain
         self._origins = spec.origins
         self._sources = Sources(spec.root)
         self._addresses = addresses(report.nodes)
@@ -67,7 +67,7 @@ class Pages:
         )
 
     def all(self) -> Iterator[Page]:
-        """Every page, made when it is asked for."""
+        """Yield every page."""
         report = self._report
         runs = all_runs(report.nodes)
         tables = [node for node in report.nodes if isinstance(node, TableReport)]
@@ -143,7 +143,7 @@ class Pages:
 
     def _search_index(self) -> str:
         """A script, since pages from a disk may read no other files."""
-        plain = self._plain.line
+        plain = self._sanitizer.line
         entries = []
         for node in self._report.nodes:
             spec = node.spec
@@ -164,7 +164,7 @@ class Pages:
         return f"window.lancestatNodes = {json.dumps(entries, separators=(',', ':'))};\n"
 
 
-def _environment(plain: Plain) -> Environment:
+def _environment(plain: PageSanitizer) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     def finalize(value: object) -> object:
@@ -202,6 +202,6 @@ def _chart(values: Mapping[str, object]) -> Markup:
 def _inverted(reads: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
     read_by: dict[str, list[str]] = {}
     for name, inputs in reads.items():
-        for each in inputs:
-            read_by.setdefault(each, []).append(name)
+        for source in inputs:
+            read_by.setdefault(source, []).append(name)
     return read_by

@@ -1,4 +1,4 @@
-"""What became of a table from run to run, for a chart."""
+"""Turns the runs of nodes into chart data and rows for pages."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def history(runs: Sequence[NodeRunReport]) -> dict[str, object] | None:
 
     Runs come the newest first, charts go the other way. Times are seconds since 1970.
     """
-    told = [run for run in reversed(runs) if run.result.fragments_total is not None]
-    moments = {round(run.finished_at.timestamp()) for run in told}
+    counted = [run for run in reversed(runs) if run.result.fragments_total is not None]
+    moments = {round(run.finished_at.timestamp()) for run in counted}
     if len(moments) < 2:
         return None
     return {
-        "times": [round(run.finished_at.timestamp()) for run in told],
-        "fragments": [run.result.fragments_total for run in told],
-        "scanned": [run.result.fragments_scanned or 0 for run in told],
-        "versions": [run.result.version_published or run.result.version_read for run in told],
+        "times": [round(run.finished_at.timestamp()) for run in counted],
+        "fragments": [run.result.fragments_total for run in counted],
+        "scanned": [run.result.fragments_scanned or 0 for run in counted],
+        "versions": [run.result.version_published or run.result.version_read for run in counted],
     }
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRunRow:
-    """What one run did to one node, in words; `tone` is the colour of its end."""
+    """One run of one node, in words; `tone` is the colour of its end."""
 
     run_id: str
     finished_at: datetime
@@ -51,7 +51,7 @@ class NodeRunRow:
 class RunRow:
     """A run: what it did, what it cost and why it left nodes alone.
 
-    Nodes are worked on at once, so that the `slowest` tells more of the run than their sum.
+    Nodes are worked on at once, so that the `slowest` says more about the run than their sum.
     """
 
     run_id: str
@@ -86,11 +86,11 @@ def node_run_row(run: NodeRunReport) -> NodeRunRow:
 
 def all_runs(nodes: Iterable[NodeReport]) -> tuple[RunRow, ...]:
     """The runs that any of the nodes took part in, the newest first."""
-    found: dict[str, list[NodeRunReport]] = {}
+    by_run: dict[str, list[NodeRunReport]] = {}
     for node in nodes:
         for run in node.runs:
-            found.setdefault(run.run_id, []).append(run)
-    runs = [_run(parts) for parts in found.values()]
+            by_run.setdefault(run.run_id, []).append(run)
+    runs = [_run(parts) for parts in by_run.values()]
     return tuple(sorted(runs, key=lambda run: run.finished_at, reverse=True))
 
 

@@ -48,10 +48,10 @@ class Sources:
         if location.file not in self._files:
             self._files[location.file] = _read(self.root, location.file)
         file = self._files[location.file]
-        found = file and file.items.get((location.line - 1, location.column - 1))
-        if not file or not found:
+        span = file and file.items.get((location.line - 1, location.column - 1))
+        if not file or not span:
             return None
-        (first, column), end = found
+        (first, column), end = span
         lines = list(file.lines[first : end[0] + (end[1] > 0)])
         # A block ends where the next one begins: at the start of its line, or within its indent.
         while len(lines) > 1 and (not lines[-1].strip() or _is_past(lines[-1], column)):
@@ -84,7 +84,7 @@ def _read(folder: Path, name: str) -> _File | None:
 
 
 def _items(root: yaml.Node | None) -> Iterator[tuple[_Place, tuple[_Place, _Place]]]:
-    """The items of the lists that a spec file holds, by where their name stands."""
+    """Yield the items of the lists in a spec file, by the position of their name."""
     import yaml
 
     if not isinstance(root, yaml.MappingNode):

@@ -1,4 +1,4 @@
-"""Strings of specs and manifests, made fit to stand on a page."""
+"""Makes strings of specs and manifests safe for pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from lancestat import formats
-from lancestat.redact import MASK, NOTHING_KNOWN, Audience, Redactor, clean
+from lancestat.redact import EMPTY_REDACTOR, MASK, Audience, Redactor, clean
 from lancestat.report.values import Health, NodeReport, TableReport
 
 # Long enough for what is shown of any text; patterns of secrets must not see a megabyte.
@@ -29,11 +29,11 @@ REPLACEMENT = "\ufffd"
 _FIGURE = re.compile(r"[0-9.,%()+-]*")
 
 
-class Plain:
-    """Makes strings plain: no secrets, no control or direction characters, not too long."""
+class PageSanitizer:
+    """Sanitizes strings: no secrets, no control or direction characters, not too long."""
 
-    def __init__(self, redactor: Redactor = NOTHING_KNOWN, root: Path | None = None) -> None:
-        """Make texts fit for the public; what lies in the folder `root` is told from there."""
+    def __init__(self, redactor: Redactor = EMPTY_REDACTOR, root: Path | None = None) -> None:
+        """Redact for the public; paths in the folder `root` become relative to it."""
         self._redactor = redactor
         is_folder = root is not None and root.is_absolute() and root != root.parent
         self._root = f"{root.as_posix().rstrip('/')}/" if root is not None and is_folder else None
@@ -48,9 +48,9 @@ class Plain:
         masked = self._masked(text.rstrip())[:_LONGEST_LINE]
         bare = masked.lstrip()
         cleaned = clean(bare)
-        kept = cleaned if cleaned.count(MASK) > bare.count(MASK) else bare
+        content = cleaned if cleaned.count(MASK) > bare.count(MASK) else bare
         indent = masked[: len(masked) - len(bare)]
-        return escape(_UNSEEN.sub(REPLACEMENT, indent + kept))
+        return escape(_UNSEEN.sub(REPLACEMENT, indent + content))
 
     def _made(self, text: str) -> str:
         masked = self._masked(text)
@@ -59,8 +59,10 @@ class Plain:
         return _UNSEEN.sub(REPLACEMENT, clean(masked))
 
     def _masked(self, text: str) -> str:
-        shown = self._redactor.text(text, Audience.PUBLIC)
-        return (shown if self._root is None else shown.replace(self._root, ""))[:_LONGEST_READ]
+        redacted = self._redactor.text(text, Audience.PUBLIC)
+        return (redacted if self._root is None else redacted.replace(self._root, ""))[
+            :_LONGEST_READ
+        ]
 
 
 def shorten(text: str, longest: int) -> str:
@@ -77,7 +79,7 @@ def instant(moment: datetime | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long ago a moment was."""
+    """Return the time since a moment, such as `2 d ago`."""
     if moment is None:
         return NOTHING
     span = now - moment

@@ -11,7 +11,7 @@ from lancestat.errors import LakeError, Location
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.table_status import Shown
+from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import (
     FragmentReport,
     Health,
@@ -83,7 +83,7 @@ def table(name: str = "orders", **changes: object) -> Table:
     return Table(name, **{**given, **changes})  # type: ignore[arg-type]
 
 
-def shown(name: str = "orders", **changes: object) -> Shown:
+def shown(name: str = "orders", **changes: object) -> TableStatus:
     """The statistics of a table."""
     given: dict[str, object] = {
         "table": name,
@@ -108,7 +108,7 @@ def shown(name: str = "orders", **changes: object) -> Shown:
         "age": timedelta(hours=7),
         "changed_rows": 0.0123,
     }
-    return Shown(**{**given, **changes})  # type: ignore[arg-type]
+    return TableStatus(**{**given, **changes})  # type: ignore[arg-type]
 
 
 def table_run(name: str = "orders", number: int = 0, **changes: object) -> NodeRunReport:

@@ -10,10 +10,10 @@ from markupsafe import escape
 
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.redact import Origin, Redactor, Variable
-from lancestat.report.site.text import Plain
+from lancestat.report.site.text import PageSanitizer
 from lancestat.report.values import Health, ProjectReport
-from lancestat.spec.disclosure import resolved_places
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
+from lancestat.spec.redaction import hidden_locations
 from tests.conftest import Golden
 from tests.report.site.conftest import YAML, Build
 from tests.report.site.markup import pages, parse
@@ -53,7 +53,7 @@ def test_nor_does_what_stands_in_the_yaml(payload: str, build: Build, root: Path
     (root / "specs" / "shop.yml").write_text(written, encoding="utf-8")
     harmful = pages(build(name="harmful"))["tables/orders.html"]
     assert harmful.shape == harmless.shape
-    shown_lines = " ".join(str(Plain().verbatim(yaml_comment(payload))).split())
+    shown_lines = " ".join(str(PageSanitizer().verbatim(yaml_comment(payload))).split())
     assert shown_lines in escape(harmful.text)
 
 
@@ -158,7 +158,7 @@ def test_what_the_environment_gave_is_shown_as_its_template(build: Build) -> Non
     known = [
         each
         for node in report.nodes
-        for each in resolved_places(node.spec, origins.get(node.spec.name, {}))
+        for each in hidden_locations(node.spec, origins.get(node.spec.name, {}))
     ]
     site = build(report, origins=origins, redactor=Redactor(known))
     shown_pages = pages(site)

@@ -6,25 +6,31 @@ import unicodedata
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lancestat.redact import Known, Redactor
-from lancestat.report.site.text import REPLACEMENT, Plain, shorten
+from lancestat.redact import KnownValue, Redactor
+from lancestat.report.site.text import REPLACEMENT, PageSanitizer, shorten
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text())
 def test_what_is_shown_has_no_controls_and_nothing_that_turns_text_around(text: str) -> None:
-    for shown in (Plain().line(text), str(Plain().verbatim(text.replace("\n", " ")))):
+    for shown in (
+        PageSanitizer().line(text),
+        str(PageSanitizer().verbatim(text.replace("\n", " "))),
+    ):
         assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs") and c != "\t"]
         assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b")
 
 
 def test_a_control_character_leaves_a_mark() -> None:
-    assert Plain().line("or\x1b[31mders\u202e") == f"or{REPLACEMENT}[31mders{REPLACEMENT}"
+    assert PageSanitizer().line("or\x1b[31mders\u202e") == f"or{REPLACEMENT}[31mders{REPLACEMENT}"
 
 
 def test_texts_that_are_hidden_are_replaced_wherever_they_stand() -> None:
-    known = (Known("hunter2-long", "***", True), Known("s3://inner/bucket", "{{ env_var('B') }}"))
-    plain = Plain(Redactor(known))
+    known = (
+        KnownValue("hunter2-long", "***", True),
+        KnownValue("s3://inner/bucket", "{{ env_var('B') }}"),
+    )
+    plain = PageSanitizer(Redactor(known))
     assert plain.line("at s3://inner/bucket/t, key hunter2-long") == (
         "at {{ env_var('B') }}/t, key ***"
     )
@@ -32,28 +38,28 @@ def test_texts_that_are_hidden_are_replaced_wherever_they_stand() -> None:
 
 
 def test_secrets_in_addresses_are_masked_without_being_told() -> None:
-    shown = Plain().line("s3://user:pa55word@host/t?token=abc")
+    shown = PageSanitizer().line("s3://user:pa55word@host/t?token=abc")
     assert "pa55word" not in shown
     assert "abc" not in shown
-    assert "pa55word" not in Plain().verbatim("uri: s3://user:pa55word@host/t")
+    assert "pa55word" not in PageSanitizer().verbatim("uri: s3://user:pa55word@host/t")
 
 
 def test_a_secret_that_a_cut_would_split_does_not_show_in_part() -> None:
     secret = "s3cr3t-" + "x" * 40
-    assert "s3cr3t" not in Plain(Redactor([Known(secret, "***", is_secret=True)])).line(
-        " " * 1980 + secret
-    )
+    assert "s3cr3t" not in PageSanitizer(
+        Redactor([KnownValue(secret, "***", is_secret=True)])
+    ).line(" " * 1980 + secret)
 
 
 def test_a_line_of_source_keeps_its_spaces_and_is_escaped() -> None:
-    assert Plain().verbatim("    a:  <b>   # c  \n") == "    a:  &lt;b&gt;   # c"
+    assert PageSanitizer().verbatim("    a:  <b>   # c  \n") == "    a:  &lt;b&gt;   # c"
 
 
 def test_a_megabyte_is_cut_at_once() -> None:
     started = time.process_time()
-    assert len(Plain().line("a.rs " * 200_000)) <= 600
-    assert len(Plain().verbatim("a" * 1_000_000)) <= 600
-    assert len(Plain().line("x" * 1_000_000)) <= 600
+    assert len(PageSanitizer().line("a.rs " * 200_000)) <= 600
+    assert len(PageSanitizer().verbatim("a" * 1_000_000)) <= 600
+    assert len(PageSanitizer().line("x" * 1_000_000)) <= 600
     assert time.process_time() - started < 5
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from lancestat.redact import MASK, Audience, Known, Origin
+from lancestat.redact import MASK, Audience, KnownValue, Origin
 from lancestat.spec.declaration import (
     Declared,
     Listed,
     Nested,
-    Place,
+    PathOrUri,
     Settings,
     Shape,
     Text,
@@ -24,25 +24,25 @@ Origins = Mapping[str, Origin]
 NO_ORIGINS: Origins = MappingProxyType({})
 
 
-def disclosed(node: Node, origins: Origins, audience: Audience) -> Node:
+def redacted_node(node: Node, origins: Origins, audience: Audience) -> Node:
     """Return a node as an audience may see it; `origins` are the node's, by dotted key."""
     hidden = {key: origin.shown for key, origin in origins.items() if origin.hides_from(audience)}
-    shown: Node = _disclosed(node, hidden, "")
-    return shown
+    redacted: Node = _redacted(node, hidden, "")
+    return redacted
 
 
-def _disclosed(resource: Declared, hidden: Mapping[str, str], prefix: str) -> Any:
+def _redacted(resource: Declared, hidden: Mapping[str, str], prefix: str) -> Any:
     """Return a resource whose dotted keys start with `prefix`, with its texts as they are shown."""
-    shown: dict[str, object] = {}
+    values: dict[str, object] = {}
     for declared in key_fields(type(resource)):
         value = getattr(resource, declared.name)
         for key in declared.spelled:
-            value = _shown(key.shape, value, hidden, f"{prefix}{key.name}")
-        shown[declared.name] = value
-    return replace(resource, **shown)
+            value = _redacted_value(key.shape, value, hidden, f"{prefix}{key.name}")
+        values[declared.name] = value
+    return replace(resource, **values)
 
 
-def _shown(shape: Shape, value: Any, hidden: Mapping[str, str], name: str) -> Any:
+def _redacted_value(shape: Shape, value: Any, hidden: Mapping[str, str], name: str) -> Any:
     match shape:
         case Text(is_public=False):
             return hidden.get(name, value)
@@ -51,14 +51,14 @@ def _shown(shape: Shape, value: Any, hidden: Mapping[str, str], name: str) -> An
         case Listed(items=Text()) if value is not None:
             return tuple(hidden.get(f"{name}.{index}", text) for index, text in enumerate(value))
         case Nested() if value is not None:
-            return _disclosed(value, hidden, f"{name}.")
+            return _redacted(value, hidden, f"{name}.")
     return value
 
 
-def disclosed_nodes(spec: ProjectSpec, nodes: Iterable[Node], audience: Audience) -> Iterator[Node]:
+def redacted_nodes(spec: ProjectSpec, nodes: Iterable[Node], audience: Audience) -> Iterator[Node]:
     """Yield nodes of a project as an audience may see them."""
     for node in nodes:
-        yield disclosed(node, spec.origins.get(node.name, NO_ORIGINS), audience)
+        yield redacted_node(node, spec.origins.get(node.name, NO_ORIGINS), audience)
 
 
 def named(origins: Origins, *keys: str) -> str | None:
@@ -73,7 +73,9 @@ def named(origins: Origins, *keys: str) -> str | None:
     }
     if len(parts) == 1 and (key := next(iter(parts))) in keys:
         return parts[key].shown
-    variables = dict.fromkeys(each for origin in parts.values() for each in origin.variables)
+    variables = dict.fromkeys(
+        variable for origin in parts.values() for variable in origin.variables
+    )
     return ", ".join(f"{{{{ {variable} }}}}" for variable in variables) or None
 
 
@@ -84,27 +86,27 @@ def query_variables(origins: Origins, audience: Audience) -> str | None:
         for key, origin in origins.items()
         if key.endswith(".sql") and origin.hides_from(audience)
     ]
-    names = dict.fromkeys(str(each) for origin in hidden for each in origin.variables)
+    names = dict.fromkeys(str(variable) for origin in hidden for variable in origin.variables)
     return " and ".join(names) or None
 
 
-def resolved_places(node: Node, origins: Origins) -> Iterator[Known]:
+def hidden_locations(node: Node, origins: Origins) -> Iterator[KnownValue]:
     """Yield the paths and URIs of a node, as they are used, that messages must not show."""
     if not origins:
         return
-    public = _places(disclosed(node, origins, Audience.PUBLIC))
-    personal = _places(disclosed(node, origins, Audience.PERSON))
-    for place, shown, seen in zip(_places(node), public, personal, strict=True):
-        if place is not None and shown is not None and place != shown:
-            yield Known(place, shown, is_secret=place != seen)
+    public = _locations(redacted_node(node, origins, Audience.PUBLIC))
+    personal = _locations(redacted_node(node, origins, Audience.PERSON))
+    for place, public_text, seen in zip(_locations(node), public, personal, strict=True):
+        if place is not None and public_text is not None and place != public_text:
+            yield KnownValue(place, public_text, is_secret=place != seen)
 
 
-def _places(resource: Declared) -> Iterator[str | None]:
+def _locations(resource: Declared) -> Iterator[str | None]:
     """Yield the paths and URIs of a resource and of those in it."""
     for declared in key_fields(type(resource)):
         value = getattr(resource, declared.name)
         match declared.first.shape:
-            case Place():
+            case PathOrUri():
                 yield value
             case Nested() if value is not None:
-                yield from _places(value)
+                yield from _locations(value)

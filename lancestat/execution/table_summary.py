@@ -81,7 +81,9 @@ def _offers(table: TableVersion, summary: TableSummary) -> _Offers:
         shared: dict[tuple[int, ...], _Offer] = {}
         for key in fields & summary.contents.keys():
             then = summary.contents[key]
-            places = tuple(place for place, each in enumerate(now) if each and each == then[place])
+            places = tuple(
+                place for place, digest in enumerate(now) if digest and digest == then[place]
+            )
             if places and places not in shared:
                 fragments = chain.from_iterable(summary.groups[place] for place in places)
                 covered = Counter(map(fingerprints.__getitem__, fragments))
@@ -99,19 +101,19 @@ class _Splits:
         self._known: dict[frozenset[str], list[tuple[_Offer | None, frozenset[str]]]] = {}
 
     def of(self, fields: frozenset[str]) -> list[tuple[_Offer | None, frozenset[str]]]:
-        found = self._known.get(fields)
-        if found is None:
+        split = self._known.get(fields)
+        if split is None:
             by_offer: dict[int, list[str]] = defaultdict(list)
             for key in fields:
                 by_offer[id(self._offers.get(key))].append(key)
-            found = self._known[fields] = [
+            split = self._known[fields] = [
                 (self._offers.get(keys[0]), frozenset(keys)) for keys in by_offer.values()
             ]
-        return found
+        return split
 
 
 def _asked(reuse: Sequence[Reuse], offers: _Offers) -> Counter[str] | None:
-    """How many of the offered fragments the plan counts on as stored, by field key.
+    """Count the offered fragments that the plan takes as stored, by field key.
 
     None when one is counted on twice, or a stored sum is partly offered.
     """
@@ -119,11 +121,11 @@ def _asked(reuse: Sequence[Reuse], offers: _Offers) -> Counter[str] | None:
     seen: dict[Fingerprint, frozenset[str]] = {}
     counts: Counter[tuple[int, frozenset[str]]] = Counter()
     for item in reuse:
-        for each in item.fingerprints:
-            before = seen.get(each)
+        for fingerprint in item.fingerprints:
+            before = seen.get(fingerprint)
             if before is not None and before & item.fields:
                 return None
-            seen[each] = item.fields if before is None else before | item.fields
+            seen[fingerprint] = item.fields if before is None else before | item.fields
         for offer, keys in splits.of(item.fields):
             if offer is not None:
                 times = _times(item, offer)
@@ -137,13 +139,13 @@ def _asked(reuse: Sequence[Reuse], offers: _Offers) -> Counter[str] | None:
 
 
 def _times(item: Reuse, offer: _Offer) -> int | None:
-    """How often what an item reuses is offered, None where only a part of it is, or too much."""
-    times = {offer.covered[each] for each in item.fingerprints}
+    """Return how often an item's content is offered, None where it is partly, or too often."""
+    times = {offer.covered[fingerprint] for fingerprint in item.fingerprints}
     return times.pop() if len(times) == 1 and max(times) <= item.times else None
 
 
 def _left(reuse: Sequence[Reuse], offers: _Offers) -> tuple[Reuse, ...]:
-    """What is still to be read one by one."""
+    """Return what is still to be read one by one."""
     splits = _Splits(offers)
     left = []
     for item in reuse:
@@ -167,11 +169,11 @@ def _fetch(
             if places:
                 wanted[BlockKey(key, block_digest(digests[block]))] += places
     partials: dict[str, ColumnPartial] = {}
-    for found in state.summary_blocks(table, list(wanted)):
-        key = found.key.field
+    for stored in state.summary_blocks(table, list(wanted)):
+        key = stored.key.field
         known = [partials[key]] if key in partials else []
-        places = wanted.pop(found.key)
-        partials[key] = merge([*known, *(found.partials[place] for place in places)])
+        places = wanted.pop(stored.key)
+        partials[key] = merge([*known, *(stored.partials[place] for place in places)])
     return None if wanted else partials
 
 
@@ -180,7 +182,7 @@ def _within(place: int, block: slice) -> bool:
 
 
 Fingerprints = tuple[Fingerprint, ...]
-# What is asked of the state at once; up to here it reads nothing but that.
+# How many partials are fetched at once; up to so many the state reads nothing else.
 _FETCHED_AT_ONCE = 4096
 
 
@@ -214,12 +216,12 @@ class _Sum:
 
 # One field in one group.
 _Cell = tuple[int, str]
-# What a fetched partial goes into, and how many times.
+# The cells that a fetched partial goes into, and how many times.
 _Takers = dict[tuple[Fingerprints, str], dict[_Cell, int]]
 
 
 class _Draft:
-    """A summary while it is made of the one before, the table's fragments and their partials."""
+    """A summary that is being made of the last one, the table's fragments and their partials."""
 
     def __init__(
         self, table: TableVersion, coverage: Coverage, before: TableSummary | None
@@ -233,7 +235,7 @@ class _Draft:
         self.groups = group_fragments(fragments, self._joint_fragments(), MOST_GROUPS)
         self.blocks = count_blocks(self.groups)
         self.digests = _digests(self.groups, self._fingerprints)
-        self._before = _Before(before, self.groups, self._fingerprints)
+        self._before = _LastSummary(before, self.groups, self._fingerprints)
 
     def new_blocks(self, state: StateWriter) -> Iterator[SummaryBlock]:
         """The blocks that are not stored yet; holds the sketches of one block of all fields."""
@@ -259,16 +261,18 @@ class _Draft:
             sum.left = self._ask(cell, known[cell], takers)
         self._add_partials(state, sums, takers)
         for name, key in keys.items():
-            found = [sums[place, name] for place in places]
-            partials = [sum.partial for sum in found if sum.partial is not None and not sum.left]
+            group_sums = [sums[place, name] for place in places]
+            partials = [
+                sum.partial for sum in group_sums if sum.partial is not None and not sum.left
+            ]
             # A block of which something is gone is left to the next run.
-            if len(partials) == len(found):
+            if len(partials) == len(group_sums):
                 yield SummaryBlock(key, tuple(partials))
 
     def _take_pieces(
         self, state: StateWriter, sums: Mapping[_Cell, _Sum]
     ) -> Mapping[_Cell, set[int]]:
-        """Add what the summary before knows; gives the fragments that it covers."""
+        """Add what the last summary has, and return the fragments that it covers."""
         wanted: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
         for cell in sums:
             for group, key, offset in self._before.pieces(cell):
@@ -289,10 +293,10 @@ class _Draft:
             return False
         of = self._fingerprints[key]
         members = {of[fragment] for fragment in group}
-        return any(not members.issuperset(self._joint.get((each, key), ())) for each in members)
+        return any(not members.issuperset(self._joint.get((member, key), ())) for member in members)
 
     def _ask(self, cell: _Cell, known: set[int], takers: _Takers) -> int:
-        """Ask for the partials of all other fragments of a cell; gives how many are to come."""
+        """Request the partials of all other fragments of a cell, and return how many there are."""
         place, key = cell
         fingerprints = self._fingerprints[key]
         joint: set[Fingerprints] = set()
@@ -329,11 +333,11 @@ class _Draft:
             return
         fragment_of = {group.fingerprint: group.fragment_id for group in self._table.groups}
         for fingerprints in set(self._joint.values()):
-            yield [fragment_of[each] for each in fingerprints]
+            yield [fragment_of[fingerprint] for fingerprint in fingerprints]
 
 
-class _Before:
-    """What the summary before has of groups that are parts of the groups now."""
+class _LastSummary:
+    """The groups of the last summary that are parts of the groups now."""
 
     def __init__(
         self,
@@ -345,9 +349,9 @@ class _Before:
         self.stored = frozenset(block_keys(self._summary))
         counts = self._summary.blocks
         self._places: dict[int, list[int]] = defaultdict(list)
-        group_of = {each: place for place, group in enumerate(groups) for each in group}
+        group_of = {fragment: place for place, group in enumerate(groups) for fragment in group}
         for place, group in enumerate(self._summary.groups):
-            homes = {group_of.get(each, -1) for each in group}
+            homes = {group_of.get(fragment, -1) for fragment in group}
             if len(homes) == 1:
                 self._places[homes.pop()].append(place)
         self._blocks = [
@@ -374,19 +378,21 @@ def _digests(
     """A digest per group and field, empty where a fragment is gone; shared by like fields."""
     shared: dict[int, tuple[bytes, ...]] = {}
     digests = {}
-    for key, found in fingerprints.items():
-        if id(found) not in shared:
-            shared[id(found)] = tuple(group_digest(group, found) or b"" for group in groups)
-        digests[key] = shared[id(found)]
+    for key, by_fragment in fingerprints.items():
+        if id(by_fragment) not in shared:
+            shared[id(by_fragment)] = tuple(
+                group_digest(group, by_fragment) or b"" for group in groups
+            )
+        digests[key] = shared[id(by_fragment)]
     return digests
 
 
 def _joint_keys(coverage: Coverage) -> dict[tuple[Fingerprint, str], Fingerprints]:
-    """Where only the sum over several fragments is known: that sum's key, by member and field."""
+    """Return keys of sums over several fragments without known parts, by member and field."""
     joint: dict[tuple[Fingerprint, str], Fingerprints] = {}
     sums = [(item.fingerprints, item.fields) for item in coverage.reuse]
     sums += [(tuple(sorted(carry.new)), carry.fields) for carry in coverage.carries]
     for fingerprints, fields in sums:
         if len(fingerprints) > 1:
-            joint.update(((each, key), fingerprints) for each in fingerprints for key in fields)
+            joint.update(((member, key), fingerprints) for member in fingerprints for key in fields)
     return joint

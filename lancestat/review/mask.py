@@ -1,4 +1,4 @@
-"""Texts of specifications and libraries, made fit to be shown."""
+"""Redacts texts of specifications and libraries for the public."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancestat.redact import NOTHING_KNOWN, Audience, Redactor, clean, visible
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, clean, visible
 from lancestat.spec.model import ProjectSpec
 
-# Of so many characters `clean` leaves none away.
+# `clean` does not shorten a text of so many characters.
 _PIECE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Makes texts fit for the public (`lancestat.redact`), and spells out what nobody could see.
+    """Redacts texts for the public (`lancestat.redact`), and spells out invisible characters.
 
-    What lies in the project's folder, `root`, is told from there: where that folder is differs from
-    one machine to the next.
+    Paths in the project's folder, `root`, become relative to it, since the folder differs from one
+    machine to the next.
     """
 
-    redactor: Redactor = NOTHING_KNOWN
+    redactor: Redactor = EMPTY_REDACTOR
     root: Path | None = None
 
     @classmethod
     def of(cls, one: ProjectSpec, other: ProjectSpec) -> Mask:
-        """For what two projects in one folder know."""
+        """Return the mask for the secrets of two projects in one folder."""
         return cls(one.redactor.merged(other.redactor), one.root)
 
     def text(self, text: str) -> str:
@@ -40,7 +40,6 @@ class Mask:
         return self._line(self.redactor.text(text, Audience.PUBLIC))
 
     def lines(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """Several of them."""
         return tuple(map(self.line, texts))
 
     def _line(self, text: str) -> str:

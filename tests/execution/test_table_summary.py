@@ -8,7 +8,7 @@ from pathlib import Path
 import lance
 import pytest
 
-import lancestat.execution.summarize
+import lancestat.execution.table_summary
 from lancestat.errors import StateError
 from lancestat.plan.actions import Skip
 from lancestat.spec.model import Publish
@@ -63,7 +63,7 @@ def test_an_append_makes_the_last_block_anew(world: World, state: Counted) -> No
 def test_what_a_group_was_is_merged_with_what_was_appended(
     world: World, state: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lancestat.execution.summarize, "MOST_GROUPS", 8)
+    monkeypatch.setattr(lancestat.execution.table_summary, "MOST_GROUPS", 8)
     lance.write_dataset(orders(100, 5), str(world.path), mode="append")
     run(world, state)
     assert [len(each.groups) for each in state.summaries] == [6]
