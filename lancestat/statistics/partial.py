@@ -31,7 +31,7 @@ class ColumnPartial:
     `maximum` be None while `minimum` is not: no short bytes are above the values. `total_bytes` and
     `max_bytes` are the summed and the largest length of strings and binary, 0 for fixed-width
     types; `total_characters` and `max_characters` those of strings in code points, 0 elsewhere.
-    `quantiles` are those of finite values (decimals unscaled), None where nobody asked for them.
+    `quantiles` are those of finite values (decimals unscaled), None where they were not requested.
     """
 
     rows: int
@@ -57,7 +57,7 @@ EMPTY_PARTIAL = ColumnPartial(0, 0, 0, None, None, 0, 0, EMPTY_SKETCH)
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What Spark's optimizer is told about one column.
+    """The statistics of one column for Spark's optimizer.
 
     Lengths are in bytes, except that Spark's own lengths of strings count code points, and so do
     these.
@@ -105,9 +105,9 @@ def _merged_quantiles(parts: Iterable[ColumnPartial]) -> QuantileSketch | None:
 
 
 def summarize(partial: ColumnPartial, type: ColumnType) -> ColumnStatistics:
-    """What Spark's `CommandUtils.computeColumnStats` would give for the same rows.
+    """Return the statistics of Spark's `CommandUtils.computeColumnStats` for the same rows.
 
-    Two things differ: the distinct count is closer to the truth, and bounds ignore NaN, which in
+    Two things differ: the distinct count is more accurate, and bounds ignore NaN, which in
     Spark is the largest value. Strings and binary have bounds here and none in Spark; those of
     strings are valid UTF-8.
     """
@@ -136,7 +136,7 @@ def _lengths(partial: ColumnPartial, type: ColumnType) -> tuple[int, int]:
 
 
 def _distinct(partial: ColumnPartial) -> int:
-    """The sketch's estimate, within what rows and bounds leave possible."""
+    """Return the sketch's estimate, limited by rows and bounds."""
     if not partial.values:
         return 0
     most = partial.values
@@ -155,7 +155,7 @@ _CHECKSUM = struct.Struct("<I")
 
 
 def encode(partial: ColumnPartial) -> bytes:
-    """The stored form of a partial."""
+    """Return the stored form of a partial."""
     counts = _COUNTS.pack(
         _FORM if partial.quantiles is None else _FORM_WITH_QUANTILES,
         partial.rows,
@@ -179,7 +179,7 @@ def _encode_quantiles(quantiles: QuantileSketch | None) -> bytes:
 
 
 def decode(stored: bytes) -> ColumnPartial:
-    """The inverse of `encode`; raises ValueError on anything else."""
+    """Invert `encode`; raises ValueError on anything else."""
     body, checksum = stored[: -_CHECKSUM.size], stored[-_CHECKSUM.size :]
     if len(body) < _COUNTS.size or checksum != _CHECKSUM.pack(zlib.crc32(body)):
         raise ValueError("a stored partial is cut or altered: its checksum does not match")
