@@ -73,7 +73,7 @@ def _text(operator: Operator) -> str:
 
 
 def _scan(number: int, scan: ScanLine, *, verbose: bool) -> list[str]:
-    told = scan.told
+    told = scan.explanation
     if told is None:
         what = "statistics as Spark has them"
         return [f"[{number}] {paint(scan.table, 'title')}", f"    {what}: {_read(scan)}"]
