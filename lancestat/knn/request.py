@@ -134,8 +134,8 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
         with_rank: Whether there is a column `_rank`.
 
     Raises:
-        UsageError: a side selects a column twice (LS450) or one with the name of a column that the
-            join adds (LS451), or a name with its suffix is taken (LS452).
+        UsageError: a side selects a column twice (LS450) or one that is called like what the join
+            adds (LS451), or a name with its suffix is taken (LS452).
     """
     measures = (DISTANCE, RANK) if with_rank else (DISTANCE,)
     for side, names in (("left", left), ("right", right)):

@@ -185,7 +185,7 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
         storage_options: As for opening.
 
     Raises:
-        LakeError: LS205 unreachable. Other failures are reported by opening.
+        LakeError: LS205 unreachable. Whatever else is wrong is for opening to say.
     """
     from lance.file import LanceFileSession
 

@@ -56,7 +56,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class PublishedColumn:
-    """The published statistics of one column: bounds as Spark's strings, None where absent."""
+    """What is published about one column: bounds as Spark's strings, None for what is not there."""
 
     distinct: int | None
     nulls: int | None
@@ -119,7 +119,7 @@ def encode_statistics(
 
 
 def published_column(type: ColumnType, statistics: ColumnStatistics) -> PublishedColumn:
-    """Return the statistics of a column as its readers would get them."""
+    """What publishing these statistics of a column would tell its readers."""
     bounds = _encode_bounds(type, statistics)
     return PublishedColumn(
         distinct=statistics.distinct,

@@ -21,7 +21,7 @@ from lancestat.statistics.partial import ColumnPartial, summarize
 
 @dataclass(frozen=True, slots=True)
 class ColumnEstimate:
-    """One column; None is unknown. Bounds are in the strings of Spark's `CatalogColumnStat`."""
+    """One column; None is not told. Bounds are in the strings of Spark's `CatalogColumnStat`."""
 
     minimum: str | None = None
     maximum: str | None = None
@@ -211,7 +211,7 @@ def _with_histogram(
 
 
 def _sampled(column: ColumnEstimate, rows: int, of: int) -> ColumnEstimate:
-    """Return a column in those rows of a scan that pass its filters according to a sample."""
+    """A column in those rows of a scan that a sample says pass its filters."""
     nulls = None if column.nulls is None else round(column.nulls * rows / of)
     distinct = column.distinct
     if distinct is not None:
@@ -223,7 +223,7 @@ def _sampled(column: ColumnEstimate, rows: int, of: int) -> ColumnEstimate:
 
 
 def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:
-    """Scale the whole table's statistics to a part of its rows, spread evenly."""
+    """The whole table's statistics for a part of its rows, spread evenly."""
     nulls = None if column.nulls is None or not of else round(column.nulls * rows / of)
     return replace(column, nulls=nulls)
 

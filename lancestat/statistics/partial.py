@@ -57,7 +57,7 @@ EMPTY_PARTIAL = ColumnPartial(0, 0, 0, None, None, 0, 0, EMPTY_SKETCH)
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """The statistics of one column for Spark's optimizer.
+    """What Spark's optimizer is told about one column.
 
     Lengths are in bytes, except that Spark's own lengths of strings count code points, and so do
     these.
@@ -105,9 +105,9 @@ def _merged_quantiles(parts: Iterable[ColumnPartial]) -> QuantileSketch | None:
 
 
 def summarize(partial: ColumnPartial, type: ColumnType) -> ColumnStatistics:
-    """Return the statistics of Spark's `CommandUtils.computeColumnStats` for the same rows.
+    """What Spark's `CommandUtils.computeColumnStats` would give for the same rows.
 
-    Two things differ: the distinct count is more accurate, and bounds ignore NaN, which in
+    Two things differ: the distinct count is closer to the truth, and bounds ignore NaN, which in
     Spark is the largest value. Strings and binary have bounds here and none in Spark; those of
     strings are valid UTF-8.
     """
@@ -136,7 +136,7 @@ def _lengths(partial: ColumnPartial, type: ColumnType) -> tuple[int, int]:
 
 
 def _distinct(partial: ColumnPartial) -> int:
-    """Return the sketch's estimate, limited by rows and bounds."""
+    """The sketch's estimate, within what rows and bounds leave possible."""
     if not partial.values:
         return 0
     most = partial.values

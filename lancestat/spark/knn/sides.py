@@ -85,7 +85,7 @@ class QuerySide:
 def unreadable(
     error: Exception, source: SideSource, storage_options: Mapping[str, str], name: str
 ) -> LancestatError:
-    """Return the error (LS555) for a side of which Spark can make no rows."""
+    """The error (LS555) for a side of which Spark can make no rows."""
     secrets = secret_values(storage_options) | secret_values(source.options)
     around = QueryContext({view.name: None for view in source.views}, secrets)
     found = explain_failure(error, QueryText(source.sql or "", f"the {name} side's query"), around)

@@ -152,7 +152,7 @@ class PlanningService:
 
 
 def _column(column: ColumnEstimate) -> Message:
-    fields: Message = {
+    told: Message = {
         "min": column.minimum,
         "max": column.maximum,
         "nulls": column.nulls,
@@ -162,8 +162,8 @@ def _column(column: ColumnEstimate) -> Message:
     }
     if column.histogram is not None:
         bins = [[bin.low, bin.high, bin.distinct] for bin in column.histogram.bins]
-        fields["histogram"] = {"height": column.histogram.height, "bins": bins}
-    return {key: value for key, value in fields.items() if value is not None}
+        told["histogram"] = {"height": column.histogram.height, "bins": bins}
+    return {key: value for key, value in told.items() if value is not None}
 
 
 def _explained(table: ReadTable, filters: Sequence[Filter], scan_estimate: Estimate) -> Explanation:

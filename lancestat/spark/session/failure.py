@@ -71,14 +71,14 @@ def explain(
 def job_error(
     error: Exception, code: str, doing: str, secrets: Iterable[str], *, job: str | None = None
 ) -> LancestatError:
-    """Return a worker's own error; else LS512 when the job was cancelled, `code` otherwise.
+    """What a worker raised, as it was; else LS512 when the job was cancelled, `code` otherwise.
 
     Args:
         error: What was raised on the driver.
         code: Of a job that failed.
-        doing: The purpose of the job, which "was cancelled" or "failed" follows.
+        doing: What the job was for, to go on with "was cancelled" or "failed".
         secrets: Values that must not be shown.
-        job: The name of what failed, where `doing` does not name it.
+        job: What failed, where that is not what it was doing.
     """
     if isinstance(error, LancestatError):
         return error

@@ -140,7 +140,7 @@ def start_jvm(
 
 
 def not_started(output: str, conf: Mapping[str, str]) -> RunError:
-    """Return the error (LS522) with the cause from the JVM's output, without secrets of `conf`."""
+    """The error (LS522) that names the cause in what the JVM printed, without secrets of `conf`."""
     lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
     causes = [line for line in lines if _CAUSE.search(line)]
     said = " ".join((causes or lines)[:_LAST_LINES]) or "it ended without a word"

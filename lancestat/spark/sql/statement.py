@@ -85,7 +85,7 @@ def find_declared(
 
 
 def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageError:
-    """Return the error (LS422) for a table that neither the project nor Spark's catalog has."""
+    """The error (LS422) for a table that neither the project nor Spark's catalog has."""
     listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
     near = did_you_mean(statement.name, declared)
     return UsageError(
