@@ -301,7 +301,7 @@ def test_what_does_not_compile_says_where(spark: SparkSession) -> None:
 
 
 def test_javac_has_nothing_to_say(tmp_path: Path) -> None:
-    folder = Path(compiler.__file__).with_name("java")
+    folder = Path(compiler.__file__).parents[1] / "java"
     jars = Path(pyspark.__file__).with_name("jars")
     home = os.environ.get("JAVA_HOME")
     javac = str(Path(home) / "bin" / "javac") if home else "javac"
