@@ -25,7 +25,7 @@ from measure import Measures, peak_megabytes, run_parts, timed
 if TYPE_CHECKING:
     from lancestat.lake.snapshot import Snapshot
     from lancestat.optimizer.groups import GroupedStatistics
-    from lancestat.optimizer.pruned_fragments import FragmentStatistics, Survivors
+    from lancestat.optimizer.pruned_fragments import FragmentStatistics, RemainingFragments
     from lancestat.predicates.filter import Filter
     from lancestat.state.store import LanceState
     from lancestat.state.values import SummaryBlock, TableSummary
@@ -138,7 +138,7 @@ def estimated(
     known: FragmentStatistics, names: list[str], filters: list[Filter]
 ) -> list[ColumnPartial | None]:
     """What an estimate asks for."""
-    left: FragmentStatistics | Survivors = known.survivors(filters) or known
+    left: FragmentStatistics | RemainingFragments = known.prune(filters) or known
     found = [left.partial(name) for name in names]
     assert all(each is not None and each.rows for each in found)
     return found

@@ -33,7 +33,7 @@ from pyspark.sql.functions import col, vector_l2_distance
 import lancestat
 from lancestat.execution.knn_join import run_join
 from lancestat.knn.request import JoinRequest, Stage, StageProgress
-from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
+from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.lake.observe import snapshot
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.session.start import start_session
@@ -166,7 +166,7 @@ def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
         if progress.stage is Stage.PROBE and progress.pairs_per_second:
             rates.append(progress.pairs_per_second)
 
-    left, right = (SideWork("emb", ("id",), pinned(uri)) for uri in uris)
+    left, right = (SideSource("emb", ("id",), pinned(uri)) for uri in uris)
     output = str(folder / "output.lance")
     work = JoinWork(
         "rate", JoinRequest(K, min_right_rows=0), left, right, OutputFormat.LANCE, output

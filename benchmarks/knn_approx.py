@@ -24,7 +24,7 @@ from measure import spark_parser, timed
 
 from lancestat.execution.knn_join import run_join
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideWork
+from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.lake.observe import snapshot
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.session.start import start_session
@@ -81,7 +81,7 @@ def main() -> None:
         }
 
         def join(mode: str) -> JoinOutcome:
-            sides = (SideWork("emb", ("id",), table) for table in (left, right))
+            sides = (SideSource("emb", ("id",), table) for table in (left, right))
             output = str(folder / f"{mode}.lance")
             work = JoinWork(mode, requests[mode], *sides, OutputFormat.LANCE, output)
             return run_join(Engine(spark, str(folder / "scratch"), uuid.uuid4().hex), work)

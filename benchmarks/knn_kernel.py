@@ -67,7 +67,7 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     import numpy as np
 
     from lancestat.knn.request import Metric
-    from lancestat.knn.search import Nearest
+    from lancestat.knn.search import ExactSearch
 
     share = 100 if tiny else dimension // 128
     rows, queries = (
@@ -80,7 +80,7 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     for _ in range(TURNS):
         product.append(timed(lambda: queries @ rows.T)[0])
         for metric, seconds in searched.items():
-            nearest = Nearest(queries, K, metric)
+            nearest = ExactSearch(queries, K, metric)
             seconds.append(timed(partial(nearest.add, rows, places))[0])
             compared = max(compared, nearest.compared / len(queries))
             doubted = max(doubted, nearest.doubted / len(queries))
@@ -166,9 +166,9 @@ def every_pair(queries: Matrix, rows: Matrix, metric: Metric, step: int) -> NDAr
     """True neighbours, block by block."""
     import numpy as np
 
-    from lancestat.knn.search import Nearest
+    from lancestat.knn.search import ExactSearch
 
-    nearest = Nearest(queries, K, metric)
+    nearest = ExactSearch(queries, K, metric)
     for start in range(0, len(rows), step):
         block = rows[start : start + step]
         nearest.add(block, np.arange(start, start + len(block)))

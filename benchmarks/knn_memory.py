@@ -29,7 +29,7 @@ from measure import timed
 
 from lancestat.execution.knn_join import run_join
 from lancestat.knn.request import JoinRequest
-from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
+from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.lake.observe import snapshot
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.session.start import start_session
@@ -52,13 +52,13 @@ def batches(rows: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([numbers, column], schema=schema)
 
 
-def write(folder: Path, rows: int) -> SideWork:
+def write(folder: Path, rows: int) -> SideSource:
     """A table of so many vectors, as a side of a join."""
     uri = str(folder / f"{rows}.lance")
     if not Path(uri).exists():
         schema = pa.schema([("id", pa.int64()), ("emb", pa.list_(pa.float32(), DIMENSION))])
         lance.write_dataset(batches(rows, schema), uri, schema=schema, max_rows_per_file=1 << 17)
-    return SideWork("emb", ("id",), PinnedTable.at(snapshot(lance.dataset(uri), uri, {})))
+    return SideSource("emb", ("id",), PinnedTable.at(snapshot(lance.dataset(uri), uri, {})))
 
 
 def join(folder: Path, lefts: int, rights: int, conf: dict[str, str]) -> tuple[float, float]:

@@ -103,17 +103,17 @@ def plan(spark: SparkSession, text: str) -> float:
 
 def watch_desk() -> list[float]:
     """Seconds of each answer to the JVM, from now on."""
-    from lancestat.spark.read.planning_service import Desk
+    from lancestat.spark.read.planning_service import PlanningService
 
     seconds: list[float] = []
-    answer = Desk.answer
+    answer = PlanningService.answer
 
-    def answered(desk: Desk, question: str) -> str:
-        elapsed, text = timed(lambda: answer(desk, question))
+    def answered(service: PlanningService, question: str) -> str:
+        elapsed, text = timed(lambda: answer(service, question))
         seconds.append(elapsed)
         return text
 
-    setattr(Desk, "answer", answered)  # noqa: B010
+    setattr(PlanningService, "answer", answered)  # noqa: B010
     return seconds
 
 

@@ -25,17 +25,17 @@ from lancestat.knn.request import (
     OutputNames,
     output_names,
 )
-from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, SideWork
+from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import observe_dataset
-from lancestat.lake.row_ranges import Part, RowRange
+from lancestat.lake.row_ranges import RowRange, ScanPartition
 from lancestat.lake.snapshot import Snapshot
-from lancestat.optimizer.table import Scan
+from lancestat.optimizer.table import QueryScan
 from lancestat.plan.join_planner import plan_join
 from lancestat.scratch.folder import scratch as scratch_folder
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.knn.scratch_root import scratch_root
-from lancestat.spark.knn.written_side import column_place
+from lancestat.spark.knn.written_side import column_index
 from lancestat.spark.read.read_task import read_part
 from lancestat.spark.read.relation import read_table
 from lancestat.spark.session.arrow_types import spark_schema
@@ -74,8 +74,8 @@ def _local_rows(
     schema = spark_schema(written.fields)
     columns = tuple(schema.names)
     ranges = tuple(RowRange(fragment.id, 0, fragment.rows) for fragment in written.fragments)
-    scan = Scan(written.pin, columns)
-    batches = list(read_part(scan, Part(ranges), storage_options))
+    scan = QueryScan(written.pin, columns)
+    batches = list(read_part(scan, ScanPartition(ranges), storage_options))
     if not batches:
         return spark.createDataFrame([], schema)
     return spark.createDataFrame(pa.Table.from_batches(batches).rename_columns(columns), schema)
@@ -144,7 +144,7 @@ def knn_join(
     options = dict(storage_options or {})
     root = scratch_root(scratch, spark)
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
-    sides = (SideWork(left_vector, on_left), SideWork(right_vector, on_right))
+    sides = (SideSource(left_vector, on_left), SideSource(right_vector, on_right))
     work = JoinWork("knn_join", request, *sides, OutputFormat.LANCE, uri)
     frames = {"left": left, "right": right}
     run_join(Engine(spark, root, uuid.uuid4().hex, options), work, frames, _numbered(names))
@@ -178,7 +178,7 @@ def run_join(
 
 def _types(rows: DataFrame, select: Sequence[str], side: str) -> list[DataType]:
     columns = rows.columns
-    return [rows.schema.fields[column_place(columns, name, side)].dataType for name in select]
+    return [rows.schema.fields[column_index(columns, name, side)].dataType for name in select]
 
 
 def _numbered(names: OutputNames) -> OutputNames:

@@ -1,4 +1,4 @@
-"""Centroids: which part of the right side a vector belongs to, and which parts to search."""
+"""Centroids: the list of the right side that a vector belongs to, and the lists to search."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Centroids:
     """Centroids of lists, in the space where lists are made, which depends on the metric.
 
     Under `l2` that is the vectors' own, under `cosine` their directions. Under `dot` it has one
-    more dimension, in which rows get what they lack of `length`, so that all are equally long and
-    the row of the greatest product is that of the smallest angle (Bachrach et al., Speeding Up the
-    Xbox Recommender System Using a Euclidean Transformation for Inner-Product Spaces, RecSys 2014).
+    more dimension, in which rows are padded to `length`, so that all are equally long and the row
+    of the greatest product is that of the smallest angle (Bachrach et al., Speeding Up the Xbox
+    Recommender System Using a Euclidean Transformation for Inner-Product Spaces, RecSys 2014).
 
     `values` is (lists, dimension), `scale` a power of two that vectors are multiplied by first.
     """
@@ -41,58 +41,58 @@ class Centroids:
         return len(self.values)
 
     def assign(self, rows: NDArray[np.float32]) -> NDArray[np.int32]:
-        """The list that each row (n, dim) belongs to."""
+        """Return the list that each row (n, dim) belongs to."""
         return self._nearest(self._of_rows(rows), 1)[:, 0]
 
     def nearest_lists(self, queries: NDArray[np.float32], nprobes: int) -> NDArray[np.int32]:
-        """The lists that each query (n, dim) visits, (n, nprobes), the likeliest first."""
-        asked = _placed(queries, self.metric, self.scale)
+        """Return the lists that each query (n, dim) visits, (n, nprobes), the nearest first."""
+        projected = _projected(queries, self.metric, self.scale)
         if self.metric is Metric.DOT:
-            asked = _with(asked, np.zeros(len(asked), np.float32))
-        return self._nearest(asked, min(nprobes, len(self)))
+            projected = _with(projected, np.zeros(len(projected), np.float32))
+        return self._nearest(projected, min(nprobes, len(self)))
 
     def _of_rows(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        placed = _placed(rows, self.metric, self.scale)
-        return _lengthened(placed, self.length) if self.metric is Metric.DOT else placed
+        projected = _projected(rows, self.metric, self.scale)
+        return _lengthened(projected, self.length) if self.metric is Metric.DOT else projected
 
-    def _nearest(self, placed: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-        return best(placed, self.values, count, self.metric)[1].astype(np.int32)
+    def _nearest(self, projected: NDArray[np.float32], count: int) -> NDArray[np.int32]:
+        return best(projected, self.values, count, self.metric)[1].astype(np.int32)
 
 
 def train(sample: NDArray[np.float32], lists: int, metric: Metric, seed: int = 0) -> Centroids:
-    """Centroids by k-means, the same for the same arguments.
+    """Train centroids by k-means, the same for the same arguments.
 
     Args:
         sample: (n, dim), n at least 1: rows like those that lists are made of.
-        lists: How many; no more than there are rows in the sample.
+        lists: Their number; no more than there are rows in the sample.
         metric: Means are made length 1 again where angles matter (spherical k-means).
-        seed: Of the choice of first centroids.
+        seed: Seeds the choice of first centroids.
     """
     lists = min(lists, len(sample))
     scale, length = _scale(sample, metric), 0.0
-    placed = _placed(sample, metric, scale)
+    projected = _projected(sample, metric, scale)
     if metric is Metric.DOT:
-        length = float(np.sqrt(np.einsum("nd,nd->n", placed, placed).max()))
-        placed = _lengthened(placed, length)
+        length = float(np.sqrt(np.einsum("nd,nd->n", projected, projected).max()))
+        projected = _lengthened(projected, length)
     means = faiss.Kmeans(
-        placed.shape[1],
+        projected.shape[1],
         lists,
         niter=ROUNDS,
         seed=seed,
         spherical=metric is not Metric.L2,
         min_points_per_centroid=1,
-        max_points_per_centroid=len(placed),
+        max_points_per_centroid=len(projected),
     )
-    means.train(placed)
+    means.train(projected)
     assert means.centroids is not None
     return Centroids(means.centroids, metric, scale, length)
 
 
 @dataclass(frozen=True, slots=True)
 class RecallCurve:
-    """What share of true neighbours is in the lists visited, by how many lists: entry 0 for one.
+    """The share of true neighbours in the lists visited, by their number: entry 0 for one list.
 
-    `lower` is what the mean over all queries is not below with a confidence of 95 %, one-sided, by
+    `lower` is the one-sided lower confidence bound of the mean over all queries, at 95 %, by
     the normal approximation of the mean of the sampled queries' own shares.
     """
 
@@ -101,7 +101,7 @@ class RecallCurve:
 
 
 def recall_curve(order: NDArray[np.int32], truth: NDArray[np.int32]) -> RecallCurve:
-    """The recall for every number of lists visited.
+    """Return the recall for every number of lists visited.
 
     Search inside a list is exact, so that a true neighbour is found when its list is visited.
 
@@ -131,7 +131,7 @@ _ONE_SIDED_95 = 1.645
 def mean_and_lower(
     shares: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means over queries (queries, n), and what they are not below with a confidence of 95 %."""
+    """Return means over queries (queries, n), and their lower bounds at a confidence of 95 %."""
     mean = shares.mean(axis=0)
     if len(shares) < 2:
         return mean, np.zeros_like(mean)
@@ -140,7 +140,7 @@ def mean_and_lower(
 
 
 def choose_nprobes(curve: RecallCurve, recall: float) -> int:
-    """The fewest lists to visit that reach a recall, with the confidence of the curve."""
+    """Return the fewest lists to visit that reach a recall, with the curve's confidence."""
     enough = curve.lower >= min(recall, 1.0 - 1e-12)
     return int(np.argmax(enough)) + 1 if enough.any() else len(curve.lower)
 
@@ -154,7 +154,7 @@ def _scale(sample: NDArray[np.float32], metric: Metric) -> float:
     return 2.0 ** int(np.clip(-np.floor(np.log2(square) / 2), -120, 100))
 
 
-def _placed(vectors: NDArray[np.float32], metric: Metric, scale: float) -> NDArray[np.float32]:
+def _projected(vectors: NDArray[np.float32], metric: Metric, scale: float) -> NDArray[np.float32]:
     if metric is Metric.COSINE:
         return np.ascontiguousarray(directions(vectors))
     if (
@@ -168,10 +168,10 @@ def _placed(vectors: NDArray[np.float32], metric: Metric, scale: float) -> NDArr
     return clipped
 
 
-def _lengthened(placed: NDArray[np.float32], length: float) -> NDArray[np.float32]:
-    squares = np.einsum("nd,nd->n", placed, placed)
-    return _with(placed, np.sqrt(np.maximum(length * length - squares, 0.0)))
+def _lengthened(projected: NDArray[np.float32], length: float) -> NDArray[np.float32]:
+    squares = np.einsum("nd,nd->n", projected, projected)
+    return _with(projected, np.sqrt(np.maximum(length * length - squares, 0.0)))
 
 
-def _with(placed: NDArray[np.float32], last: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(np.column_stack([placed, last]), np.float32)
+def _with(projected: NDArray[np.float32], last: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(np.column_stack([projected, last]), np.float32)

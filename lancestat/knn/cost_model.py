@@ -1,4 +1,4 @@
-"""The gate: which strategy a join takes, and what it is expected to cost."""
+"""The cost model: the strategy of a join, and its estimated cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lancestat.knn.request import JoinRequest, Mode
 
 
 class Strategy(str, Enum):
-    """How neighbours are found, as plans and JSON spell it."""
+    """The strategies of search, as plans and JSON spell them."""
 
     SPARK = "spark"
     EXACT = "exact"
@@ -32,9 +32,9 @@ SPARK_ELEMENT_SECONDS = 80e-9
 SPARK_PAIR_SECONDS = 2e-6
 # One query through a vector index, whatever the size of the right side.
 INDEX_QUERY_SECONDS = 2e-3
-# What starting jobs costs.
+# The cost of starting jobs.
 JOB_SECONDS = 1.0
-# Spark is left alone with what takes it so long, unless another strategy is so many times as fast.
+# Spark's own join is chosen up to this time, unless another strategy is so many times as fast.
 SPARK_PATIENCE_SECONDS = 10.0
 SPARK_PATIENCE_RATIO = 5.0
 
@@ -46,15 +46,15 @@ TRAIN_ROWS = 128
 TRAIN_ROUNDS = 6
 # Left rows whose true neighbours are found in full, to choose and to report the recall.
 SAMPLE_ROWS = 192
-# A visited list is that much longer than the average: long lists are near more queries.
+# A visited list is that much longer than the average, since long lists are near more queries.
 IMBALANCE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class JoinSize:
-    """What is known of the sides; None where nobody has counted yet.
+    """The sizes of the sides; None where they are not counted yet.
 
-    `has_index` tells of a vector index on the right, of the metric asked for.
+    `has_index`: the right side has a vector index of the requested metric.
     """
 
     left_rows: int | None
@@ -65,10 +65,10 @@ class JoinSize:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A strategy, why, and its estimate.
+    """A strategy, the reason for it, and its estimate.
 
     `pairs` are distances to compute and `seconds` their estimated time on `cores` cores, both None
-    where sizes are unknown. `lists` is how many partitions the right side gets.
+    where sizes are unknown. `lists` is the number of partitions of the right side.
     """
 
     strategy: Strategy
@@ -79,12 +79,12 @@ class Decision:
 
 
 def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
-    """The cheapest strategy that the request allows.
+    """Choose the cheapest strategy that the request allows.
 
     Args:
         request: `mode: exact` never picks an approximate strategy.
-        size: Unknown sizes are taken for large.
-        cores: How many tasks run at once.
+        size: Unknown sizes count as large.
+        cores: The number of tasks that run at once.
     """
     few = f"fewer than {request.min_right_rows:,} right rows"
     if size.left_rows is None or size.right_rows is None or size.dimension is None:
@@ -98,7 +98,7 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
             return replace(spark, why=few)
         return replace(
             exact, why=f"few right rows, but {exact.pairs:,} pairs, which take Spark "
-            f"about {_spoken(spark.seconds)}",
+            f"about {_duration_text(spark.seconds)}",
         )  # fmt: skip
     if request.mode is Mode.EXACT:
         return replace(exact, why="every pair is to be compared")
@@ -122,18 +122,18 @@ def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: i
     others = [] if partitioned is None else [partitioned]
     if size.has_index:
         others.append(_indexed(request, left, dimension, cores))
-    best = min(others, key=lambda each: each.seconds or 0.0, default=None)
+    best = min(others, key=lambda decision: decision.seconds or 0.0, default=None)
     if best is None:
         return replace(exact, why="the right side is too small for partitions")
     if (exact.seconds or 0.0) <= (best.seconds or 0.0):
         return replace(
-            exact, why=f"comparing every pair takes about {_spoken(exact.seconds)}, "
-            f"{best.strategy.value} about {_spoken(best.seconds)}",
+            exact, why=f"comparing every pair takes about {_duration_text(exact.seconds)}, "
+            f"{best.strategy.value} about {_duration_text(best.seconds)}",
         )  # fmt: skip
     return replace(
         best,
-        why=f"about {_spoken(best.seconds)}, where comparing every pair takes "
-        f"{_spoken(exact.seconds)}",
+        why=f"about {_duration_text(best.seconds)}, where comparing every pair takes "
+        f"{_duration_text(exact.seconds)}",
     )
 
 
@@ -164,19 +164,19 @@ def _indexed(request: JoinRequest, left: int, dimension: int, cores: int) -> Dec
 def _partitioned(
     request: JoinRequest, left: int, right: int, dimension: int, cores: int
 ) -> Decision | None:
-    """The best number of lists, and its cost; None when lists would be too few or too short."""
+    """Return the best number of lists and its cost; None where they would be too few or short."""
     most = min(MOST_LISTS, right // LEAST_LIST_ROWS)
     lists, options = FEWEST_LISTS, []
     while lists <= most:
-        probes = request.nprobes or usual_nprobes(lists)
+        probes = request.nprobes or estimated_nprobes(lists)
         if 2 * probes <= lists:
             options.append(_in_lists(request, left, right, dimension, cores, lists, probes))
         lists = ceil(lists * sqrt(2))
-    return min(options, key=lambda each: each.seconds or 0.0, default=None)
+    return min(options, key=lambda decision: decision.seconds or 0.0, default=None)
 
 
-def usual_nprobes(lists: int) -> int:
-    """How many lists a query is taken to visit before anything was measured."""
+def estimated_nprobes(lists: int) -> int:
+    """Estimate the number of lists that a query visits, before it is measured."""
     return ceil(1 + sqrt(lists) / 4)
 
 
@@ -203,7 +203,7 @@ def _in_lists(
     return Decision(Strategy.PARTITIONED, "", compared + sampled, total, lists)
 
 
-def _spoken(seconds: float | None) -> str:
+def _duration_text(seconds: float | None) -> str:
     assert seconds is not None
     if seconds < 10:
         return f"{seconds:.1f} s"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lancestat.errors import RunError
 from lancestat.knn.centroids import mean_and_lower
 from lancestat.knn.request import Metric, distances
-from lancestat.knn.search import Nearest, Neighbours, merge, nothing
+from lancestat.knn.search import ExactSearch, Neighbours, merge, nothing
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import VectorSide
 from lancestat.redact import clean, secret_values
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
 _FETCHED_BYTES = 64 << 20
 # Queries that are handed to Lance at a time; they share what it reads of the index.
 _BATCH = 256
-# What Lance calls the number of a query in a batch; a column of that name rules batches out.
+# Lance's column for the number of a query in a batch; a dataset with such a column has no batches.
 _QUERY = "query_index"
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """How far to search: partitions of the index, and proposals for each neighbour wanted."""
+class SearchParameters:
+    """Parameters of a search: partitions to probe, and proposals for each neighbour wanted."""
 
     nprobes: int
     proposals: int = 4
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredEffort:
-    """The least effort tried that reaches a recall, and the recall it has on other queries.
+class TunedParameters:
+    """The cheapest parameters that reach a recall, and the recall of other queries with them.
 
-    `effort` is None where the index does not reach it.
+    `parameters` is None where the index does not reach the recall.
     """
 
-    effort: Effort | None
+    parameters: SearchParameters | None
     recall: float
 
 
 class IndexedSide:
-    """A right side with a vector index of the metric asked for."""
+    """A right side with a vector index of the requested metric."""
 
     def __init__(self, dataset: lance.LanceDataset, side: VectorSide, metric: Metric) -> None:
-        """A side to search.
+        """Set up a side for search.
 
         Args:
             dataset: The side's, at its version.
@@ -63,14 +63,14 @@ class IndexedSide:
         self._dataset = dataset
         self._side = side
         self._metric = metric
-        self._starts = np.array([each.start for each in side.fragments], np.int64)
-        self._ids = np.array([each.id for each in side.fragments], np.int64)
+        self._starts = np.array([fragment.start for fragment in side.fragments], np.int64)
+        self._ids = np.array([fragment.id for fragment in side.fragments], np.int64)
         self._partitions: int | None = None
         self._live: dict[int, NDArray[np.int64] | None] = {}
 
     @property
     def partitions(self) -> int:
-        """How many partitions the index has; the most that a query can visit.
+        """The number of partitions of the index; the most that a query can visit.
 
         Raises:
             RunError: LS565 the index cannot be read, LS566 there is none.
@@ -83,38 +83,40 @@ class IndexedSide:
             raise RunError("LS566", message)
         return self._partitions
 
-    def search(self, queries: NDArray[np.float32], k: int, effort: Effort) -> Neighbours:
-        """Neighbours that the index leads to, with exact distances.
+    def search(
+        self, queries: NDArray[np.float32], k: int, parameters: SearchParameters
+    ) -> Neighbours:
+        """Return neighbours that the index proposes, with exact distances.
 
-        A query for which it leads to fewer than k is asked again with more effort, and at last
+        A query with fewer than k proposals is searched again in more partitions, and at last
         compared with every row.
 
         Args:
             queries: (n, dim), finite, not zero under cosine.
             k: At least 1.
-            effort: Where to begin.
+            parameters: Those to begin with.
         """
-        found = nothing(len(queries), k)
+        neighbours = nothing(len(queries), k)
         short = np.arange(len(queries))
         most = self.partitions
         while len(short) and k < len(self._side.all_rows):
-            self._search(queries, short, k, effort, found)
-            short = short[found.places[short, -1] < 0]
-            if effort.nprobes >= most:
+            self._search(queries, short, k, parameters, neighbours)
+            short = short[neighbours.places[short, -1] < 0]
+            if parameters.nprobes >= most:
                 break
-            effort = Effort(min(most, 4 * effort.nprobes), effort.proposals)
+            parameters = SearchParameters(min(most, 4 * parameters.nprobes), parameters.proposals)
         if len(short):
             exact = self._compare_all(queries[short], k)
-            found.places[short], found.distances[short] = exact.places, exact.distances
-        return found
+            neighbours.places[short], neighbours.distances[short] = exact.places, exact.distances
+        return neighbours
 
     def measure(
         self, queries: NDArray[np.float32], truth: Neighbours, recall: float
-    ) -> MeasuredEffort:
-        """Find the effort that reaches a recall.
+    ) -> TunedParameters:
+        """Find the parameters that reach a recall.
 
         Every other query serves to choose, so that the lower bound of its confidence interval
-        reaches the recall; the rest tell what is reached.
+        reaches the recall; the others measure the recall that is reached.
 
         Args:
             queries: A sample of at least two.
@@ -125,42 +127,44 @@ class IndexedSide:
         for proposals in (4, 16):
             nprobes = 1
             while nprobes <= most:
-                effort = Effort(nprobes, proposals)
-                shares = _shares(self.search(queries, k, effort), truth)
+                parameters = SearchParameters(nprobes, proposals)
+                shares = _shares(self.search(queries, k, parameters), truth)
                 if mean_and_lower(shares[::2, None])[1][0] >= recall:
-                    return MeasuredEffort(effort, float(shares[1::2].mean()))
+                    return TunedParameters(parameters, float(shares[1::2].mean()))
                 nprobes = min(2 * nprobes, most) if nprobes < most else most + 1
-        return MeasuredEffort(None, 1.0)
+        return TunedParameters(None, 1.0)
 
     def _search(
         self,
         queries: NDArray[np.float32],
         which: NDArray[np.int64],
         k: int,
-        effort: Effort,
-        found: Neighbours,
+        parameters: SearchParameters,
+        neighbours: Neighbours,
     ) -> None:
         row_bytes = 4 * max(1, queries.shape[1])
-        step = max(1, min(_BATCH, _FETCHED_BYTES // (row_bytes * k * effort.proposals)))
+        step = max(1, min(_BATCH, _FETCHED_BYTES // (row_bytes * k * parameters.proposals)))
         for start in range(0, len(which), step):
             some = which[start : start + step]
-            query, addresses = self._proposed(queries[some], k * effort.proposals, effort.nprobes)
-            query, places = self._placed(query, addresses)
+            query, addresses = self._proposed(
+                queries[some], k * parameters.proposals, parameters.nprobes
+            )
+            query, places = self._places_of(query, addresses)
             better = self._compared(queries[some], query, places, k)
-            found.places[some], found.distances[some] = better.places, better.distances
+            neighbours.places[some], neighbours.distances[some] = better.places, better.distances
 
     def _proposed(
         self, queries: NDArray[np.float32], count: int, nprobes: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Numbers of queries, and addresses of rows that the index proposes for them."""
+        """Return numbers of queries, and addresses of rows that the index proposes for them."""
         if _QUERY not in self._dataset.schema.names:
-            table = self._asked(queries, count, nprobes)
+            table = self._propose_batch(queries, count, nprobes)
             return _numbers(table, _QUERY), _numbers(table, "_rowaddr")
-        tables = [self._asked(query, count, nprobes) for query in queries]
+        tables = [self._propose_batch(query, count, nprobes) for query in queries]
         numbers = np.repeat(np.arange(len(queries)), [len(table) for table in tables])
         return numbers, np.concatenate([_numbers(table, "_rowaddr") for table in tables])
 
-    def _asked(self, queries: NDArray[np.float32], count: int, nprobes: int) -> pa.Table:
+    def _propose_batch(self, queries: NDArray[np.float32], count: int, nprobes: int) -> pa.Table:
         nearest = {
             "column": self._side.vector,
             "q": queries,
@@ -186,10 +190,10 @@ class IndexedSide:
             message = f"the vector index of {self._side.pin.uri} cannot be searched: {reason}"
             raise RunError("LS565", message) from error
 
-    def _placed(
+    def _places_of(
         self, query: NDArray[np.int64], addresses: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places instead of addresses, of rows that take part."""
+        """Convert addresses to places, for rows that take part."""
         ids, offsets = addresses >> 32, addresses & 0xFFFFFFFF
         at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         takes_part = self._ids[at] == ids
@@ -202,7 +206,7 @@ class IndexedSide:
         return query, self._starts[at] + offsets
 
     def _live_offsets(self, fragment_id: int) -> NDArray[np.int64] | None:
-        """Offsets of a fragment's live rows; None where all are alive."""
+        """Return offsets of a fragment's live rows; None where all are live."""
         if fragment_id not in self._live:
             fragment = self._dataset.get_fragment(fragment_id)
             live = None
@@ -219,7 +223,7 @@ class IndexedSide:
         places: NDArray[np.int64],
         k: int,
     ) -> Neighbours:
-        """The nearest of the rows proposed, by their vectors."""
+        """Return the nearest of the proposed rows, by their vectors."""
         taken, at = np.unique(places, return_inverse=True)
         if not len(taken):
             return nothing(len(queries), k)
@@ -237,12 +241,12 @@ class IndexedSide:
         query, at, exact = query[order], at[order], exact[order]
         rank = np.arange(len(query)) - np.searchsorted(query, query)
         width = int(rank.max(initial=-1)) + 1
-        found = nothing(len(queries), max(width, 1))
-        found.places[query, rank], found.distances[query, rank] = taken[at], exact
-        return merge([found], k)
+        nearest = nothing(len(queries), max(width, 1))
+        nearest.places[query, rank], nearest.distances[query, rank] = taken[at], exact
+        return merge([nearest], k)
 
     def _compare_all(self, queries: NDArray[np.float32], k: int) -> Neighbours:
-        nearest = Nearest(queries, k, self._metric)
+        nearest = ExactSearch(queries, k, self._metric)
         for start, column in self._blocks():
             rows = vectors(
                 column, queries.shape[1], self._metric, first_row=start, place="the right side"
@@ -252,9 +256,9 @@ class IndexedSide:
         return nearest.neighbours()
 
     def _blocks(self) -> Iterator[tuple[int, pa.Array]]:
-        for each in self._side.fragments:
-            start = each.start
-            fragment = self._dataset.get_fragment(each.id)
+        for fragment_rows in self._side.fragments:
+            start = fragment_rows.start
+            fragment = self._dataset.get_fragment(fragment_rows.id)
             for batch in fragment.scanner(columns=[self._side.vector]).to_batches():
                 yield start, batch.column(0)
                 start += batch.num_rows
@@ -264,7 +268,7 @@ def _partitions(dataset: lance.LanceDataset, column: str) -> int | None:
     for index in dataset.describe_indices():
         if index.field_names == [column] and "VectorIndex" in index.type_url:
             segments = dataset.stats.index_stats(index.name)["indices"]
-            return max(int(each.get("num_partitions", 1)) for each in segments)
+            return max(int(segment.get("num_partitions", 1)) for segment in segments)
     return None
 
 
@@ -273,10 +277,10 @@ def _numbers(table: pa.Table, column: str) -> NDArray[np.int64]:
     return numbers
 
 
-def _shares(found: Neighbours, truth: Neighbours) -> NDArray[np.float64]:
-    """Which share of its true neighbours each query found."""
+def _shares(neighbours: Neighbours, truth: Neighbours) -> NDArray[np.float64]:
+    """Return the share of its true neighbours that each query found."""
     shares = [
         np.isin(true[true >= 0], mine).mean() if (true >= 0).any() else 1.0
-        for mine, true in zip(found.places, truth.places, strict=True)
+        for mine, true in zip(neighbours.places, truth.places, strict=True)
     ]
     return np.array(shares)

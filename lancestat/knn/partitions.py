@@ -1,4 +1,4 @@
-"""Right rows laid out by list in scratch, and the search of some lists."""
+"""Right rows written by list to scratch, and the search of some lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lancestat.errors import RunError
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.request import Metric
-from lancestat.knn.search import BLOCK_BYTES, Nearest, Neighbours, merge
+from lancestat.knn.search import BLOCK_BYTES, ExactSearch, Neighbours, merge
 from lancestat.knn.vectors import vectors
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Pin, pin_of
@@ -28,7 +28,7 @@ PLACE = "place"
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampledNeighbours:
     """The true neighbours of some queries, and the lists these are in, -1 where there is none."""
 
     neighbours: Neighbours
@@ -37,19 +37,19 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """What was laid out of some right rows, not yet visible.
+    """Fragments with some right rows by list, not yet committed.
 
-    `fragments` are Lance's, as JSON; `offsets` (fragments, lists + 1) tell where in a fragment each
-    list starts. `sampled` counts these rows alone.
+    `fragments` are Lance's, as JSON; `offsets` (fragments, lists + 1) are the rows of a fragment at
+    which lists start. `sampled` counts these rows alone.
     """
 
     fragments: tuple[str, ...]
     offsets: NDArray[np.int64]
-    sampled: Sampled
+    sampled: SampledNeighbours
 
 
 @dataclass(frozen=True, slots=True)
-class LaidOut:
+class PartitionedDataset:
     """A dataset in scratch with right rows by list: vectors, and the places they came from.
 
     `fragment_ids` go with the lines of `offsets`.
@@ -62,7 +62,7 @@ class LaidOut:
 
     @property
     def list_rows(self) -> NDArray[np.int64]:
-        """How many rows each list has."""
+        """The number of rows of each list."""
         rows: NDArray[np.int64] = np.diff(self.offsets, axis=1).sum(axis=0)
         return rows
 
@@ -75,7 +75,7 @@ def write_partition(
     uri: str,
     storage_options: Mapping[str, str],
 ) -> WrittenPart:
-    """Lay rows out by list, and find the neighbours of sampled queries on the way.
+    """Write rows by list, and find the neighbours of sampled queries on the way.
 
     Each block becomes a fragment whose rows are sorted by list, so that blocks are best as large as
     memory allows; a block, its sorted copy and what Lance buffers are held at once.
@@ -83,15 +83,15 @@ def write_partition(
     Args:
         blocks: Places and vectors (n, dim) of rows that can match.
         centroids: Of the lists.
-        sample: (queries, dim): whose neighbours to find.
-        k: How many.
+        sample: (queries, dim): the queries to search for.
+        k: The number of neighbours of each query.
         uri: The dataset that the fragments will belong to.
         storage_options: For the store.
 
     Raises:
         RunError: LS586 scratch cannot be written.
     """
-    nearest = Nearest(sample, k, centroids.metric)
+    nearest = ExactSearch(sample, k, centroids.metric)
     fragments: list[str] = []
     offsets: list[NDArray[np.int64]] = []
     known = np.full((len(sample), k), -1, np.int32)
@@ -110,14 +110,14 @@ def write_partition(
     return WrittenPart(
         tuple(fragments),
         np.array(offsets, np.int64).reshape(len(offsets), len(centroids) + 1),
-        Sampled(nearest.neighbours(), known),
+        SampledNeighbours(nearest.neighbours(), known),
     )
 
 
 def commit(
     parts: Sequence[WrittenPart], uri: str, dimension: int, storage_options: Mapping[str, str]
-) -> LaidOut:
-    """Make what was laid out a dataset.
+) -> PartitionedDataset:
+    """Commit the written parts as one dataset.
 
     Raises:
         RunError: LS586 scratch cannot be written.
@@ -131,7 +131,7 @@ def commit(
         dataset = lance.LanceDataset.commit(uri, operation, storage_options=options)
     except Exception as error:
         raise _unwritable(error, storage_options) from error
-    return LaidOut(
+    return PartitionedDataset(
         pin_of(dataset, uri),
         tuple(fragment.fragment_id for fragment in dataset.get_fragments()),
         np.concatenate([part.offsets for part in parts]),
@@ -139,18 +139,18 @@ def commit(
     )
 
 
-def merge_sampled(parts: Sequence[Sampled], k: int) -> Sampled:
-    """The true neighbours among all rows, of those among parts of them."""
+def merge_sampled(parts: Sequence[SampledNeighbours], k: int) -> SampledNeighbours:
+    """Merge the true neighbours among parts of the rows to those among all."""
     neighbours = merge([part.neighbours for part in parts], k)
     lists = np.full(neighbours.places.shape, -1, np.int32)
     for part in parts:
         _look_up(neighbours.places, part.neighbours.places, part.lists, lists)
-    return Sampled(neighbours, lists)
+    return SampledNeighbours(neighbours, lists)
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """What a search of lists found, and how many pairs it compared."""
+class ListSearchResult:
+    """The neighbours from a search of lists, and the number of pairs that it compared."""
 
     neighbours: Neighbours
     pairs: int
@@ -158,7 +158,7 @@ class Searched:
 
 def search_lists(
     dataset: lance.LanceDataset,
-    laid_out: LaidOut,
+    partitioned: PartitionedDataset,
     queries: NDArray[np.float32],
     visits: NDArray[np.int32],
     lists: range,
@@ -167,37 +167,37 @@ def search_lists(
     *,
     like: NDArray[np.float32] | None = None,
     block_bytes: int = BLOCK_BYTES,
-) -> Searched:
-    """The nearest rows of each query in the lists that it visits.
+) -> ListSearchResult:
+    """Find the nearest rows of each query in the lists that it visits.
 
     Each list is read once, and only if some query visits it.
 
     Args:
-        dataset: `laid_out` at its version.
-        laid_out: Where the lists are.
+        dataset: `partitioned` at its version.
+        partitioned: The positions of the lists.
         queries: (n, dim).
         visits: (n, nprobes): the lists of each query, as `Centroids.nearest_lists` gives them.
-        lists: Those to search here; the visits to others are left to others.
-        k: How many.
-        metric: Which distance.
+        lists: Those to search here; other tasks search the others.
+        k: The number of neighbours.
+        metric: The distance.
         like: Rows like all of the right side, for the accuracy of products.
-        block_bytes: How much to read at once; a single list may be longer.
+        block_bytes: Bytes of vectors to read at once; a single list may be longer.
     """
-    nearest = Nearest(queries, k, metric, block_bytes=block_bytes, like=like)
+    nearest = ExactSearch(queries, k, metric, block_bytes=block_bytes, like=like)
     pairs = 0
     visitors = _visitors(visits, lists)
-    rows = laid_out.list_rows
+    rows = partitioned.list_rows
     wanted = [number for number in visitors if rows[number]]
     most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
     for run in _runs(wanted, rows, most):
-        for number, places, found in _read(dataset, laid_out, run, queries.shape[1]):
-            nearest.add(found, places, visitors[number])
-            pairs += len(found) * len(visitors[number])
-    return Searched(nearest.neighbours(), pairs)
+        for number, places, list_vectors in _read(dataset, partitioned, run, queries.shape[1]):
+            nearest.add(list_vectors, places, visitors[number])
+            pairs += len(list_vectors) * len(visitors[number])
+    return ListSearchResult(nearest.neighbours(), pairs)
 
 
 def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.int64]]:
-    """The queries that visit each of the lists, in the order of lists."""
+    """Return the queries that visit each of the lists, in the order of lists."""
     query, turn = np.nonzero((visits >= lists.start) & (visits < lists.stop))
     chosen = visits[query, turn]
     order = np.argsort(chosen, kind="stable")
@@ -207,7 +207,7 @@ def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.i
 
 
 def _runs(wanted: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator[range]:
-    """Consecutive lists that are all wanted and together not longer than `most`, unless one is."""
+    """Yield runs of wanted lists that are together not longer than `most`, unless one list is."""
     start = stop = -1
     size = 0
     for number in wanted:
@@ -221,16 +221,16 @@ def _runs(wanted: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator
 
 
 def _read(
-    dataset: lance.LanceDataset, laid_out: LaidOut, run: range, dimension: int
+    dataset: lance.LanceDataset, partitioned: PartitionedDataset, run: range, dimension: int
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32]]]:
-    """Each list of a run: its number, places and vectors, fragment by fragment."""
+    """Yield each list of a run: its number, places and vectors, fragment by fragment."""
     parts = []
-    for fragment_id, offsets in zip(laid_out.fragment_ids, laid_out.offsets, strict=True):
+    for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
         start, stop = int(offsets[run.start]), int(offsets[run.stop])
         if stop > start:
             table = _scanned(dataset, fragment_id, start, stop - start)
-            found = vectors(table.column(VECTOR), dimension, Metric.L2).values
-            parts.append((offsets - start, table.column(PLACE).to_numpy(), found))
+            run_vectors = vectors(table.column(VECTOR), dimension, Metric.L2).values
+            parts.append((offsets - start, table.column(PLACE).to_numpy(), run_vectors))
     for number in run:
         spans = [slice(int(offsets[number]), int(offsets[number + 1])) for offsets, _, _ in parts]
         places = [places[span] for span, (_, places, _) in zip(spans, parts, strict=True)]
@@ -251,27 +251,27 @@ def _lists_of(
     block: NDArray[np.int64],
     lists: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """The lists of places, which are known from before or come from a block."""
-    found = np.full(places.shape, -1, np.int32)
-    _look_up(places, *before, found)
-    _look_up(places, block, lists, found)
-    return found
+    """Return the lists of places, from those known before and those of a block."""
+    list_of_place = np.full(places.shape, -1, np.int32)
+    _look_up(places, *before, list_of_place)
+    _look_up(places, block, lists, list_of_place)
+    return list_of_place
 
 
 def _look_up(
     places: NDArray[np.int64],
     keys: NDArray[np.int64],
     values: NDArray[np.int32],
-    found: NDArray[np.int32],
+    out: NDArray[np.int32],
 ) -> None:
-    """Put into `found` the values of those places that are among the keys."""
+    """Put into `out` the values of those places that are among the keys."""
     keys, values = keys.ravel(), values.ravel()
     order = np.argsort(keys, kind="stable")
     at = np.minimum(np.searchsorted(keys[order], places), len(keys) - 1) if len(keys) else None
     if at is None:
         return
     is_known = (keys[order][at] == places) & (places >= 0)
-    found[is_known] = values[order][at][is_known]
+    out[is_known] = values[order][at][is_known]
 
 
 def _schema(dimension: int) -> pa.Schema:

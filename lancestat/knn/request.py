@@ -1,4 +1,4 @@
-"""What a join asks for: metric, mode, columns of the result, and the stages of its progress."""
+"""The request of a join: metric, mode, columns of the result, and the stages of its progress."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Metric(str, Enum):
 def distances(
     queries: NDArray[np.float32], rows: NDArray[np.float32], metric: Metric
 ) -> NDArray[np.float64]:
-    """Distances of pairs in float64, free of the cancellation that matrix products suffer from.
+    """Compute distances of pairs in float64, without the cancellation of matrix products.
 
     The distance of a pair depends on nothing but its two vectors. Cosine distances are multiples of
     2^-46 from 0 to 2.
 
     Args:
         queries: (n, dim).
-        rows: (n, dim): what to compare each query with.
-        metric: Which distance.
+        rows: (n, dim): the row to compare each query with.
+        metric: The distance.
 
     Returns:
         (n,).
     """
     import numpy as np
 
-    # Of one layout, because the order of sums follows it.
+    # In one memory layout, which decides the order of sums.
     left, right = queries.astype(np.float64, order="C"), rows.astype(np.float64, order="C")
     if metric is Metric.L2:
         right -= left
@@ -54,8 +54,8 @@ def distances(
         return 1.0 - products
     lengths = np.sqrt(_products(left, left)) * np.sqrt(_products(right, right))
     steps = np.rint((1.0 - products / lengths) * _COSINE_STEPS)
-    found: NDArray[np.float64] = np.clip(steps / _COSINE_STEPS, 0.0, 2.0)
-    return found
+    rounded: NDArray[np.float64] = np.clip(steps / _COSINE_STEPS, 0.0, 2.0)
+    return rounded
 
 
 def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -78,7 +78,7 @@ class Mode(str, Enum):
 
 
 class JoinKind(str, Enum):
-    """What becomes of left rows that match nothing: dropped, or kept with nulls."""
+    """The handling of left rows that match nothing: dropped, or kept with nulls."""
 
     INNER = "inner"
     LEFT_OUTER = "left_outer"
@@ -86,11 +86,11 @@ class JoinKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """How to join, whatever the sides are.
+    """The parameters of a join, whatever its sides are.
 
     Under `approx` one of `nprobes` (partitions that each left row visits) and `recall` (the share
-    of true neighbours to find, above 0 and up to 1) is set. `min_right_rows` is the gate: fewer
-    rows are left to Spark's own join. `with_rank` asks for the column `_rank`, from 1.
+    of true neighbours to find, above 0 and up to 1) is set. With fewer than `min_right_rows`
+    right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1.
     """
 
     k: int
@@ -108,7 +108,7 @@ SUFFIX = "_right"
 
 @dataclass(frozen=True, slots=True)
 class OutputNames:
-    """What the columns of a result are called, in their order.
+    """The names of the columns of a result, in their order.
 
     `left` and `right` are parallel to the selected columns of the sides; `measures` are `_distance`
     and, where it is asked for, `_rank`.
@@ -190,9 +190,9 @@ class Stage(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class StageProgress:
-    """How far a stage is.
+    """The progress of a stage.
 
-    `rows_done` of `rows_total` rows (None where nobody has counted yet) are through; when probing,
+    `rows_done` of `rows_total` rows (None where they are not counted yet) are done; when probing,
     these are left rows times the parts of the right side that they meet, and `pairs_per_second`
     is the rate at which distances are computed. `note` is a sentence about what was decided.
     """
@@ -207,5 +207,5 @@ class StageProgress:
 OnStage = Callable[[StageProgress], None]
 
 
-def nobody(progress: StageProgress) -> None:
-    """Progress that nobody looks at."""
+def ignore_progress(progress: StageProgress) -> None:
+    """Ignore progress."""

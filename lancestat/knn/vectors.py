@@ -16,7 +16,7 @@ _U32 = 2.0**-24
 _U64 = 2.0**-53
 # Rows that a centre is taken from.
 _SAMPLE = 4096
-# A centre is worth a copy of all rows when so much of their mean square length goes with it.
+# Rows are copied to move their centre when that takes so much off their mean square length.
 _WORTH_CENTRING = 0.25
 # Lengths within these need no scaling: their squares neither overflow nor vanish.
 _SHORT, _LONG = 2.0**-30, 2.0**30
@@ -25,20 +25,20 @@ _ODD = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Queries in a frame: `values` (n, dim), their `lengths`, and what `offset` adds to scores."""
+class PreparedQueries:
+    """Queries in a frame: `values` (n, dim), `lengths`, and the `offset` to add to scores."""
 
     values: NDArray[np.float32]
     lengths: NDArray[np.float64]
     offset: NDArray[np.float64]
 
-    def some(self, which: NDArray[np.int64] | slice) -> Asked:
-        """Some of them."""
-        return Asked(self.values[which], self.lengths[which], self.offset[which])
+    def some(self, which: NDArray[np.int64] | slice) -> PreparedQueries:
+        """Return some of the queries."""
+        return PreparedQueries(self.values[which], self.lengths[which], self.offset[which])
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class PreparedRows:
     """Rows in a frame: `values` (m, dim), none longer than `longest`.
 
     `halves` are half their squares. `odd` are far longer than most, or too long for the frame; None
@@ -68,7 +68,7 @@ class Frame:
     def around(
         cls, queries: NDArray[np.float32], rows: NDArray[np.float32], metric: Metric
     ) -> Frame:
-        """A frame that suits these queries and such rows."""
+        """Choose a frame that suits these queries and rows like these."""
         sample = rows[:: max(1, len(rows) // _SAMPLE)].astype(np.float64)
         if metric is Metric.COSINE:
             sample = _unit(sample)
@@ -82,10 +82,10 @@ class Frame:
             scale = 2.0 ** int(np.clip(-np.floor(np.log2(longest)), -120, 100))
         return cls(metric, centre.astype(np.float32) if is_far else None, scale)
 
-    def ask(self, queries: NDArray[np.float32]) -> Asked:
-        """Queries in this frame."""
+    def prepare_queries(self, queries: NDArray[np.float32]) -> PreparedQueries:
+        """Convert queries to this frame."""
         with np.errstate(over="ignore"):
-            values = self._placed(queries, moved=self.metric is Metric.L2)
+            values = self._transformed(queries, moved=self.metric is Metric.L2)
         offset = np.zeros(len(queries))
         if self.centre is not None and self.metric is not Metric.L2:
             centre = self.centre.astype(np.float64)
@@ -93,112 +93,116 @@ class Frame:
                 some = slice(start, start + _SAMPLE)
                 wide = queries[some].astype(np.float64)
                 offset[some] = (_unit(wide) if self.metric is Metric.COSINE else wide) @ centre
-        return Asked(values, _lengths(values), offset)
+        return PreparedQueries(values, _lengths(values), offset)
 
-    def offer(self, rows: NDArray[np.float32]) -> Offered:
-        """Rows in this frame."""
+    def prepare_rows(self, rows: NDArray[np.float32]) -> PreparedRows:
+        """Convert rows to this frame."""
         with np.errstate(over="ignore"):
-            values = self._placed(rows, moved=True)
+            values = self._transformed(rows, moved=True)
             squares = np.einsum("nd,nd->n", values, values)
         longest, odd = float(squares.max(initial=0.0)), None
         limit = min(max(_ODD**2 * float(np.median(squares)), _SHORT**2), _LONG**4)
         if not longest <= limit:
             odd = ~(squares <= limit)
-        return Offered(
+        return PreparedRows(
             values, squares / 2, np.sqrt(longest) * (1 + (rows.shape[1] + 2) * _U32), odd
         )
 
-    def error(self, asked: Asked, offered: Offered) -> NDArray[np.float64]:
-        """How far distances by products may be off, for each query.
+    def error(self, queries: PreparedQueries, rows: PreparedRows) -> NDArray[np.float64]:
+        """Return a bound on the error of distances by products, for each query.
 
         A product of n terms in any order is off by at most n u / (1 - n u) times that of the
         absolute values (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section
         3.1), u = 2^-24. What moving, scaling and normalising round comes on top.
         """
-        dimension = asked.values.shape[1]
+        dimension = queries.values.shape[1]
         share = (dimension + 12) * _U32 / (1 - min(0.5, dimension * _U32))
         # Products may vanish below the smallest normal number.
         vanished = dimension * 2.0**-120
         if self.metric is Metric.L2:
-            return self._unscaled(share * (asked.lengths + offered.longest) ** 2 + vanished)
+            return self._unscaled(share * (queries.lengths + rows.longest) ** 2 + vanished)
         far = 0.0 if self.centre is None else float(np.linalg.norm(self.centre.astype(np.float64)))
-        wide = 4 * dimension * _U64 * (far * self.scale + offered.longest)
+        wide = 4 * dimension * _U64 * (far * self.scale + rows.longest)
         if self.metric is Metric.COSINE:
             # Normalising rounds relative to length 1, whatever is left of it around the centre.
             wide += 6 * _U32
-        products = (share * offered.longest + wide) * asked.lengths + vanished
+        products = (share * rows.longest + wide) * queries.lengths + vanished
         return self._unscaled(products) + 8 * _U64
 
-    def least(
-        self, scores: NDArray[np.float32], asked: Asked, error: NDArray[np.float64]
+    def distance_lower_bounds(
+        self, scores: NDArray[np.float32], queries: PreparedQueries, error: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """What distances are at least, by `products.best` scores (n, m)."""
-        found = self._unscaled(scores.astype(np.float64))
+        """Return lower bounds of distances from scores of `search.best`, (n, m)."""
+        distances = self._unscaled(scores.astype(np.float64))
         if self.metric is not Metric.L2:
-            found = (1.0 - asked.offset)[:, None] - found
-        return self._above_zero(found - error[:, None])
+            distances = (1.0 - queries.offset)[:, None] - distances
+        return self._above_zero(distances - error[:, None])
 
-    def nearness(self, asked: Asked, offered: Offered, rows: slice) -> NDArray[np.float32]:
-        """Products (n, m) with some of the rows, the larger the nearer."""
-        near: NDArray[np.float32] = asked.values @ offered.values[rows].T
+    def nearness(
+        self, queries: PreparedQueries, rows: PreparedRows, which: slice
+    ) -> NDArray[np.float32]:
+        """Return products (n, m) with some of the rows, the larger the nearer."""
+        near: NDArray[np.float32] = queries.values @ rows.values[which].T
         if self.metric is Metric.L2:
-            near -= offered.halves[rows]
+            near -= rows.halves[which]
         return near
 
-    def least_by(
+    def pair_lower_bounds(
         self,
         near: NDArray[np.float32],
         query: NDArray[np.int64],
-        asked: Asked,
+        queries: PreparedQueries,
         error: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """What distances of pairs are at least, by their nearness (p,) and their query (p,)."""
+        """Return lower bounds of the distances of pairs from their nearness (p,) and query (p,)."""
         wide = near.astype(np.float64)
         if self.metric is Metric.L2:
-            found = self._unscaled(asked.lengths[query] ** 2 - 2 * wide)
+            distances = self._unscaled(queries.lengths[query] ** 2 - 2 * wide)
         else:
-            found = (1.0 - asked.offset)[query] - self._unscaled(wide)
-        return self._above_zero(found - error[query])
+            distances = (1.0 - queries.offset)[query] - self._unscaled(wide)
+        return self._above_zero(distances - error[query])
 
-    def bar(
-        self, limit: NDArray[np.float32], asked: Asked, error: NDArray[np.float64]
+    def nearness_threshold(
+        self, limit: NDArray[np.float32], queries: PreparedQueries, error: NDArray[np.float64]
     ) -> NDArray[np.float32]:
-        """The nearness of every row whose distance in float32 may be within a limit (n,)."""
+        """Return the least nearness of rows whose float32 distance may be within a limit (n,)."""
         with np.errstate(over="ignore"):
             reach = np.nextafter(limit, np.float32(np.inf)).astype(np.float64) + error
             if self.metric is Metric.L2:
-                bar = (asked.lengths**2 - reach * self.scale * self.scale) / 2
+                threshold = (queries.lengths**2 - reach * self.scale * self.scale) / 2
             else:
-                bar = (1.0 - asked.offset - reach) * self.scale * self.scale
-            narrow: NDArray[np.float32] = np.nextafter(bar.astype(np.float32), np.float32(-np.inf))
+                threshold = (1.0 - queries.offset - reach) * self.scale * self.scale
+            narrow: NDArray[np.float32] = np.nextafter(
+                threshold.astype(np.float32), np.float32(-np.inf)
+            )
             return narrow
 
     def _above_zero(self, least: NDArray[np.float64]) -> NDArray[np.float64]:
         return least if self.metric is Metric.DOT else np.maximum(least, 0.0, out=least)
 
-    def _unscaled(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _unscaled(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.scale == 1.0:
-            return found
-        return found / self.scale / self.scale
+            return scaled
+        return scaled / self.scale / self.scale
 
-    def _placed(self, vectors: NDArray[np.float32], *, moved: bool) -> NDArray[np.float32]:
-        placed = directions(vectors) if self.metric is Metric.COSINE else vectors
+    def _transformed(self, vectors: NDArray[np.float32], *, moved: bool) -> NDArray[np.float32]:
+        transformed = directions(vectors) if self.metric is Metric.COSINE else vectors
         if self.scale != 1.0:
-            placed = placed * np.float32(self.scale)
+            transformed = transformed * np.float32(self.scale)
         if moved and self.centre is not None:
-            placed = placed - self.centre * np.float32(self.scale)
-        return np.ascontiguousarray(placed)
+            transformed = transformed - self.centre * np.float32(self.scale)
+        return np.ascontiguousarray(transformed)
 
 
 def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Vectors of length 1, rounded to float32; of vectors that are not zero."""
+    """Scale vectors that are not zero to length 1, rounded to float32."""
     lengths = _lengths(vectors)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = vectors * (1.0 / lengths).astype(np.float32)[:, None]
+        units = vectors * (1.0 / lengths).astype(np.float32)[:, None]
     # Float32 has no inverse of these.
     odd = np.flatnonzero(~((lengths > 2.0**-100) & (lengths < 2.0**100)))
-    found[odd] = _unit(vectors[odd].astype(np.float64))
-    return found
+    units[odd] = _unit(vectors[odd].astype(np.float64))
+    return units
 
 
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -213,8 +217,8 @@ def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     return lengths
 
 
-def far_longer(queries: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Queries so much longer than most that no frame suits both."""
+def outlier_queries(queries: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return a mask of the queries that are too long for a frame that suits the others."""
     lengths = _lengths(queries)
     limit = _LONG * float(np.median(lengths[lengths > 0])) if lengths.any() else np.inf
     return lengths > limit
@@ -240,7 +244,7 @@ def is_vector(type: pa.DataType) -> bool:
 
 
 def dimension(type: pa.DataType) -> int | None:
-    """How many elements the type gives each vector; None where rows may differ."""
+    """Return the number of elements of each vector by the type; None where rows may differ."""
     return int(type.list_size) if pa.types.is_fixed_size_list(type) else None
 
 
@@ -262,7 +266,7 @@ def vectors(
     Args:
         array: Fixed-size or variable lists of float16, float32 or float64.
         dimension: The length that vectors have to have; None for that of the type or the first.
-        metric: Decides about zeros.
+        metric: Under cosine a vector of zeros matches nothing.
         first_row: The number of the first row, for errors.
         place: What holds the rows, for errors.
 
@@ -284,14 +288,14 @@ def vectors(
         values, valid = _elements(chunk, dimension, first_row, place)
         dimension = dimension or values.shape[1] or None
         first_row += len(chunk)
-        parts.append(_judged(values, valid, metric))
-    return parts[0] if len(parts) == 1 else _together(parts, dimension or 0)
+        parts.append(_checked(values, valid, metric))
+    return parts[0] if len(parts) == 1 else _concatenated(parts, dimension or 0)
 
 
 def _elements(
     array: pa.Array, expected: int | None, first_row: int, place: str
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
-    """The elements as they are, nulls as NaN, and which rows are there."""
+    """Return the elements, nulls as NaN, and a mask of the rows that are not null."""
     valid = _is_there(array)
     starts, lengths = _spans(array)
     if expected is None:
@@ -326,7 +330,7 @@ def _is_there(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def _spans(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where among the elements each row starts, and how many it has."""
+    """Return the first element of each row, and the number of its elements."""
     if pa.types.is_fixed_size_list(array.type):
         size = array.type.list_size
         starts = (np.arange(len(array), dtype=np.int64) + array.offset) * size
@@ -341,7 +345,7 @@ def _floats(elements: pa.Array) -> NDArray[np.floating]:
     return floats
 
 
-def _judged(elements: NDArray[np.floating], valid: NDArray[np.bool_], metric: Metric) -> Vectors:
+def _checked(elements: NDArray[np.floating], valid: NDArray[np.bool_], metric: Metric) -> Vectors:
     with np.errstate(over="ignore", under="ignore"):
         values: NDArray[np.float32] = np.asarray(elements, np.float32, order="C")
     can_match = valid & _are_finite(values)
@@ -361,7 +365,7 @@ def _are_finite(values: NDArray[np.float32]) -> NDArray[np.bool_]:
     return finite
 
 
-def _together(parts: list[Vectors], dimension: int) -> Vectors:
+def _concatenated(parts: list[Vectors], dimension: int) -> Vectors:
     values = np.concatenate(
         [_widened(part.values, dimension) for part in parts]
         or [np.zeros((0, dimension), np.float32)]
@@ -372,7 +376,7 @@ def _together(parts: list[Vectors], dimension: int) -> Vectors:
 
 
 def _widened(values: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
-    # Chunks before the first vector could not know how long it is.
+    # The length of vectors is unknown in chunks before the first one.
     if values.shape[1] == dimension:
         return values
     return np.zeros((len(values), dimension), np.float32)

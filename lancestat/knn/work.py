@@ -1,4 +1,4 @@
-"""One join to run: its sides at pinned versions, its scope, its output, and what came of it."""
+"""One join to run: its sides at pinned versions, its scope, its output, and its outcome."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class FragmentRows:
     rows: int
 
 
-def placed(fragments: Iterable[tuple[int, int]]) -> tuple[FragmentRows, ...]:
-    """Fragments by id and live rows, in row order, less those without rows."""
+def fragment_rows(fragments: Iterable[tuple[int, int]]) -> tuple[FragmentRows, ...]:
+    """Return the fragments of pairs of id and live rows, in row order, less those without rows."""
     live = [(id, rows) for id, rows in fragments if rows]
     starts = accumulate((rows for _, rows in live), initial=0)
     return tuple(
@@ -67,8 +67,8 @@ class VectorSide:
         return Rows(self.fragments[0].start, last.start + last.rows)
 
     def ranges(self, rows: Rows) -> Iterator[RowRange]:
-        """Where consecutive rows are: one range for each fragment that holds some of them."""
-        ends = [each.start + each.rows for each in self.fragments]
+        """Yield the ranges of consecutive rows: one for each fragment that holds some of them."""
+        ends = [fragment.start + fragment.rows for fragment in self.fragments]
         for fragment in self.fragments[bisect_right(ends, rows.start) :]:
             if fragment.start >= rows.stop:
                 return
@@ -79,28 +79,28 @@ class VectorSide:
 
 
 class Scope(str, Enum):
-    """Which pairs are to be compared; the others are known from the last result."""
+    """The pairs to compare; the others are known from the last result."""
 
     FULL = "full"
     NEW_LEFT = "new_left"
     NEW_RIGHT = "new_right"
 
 
-def scoped(request: JoinRequest, scope: Scope) -> JoinRequest:
-    """What the gate is asked about the pairs of a scope: itself is about joins as a whole.
+def scope_request(request: JoinRequest, scope: Scope) -> JoinRequest:
+    """Return the request by which the cost model judges the pairs of a scope.
 
-    New right rows are compared with every left row: merged with what was found before, they can
-    only make an approximate result better.
+    New right rows are compared with every left row: merged with the neighbours of the last result,
+    they can only make an approximate result better.
     """
     if scope is Scope.FULL:
         return request
     request = replace(request, min_right_rows=0)
     if scope is Scope.NEW_LEFT:
         return request
-    return exactly(request)
+    return exact_request(request)
 
 
-def exactly(request: JoinRequest) -> JoinRequest:
+def exact_request(request: JoinRequest) -> JoinRequest:
     """Return the request of the same join that compares every pair."""
     return replace(request, mode=Mode.EXACT, nprobes=None, recall=None)
 
@@ -109,7 +109,7 @@ def exactly(request: JoinRequest) -> JoinRequest:
 class PinnedTable:
     """A Lance dataset as it was observed; `fragments` are those with live rows, in row order.
 
-    `name` is what SQL calls it.
+    `name` is its name in SQL.
     """
 
     name: str
@@ -117,19 +117,19 @@ class PinnedTable:
     fragments: tuple[FragmentRows, ...]
 
     @classmethod
-    def at(cls, found: Snapshot, name: str = "") -> PinnedTable:
-        """A dataset as a snapshot saw it."""
-        fragments = placed((each.id, each.rows) for each in found.fragments)
-        return cls(name, found.pin, fragments)
+    def at(cls, snapshot: Snapshot, name: str = "") -> PinnedTable:
+        """Return the dataset of a snapshot."""
+        fragments = fragment_rows((fragment.id, fragment.rows) for fragment in snapshot.fragments)
+        return cls(name, snapshot.pin, fragments)
 
 
 @dataclass(frozen=True, slots=True)
-class SideWork:
-    """Where the rows of a side come from: exactly one of `table`, `format` and `sql` is set.
+class SideSource:
+    """The source of a side's rows: exactly one of `table`, `format` and `sql` is set.
 
     `format` goes with `uri` and `options`, `sql` with `views`, the tables that it may name, and
-    `location`, where it is declared. `options` may hold secrets. `select` is None for all columns
-    where they are not known before the rows are read; of a table it never is.
+    `location`, the place of its declaration. `options` may hold secrets. `select` is None for all
+    columns where they are not known before the rows are read; of a table it never is.
     """
 
     vector: str
@@ -144,7 +144,7 @@ class SideWork:
 
 
 class OutputFormat(str, Enum):
-    """What a join is written as."""
+    """The formats of results."""
 
     LANCE = "lance"
     PARQUET = "parquet"
@@ -152,7 +152,7 @@ class OutputFormat(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class OutputState:
-    """What identifies a result that was written, so that it is known again.
+    """The identity of a result that was written.
 
     For Lance `version` is the one that the commit made and `digest` is over the fragments, so that
     commits which leave rows alone do no harm; for Parquet `generation` names the folder that the
@@ -171,15 +171,15 @@ class OutputState:
 class JoinWork:
     """One join to run.
 
-    Under `Scope.NEW_LEFT` `new_fragments` are ids of the left table's fragments that nothing is
-    known about, under `Scope.NEW_RIGHT` of the right's; `previous` is the result to go on from and
-    `known` what was counted for it. `remembered` is as for `output.begin`.
+    Under `Scope.NEW_LEFT` `new_fragments` are ids of the left table's fragments that the last
+    result does not cover, under `Scope.NEW_RIGHT` of the right's; `previous` is the result to go on
+    from and `known` its counts. `remembered` is as for `output.begin`.
     """
 
     node: str
     request: JoinRequest
-    left: SideWork
-    right: SideWork
+    left: SideSource
+    right: SideSource
     output_format: OutputFormat
     output_uri: str
     scope: Scope = Scope.FULL
@@ -205,12 +205,12 @@ class JoinCounts:
 
 @dataclass(frozen=True, slots=True)
 class JoinOutcome:
-    """What a join did.
+    """The outcome of a join.
 
-    `strategy` is a `gate.Strategy`'s word. `nprobes` and `recall` (measured on a sample, 1.0 where
-    every pair was compared) tell of approximate ones. `pairs` were compared in `seconds` of
-    probing. `unproven` has, for each side that is a query, what keeps it from being proven that the
-    query gives the same rows as long as the declared tables have theirs.
+    `strategy` is the value of a `cost_model.Strategy`. `nprobes` and `recall` (measured on a
+    sample, 1.0 where every pair was compared) tell of approximate ones. `pairs` were compared in
+    `seconds` of probing. `unproven` has, for each side that is a query, what keeps it from being
+    proven that the query gives the same rows as long as the declared tables have theirs.
     """
 
     strategy: str

@@ -1,4 +1,4 @@
-"""Batches on their way into a library that would turn their own exceptions into others."""
+"""Streams of batches that keep their own exceptions, which their readers would replace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class BatchSource:
-    """A stream of one schema that counts its rows and remembers what went wrong inside it."""
+    """A stream of one schema that counts its rows and keeps the exception raised inside it."""
 
     def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         self.schema = schema
@@ -23,7 +23,7 @@ class BatchSource:
         self._error: BaseException | None = None
 
     def reader(self) -> pa.RecordBatchReader:
-        """The stream, to be read once, or again after `rewind`."""
+        """Return the stream, to be read once, or again after `rewind`."""
         import pyarrow as pa
 
         return pa.RecordBatchReader.from_batches(self.schema, self)

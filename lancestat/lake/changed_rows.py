@@ -13,7 +13,7 @@ from lancestat.lake.snapshot import Field, Fragment, Snapshot
 def rows_changed_between(
     old: Snapshot, new: Snapshot, columns: Collection[str], history: History | None = None
 ) -> float:
-    """The share of rows that changed from `old` to `new`, of the rows of `new`: 0.0 to 1.0.
+    """Return the share of rows that changed from `old` to `new`, of the rows of `new`: 0.0 to 1.0.
 
     Changed are the rows of `new` that `old` did not hold with the same values, plus the rows of
     `old` that `new` does not hold any more: an appended or a deleted row counts once, an updated
@@ -33,31 +33,33 @@ def rows_changed_between(
         history: The commits from `old` to `new`. Its compactions are no changes; without it they
             count in full, and so do deletions on both sides of a fragment that might differ.
     """
-    kept = _kept(old, new, columns, history)
+    unchanged = _unchanged_rows(old, new, columns, history)
     if history is not None and history.rewrites and _went_back(history):
         # Fragments that a compaction replaced may be back; each answer is one that may be too high.
-        kept = max(kept, _kept(old, new, columns, None))
-    changed = (new.rows - kept) + (old.rows - kept)
+        unchanged = max(unchanged, _unchanged_rows(old, new, columns, None))
+    changed = (new.rows - unchanged) + (old.rows - unchanged)
     if not changed:
         return 0.0
     return min(1.0, changed / new.rows) if new.rows else 1.0
 
 
-def _kept(old: Snapshot, new: Snapshot, columns: Collection[str], history: History | None) -> int:
+def _unchanged_rows(
+    old: Snapshot, new: Snapshot, columns: Collection[str], history: History | None
+) -> int:
     """Count the rows that both snapshots are known to hold with equal values of `columns`."""
     fields = _same_fields(old, new, history)
     same = {field_key(field) for field in fields}
     then = {field.name: field_key(field) for field in old.fields}
     now = {field.name: field_key(field) for field in new.fields}
     if not same or any(
-        now.get(each) not in same or then.get(each) != now[each] for each in columns
+        now.get(name) not in same or then.get(name) != now[name] for name in columns
     ):
         return 0
     return _Lineage(old, fields, history).kept(new)
 
 
 def _same_fields(old: Snapshot, new: Snapshot, history: History | None) -> list[Field]:
-    """The columns of `new` that are columns of `old`, whatever their names were then.
+    """Return the columns of `new` that are columns of `old`, whatever their names were then.
 
     An equal field id alone does not prove it. Once a compaction has removed a dropped column from
     the data files, Lance gives the id to the next column that is added; a column that is the same
@@ -68,23 +70,23 @@ def _same_fields(old: Snapshot, new: Snapshot, history: History | None) -> list[
     return [
         field
         for field in new.fields
-        if field_key(field) in known and all(field.id in each.field_ids for each in rewrites)
+        if field_key(field) in known and all(field.id in rewrite.field_ids for rewrite in rewrites)
     ]
 
 
 @dataclass(slots=True)
-class _Unit:
-    """Fragments of one descent: it began with `old` live rows; `foreign` ones came in later."""
+class _FragmentFamily:
+    """Fragments that descend from one another: of `old` live rows; `foreign` ones came in later."""
 
     old: int = 0
     foreign: int = 0
     new: int = 0
-    absorbed_by: _Unit | None = None
+    absorbed_by: _FragmentFamily | None = None
 
-    def root(self) -> _Unit:
+    def root(self) -> _FragmentFamily:
         return self if self.absorbed_by is None else self.absorbed_by.root()
 
-    def absorb(self, other: _Unit) -> None:
+    def absorb(self, other: _FragmentFamily) -> None:
         if other is not self:
             self.old += other.old
             self.foreign += other.foreign
@@ -106,9 +108,9 @@ class _Lineage:
         self._fields = fields
         # Deletions only ever grow, unless an earlier version came back in between.
         grown = history is not None and history.is_complete and not _went_back(history)
-        self._doubtful = {} if grown else {each.id: each for each in old.fragments}
+        self._doubtful = {} if grown else {fragment.id: fragment for fragment in old.fragments}
         self._units = {
-            fragment.id: (content, _Unit(old=fragment.rows))
+            fragment.id: (content, _FragmentFamily(old=fragment.rows))
             for fragment, content in self._contents(old.fragments)
         }
         self._all = [unit for _, unit in self._units.values()]
@@ -124,7 +126,7 @@ class _Lineage:
         return sum(unit.kept for unit in self._all if unit.absorbed_by is None)
 
     def _follow(self, rewrite: Rewrite) -> None:
-        merged = _Unit()
+        merged = _FragmentFamily()
         self._all.append(merged)
         for fragment, content in self._contents(rewrite.old):
             then, unit = self._units.pop(fragment.id, (None, None))
@@ -145,12 +147,14 @@ class _Lineage:
 
     def _contents(self, fragments: tuple[Fragment, ...]) -> list[tuple[Fragment, _Content]]:
         # Deletions are counted, not compared: what the files hold is all that has to be equal.
-        whole = tuple(replace(each, deletion_file=None, deleted_rows=0) for each in fragments)
+        whole = tuple(
+            replace(fragment, deletion_file=None, deleted_rows=0) for fragment in fragments
+        )
         groups = column_groups(replace(self._old, fragments=whole), self._fields)
         contents: dict[int, list[tuple[Fingerprint, frozenset[str]]]] = {}
         for group in groups:
             contents.setdefault(group.fragment_id, []).append((group.fingerprint, group.fields))
-        return [(each, frozenset(contents[each.id])) for each in fragments]
+        return [(fragment, frozenset(contents[fragment.id])) for fragment in fragments]
 
 
 def _went_back(history: History) -> bool:

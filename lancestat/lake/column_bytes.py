@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def column_bytes(dataset: lance.LanceDataset) -> dict[int, int]:
-    """Bytes on disk by field id, nested fields by themselves, from the footers of all data files.
+    """Return bytes on disk by field id, also of nested fields, from the footers of all data files.
 
-    Opens every data file, so it is not for planning; `width.estimated_bytes` is.
+    Opens every data file, so it is not for planning; `estimated_bytes` is.
 
     Raises:
         LakeError: When a data file cannot be opened.
@@ -28,7 +28,7 @@ def column_bytes(dataset: lance.LanceDataset) -> dict[int, int]:
         return {field.id: field.bytes_on_disk for field in dataset.stats.data_stats().fields}
 
 
-# What a value of variable length takes at least, in bytes.
+# The least bytes of a value of variable length.
 _SHORT_VALUE = 16.0
 
 
@@ -51,7 +51,7 @@ def estimated_bytes(
 
 
 def fixed_width(arrow_type: pa.DataType) -> float | None:
-    """Bytes of one value of a fixed-width type (a boolean: 0.125), or None when lengths vary."""
+    """Return the bytes of one value of a type (a boolean: 0.125), None when lengths vary."""
     import pyarrow as pa
 
     if isinstance(arrow_type, pa.BaseExtensionType):
@@ -69,53 +69,59 @@ def fixed_width(arrow_type: pa.DataType) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mix:
-    """Some columns of a file: the summed width of those that have one; how many others."""
+class _WidthSum:
+    """Some columns of a file: the summed width of fixed-width ones, and the number of others."""
 
     fixed: float = 0.0
     variable: int = 0
 
 
 class _Widths:
-    """The columns of one table; remembers the mix of each file layout."""
+    """The columns of one table; caches the sums of each file layout."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._keys = {field.id: field_key(field) for field in fields}
         self._widths = {field.id: fixed_width(field.type) for field in fields}
         # Keyed by the identity of the field ids, shared by like files; the value keeps them alive.
-        self._mixes: dict[tuple[int, frozenset[str]], tuple[_Mix, _Mix, tuple[int, ...]]] = {}
+        self._cached_sums: dict[
+            tuple[int, frozenset[str]], tuple[_WidthSum, _WidthSum, tuple[int, ...]]
+        ] = {}
 
     def estimate(self, fragment: Fragment, wanted: frozenset[str]) -> int:
         files = (*fragment.files, *(overlay.file for overlay in fragment.overlays))
         return round(sum(self._file(file, wanted, fragment.physical_rows) for file in files))
 
     def _file(self, file: DataFile, wanted: frozenset[str], rows: int) -> float:
-        part, whole = self._mix(file.field_ids, wanted)
+        part, whole = self._width_sums(file.field_ids, wanted)
         if part == whole and file.size_bytes is not None:
             return file.size_bytes
-        fixed, each = rows * whole.fixed, rows * _SHORT_VALUE
+        fixed, per_column = rows * whole.fixed, rows * _SHORT_VALUE
         if file.size_bytes is None:
-            return rows * part.fixed + each * part.variable
+            return rows * part.fixed + per_column * part.variable
         if whole.variable:
-            each = max(each, (file.size_bytes - fixed) / whole.variable)
-        total = fixed + each * whole.variable
+            per_column = max(per_column, (file.size_bytes - fixed) / whole.variable)
+        total = fixed + per_column * whole.variable
         return (
-            file.size_bytes * (rows * part.fixed + each * part.variable) / total if total else 0.0
+            file.size_bytes * (rows * part.fixed + per_column * part.variable) / total
+            if total
+            else 0.0
         )
 
-    def _mix(self, field_ids: tuple[int, ...], wanted: frozenset[str]) -> tuple[_Mix, _Mix]:
+    def _width_sums(
+        self, field_ids: tuple[int, ...], wanted: frozenset[str]
+    ) -> tuple[_WidthSum, _WidthSum]:
         place = (id(field_ids), wanted)
-        found = self._mixes.get(place)
-        if found is None:
-            ours = [each for each in field_ids if self._keys.get(each) in wanted]
-            found = self._mixes[place] = (self._sum(ours), self._sum(field_ids), field_ids)
-        return found[0], found[1]
+        sums = self._cached_sums.get(place)
+        if sums is None:
+            ours = [field_id for field_id in field_ids if self._keys.get(field_id) in wanted]
+            sums = self._cached_sums[place] = (self._sum(ours), self._sum(field_ids), field_ids)
+        return sums[0], sums[1]
 
-    def _sum(self, field_ids: Collection[int]) -> _Mix:
+    def _sum(self, field_ids: Collection[int]) -> _WidthSum:
         # Negative ids mark columns that a newer file replaces; nested leaves have no width here.
-        widths = [self._widths.get(each) for each in field_ids if each >= 0]
+        widths = [self._widths.get(field_id) for field_id in field_ids if field_id >= 0]
         fixed = [width for width in widths if width is not None]
-        return _Mix(sum(fixed), len(widths) - len(fixed))
+        return _WidthSum(sum(fixed), len(widths) - len(fixed))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

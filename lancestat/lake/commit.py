@@ -206,7 +206,10 @@ def commit(
 def _retries(change: Change, requirements: Sequence[Requirement]) -> int:
     from lance import LanceOperation
 
-    is_strict = any(isinstance(each, VersionIs) and not each.or_later for each in requirements)
+    is_strict = any(
+        isinstance(requirement, VersionIs) and not requirement.or_later
+        for requirement in requirements
+    )
     is_overwrite = isinstance(change.operation, LanceOperation.Overwrite)
     return 0 if is_strict or is_overwrite else _RETRIES
 

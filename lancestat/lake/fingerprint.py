@@ -22,7 +22,7 @@ _DIGEST_SIZE = 16
 
 
 def field_key(field: Field) -> str:
-    """A field's identity inside a fingerprint: `<field id>:<Spark type>`."""
+    """Return a field's identity inside a fingerprint: `<field id>:<Spark type>`."""
     return f"{field.id}:{field.spark_type}"
 
 
@@ -40,7 +40,7 @@ class ColumnGroup:
 
 
 def column_groups(snapshot: Snapshot, fields: Sequence[Field]) -> list[ColumnGroup]:
-    """The content of `fields` in every fragment of the snapshot, in fragment order.
+    """Return the content of `fields` in every fragment of the snapshot, in fragment order.
 
     A fingerprint digests what decides the values of its columns in a fragment: every data file and
     overlay that holds one of the fields, the deletion file and the number of physical rows. Equal
@@ -57,7 +57,7 @@ def column_groups(snapshot: Snapshot, fields: Sequence[Field]) -> list[ColumnGro
 
 
 def content_digest(groups: Sequence[ColumnGroup]) -> str:
-    """One digest over all groups, whatever their order and fragment ids.
+    """Return one digest over all groups, whatever their order and fragment ids.
 
     Equal digests mean equal rows in those columns; a fragment that occurs twice counts twice.
     """
@@ -75,7 +75,7 @@ def content_digest(groups: Sequence[ColumnGroup]) -> str:
 
 
 def table_digest(groups: Sequence[ColumnGroup], fields: Sequence[Field]) -> str:
-    """A digest of named columns: equal means the same rows under the same names."""
+    """Return a digest of named columns: equal means the same rows under the same names."""
     names = "\0".join(f"{field.name}\0{field_key(field)}" for field in fields)
     return f"{content_digest(groups)}-{hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
 
@@ -98,11 +98,11 @@ class _Layout:
         places += [overlay.file.field_ids for overlay in fragment.overlays]
         # Identity stands for equality: hashing hundreds of field ids per fragment would cost most.
         identity = tuple(map(id, places))
-        found = self._known.get(identity)
-        if found is None:
-            found = self._known[identity] = self._group(places)
+        groups = self._known.get(identity)
+        if groups is None:
+            groups = self._known[identity] = self._group(places)
             self._pinned += places
-        return found
+        return groups
 
     def _group(self, places: Sequence[tuple[int, ...]]) -> list[tuple[_Holders, frozenset[str]]]:
         holders: dict[int, list[int]] = {field_id: [] for field_id in self._keys}
@@ -140,7 +140,7 @@ def _digest(*parts: str) -> bytes:
 
 
 def schema_hash(fields: Iterable[Field]) -> str:
-    """SHA-256, as 64 hex digits, of every field's name, Spark type and nullability, in order.
+    """Return the SHA-256, as 64 hex digits, of all names, Spark types and nullabilities, in order.
 
     The connector for Spark computes the same and refuses statistics whose hash differs. A table
     that has a column without a Spark type it cannot read at all; such a column enters the hash
@@ -170,10 +170,10 @@ def leaves(dataset: lance.LanceDataset, columns: Iterable[str]) -> tuple[Field, 
     its column, with the leaf's path: a column that gets the name of another is another column.
     """
     wanted = set(columns)
-    found = zip(dataset.lance_schema.fields(), dataset.schema, strict=True)
+    pairs = zip(dataset.lance_schema.fields(), dataset.schema, strict=True)
     return tuple(
         Field(leaf.id(), column.name, column.type, column.nullable, f"{path} {column.type}")
-        for lance_field, column in found
+        for lance_field, column in pairs
         if column.name in wanted
         for path, leaf in _leaves(lance_field, column.name)
     )
@@ -188,12 +188,12 @@ def _leaves(field: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def fragment_contents(snapshot: Snapshot, columns: Sequence[Field]) -> tuple[FragmentContent, ...]:
-    """The content of `leaves` in every fragment that has live rows, in row order.
+    """Return the content of `leaves` in every fragment that has live rows, in row order.
 
-    What only touches other columns, or moves the version without moving rows, changes nothing.
+    A change of other columns, or of the version alone, changes nothing.
     """
     live = {fragment.id: fragment.rows for fragment in snapshot.fragments if fragment.rows}
-    fragments = tuple(each for each in snapshot.fragments if each.id in live)
+    fragments = tuple(fragment for fragment in snapshot.fragments if fragment.id in live)
     groups = column_groups(replace(snapshot, fragments=fragments), columns)
     keys: dict[frozenset[str], bytes] = {}
     return tuple(
@@ -213,7 +213,7 @@ def _content_digest(groups: Iterable[ColumnGroup], keys: dict[frozenset[str], by
 
 
 def rows_digest(contents: Sequence[FragmentContent]) -> str:
-    """A digest over fragments in their order: equal ones, equal rows at equal places."""
+    """Return a digest over fragments in their order: equal ones, equal rows at equal places."""
     digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
     for content in contents:
         digest.update(content.digest + content.rows.to_bytes(8, "little"))

@@ -121,7 +121,7 @@ def commits_since(
     if not versions:
         return History(version, last, ())
     with ThreadPoolExecutor(max_workers=min(threads, len(versions))) as pool:
-        commits = pool.map(lambda each: read_commit(dataset, each), versions)
+        commits = pool.map(lambda number: read_commit(dataset, number), versions)
         return History(version, last, tuple(commits))
 
 
@@ -213,7 +213,7 @@ def _rewrite_effect(
         return Effect.REWRITTEN, ()
     shared: FieldIds = {}
     made_ids = sorted(after.fragment_ids() - before.fragment_ids())
-    made = {each.files: each for each in _by_id(after, made_ids, shared)}
+    made = {fragment.files: fragment for fragment in _by_id(after, made_ids, shared)}
     field_ids = frozenset(field.id() for field in after.lance_schema.fields())
     groups = [_confirm(before, group, made, field_ids, shared) for group in operation.groups]
     confirmed = tuple(group for group in groups if group is not None)
@@ -228,26 +228,28 @@ def _confirm(
     field_ids: frozenset[int],
     shared: FieldIds,
 ) -> Rewrite | None:
-    """The group with the fragments as the manifests have them; None if they say otherwise.
+    """Return the group with the manifests' fragments; None if these differ.
 
     The transaction holds the old fragments as its author saw them, and new ones without an id.
     """
     claimed = tuple(fragment_values(group.old_fragments, shared))
-    old = tuple(_by_id(before, [each.id for each in claimed], shared))
+    old = tuple(_by_id(before, [fragment.id for fragment in claimed], shared))
     new = tuple(
-        made[each.files]
-        for each in fragment_values(group.new_fragments, shared)
-        if each.files in made
+        made[fragment.files]
+        for fragment in fragment_values(group.new_fragments, shared)
+        if fragment.files in made
     )
     all_found = len(new) == len(list(group.new_fragments))
-    same_rows = sum(each.rows for each in old) == sum(each.rows for each in new)
+    same_rows = sum(fragment.rows for fragment in old) == sum(fragment.rows for fragment in new)
     is_confirmed = old == claimed and all_found and same_rows
     return Rewrite(old, new, field_ids) if is_confirmed else None
 
 
 def _by_id(dataset: lance.LanceDataset, ids: Iterable[int], shared: FieldIds) -> Iterable[Fragment]:
-    found = (dataset.get_fragment(each) for each in ids)
-    return fragment_values((each.metadata for each in found if each is not None), shared)
+    fragments = (dataset.get_fragment(id) for id in ids)
+    return fragment_values(
+        (fragment.metadata for fragment in fragments if fragment is not None), shared
+    )
 
 
 _shim = threading.Lock()
@@ -284,15 +286,15 @@ _STEP = 4
 
 
 def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetime:
-    """When the newest commit that changed rows was made, by the clock of who made it.
+    """Return the time of the newest commit that changed rows, by the clock of its writer.
 
-    Commits that only moved rows or changed settings are passed by. A commit of which nothing is
-    known counts as a change; where it is gone, the time of the one after it stands for it. Where
+    Commits that only moved rows or changed settings are skipped. An unknown commit counts as a
+    change; where it is gone, the time of the one after it stands for it. Where
     none of the `limit` newest commits changed rows, the time is that of the oldest of them.
 
     Args:
         dataset: Open, at the version that is of interest.
-        limit: How many commits are looked at.
+        limit: The number of commits to look at.
     """
     oldest = max(1, dataset.version - limit + 1)
     for commit in _commits(dataset, oldest):
@@ -302,7 +304,7 @@ def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetim
 
 
 def _commits(dataset: lance.LanceDataset, oldest: int) -> Iterator[Commit]:
-    """The commits down to version `oldest`, newest first, more and more of them at once."""
+    """Yield the commits down to version `oldest`, newest first, in growing batches."""
     newest, step = dataset.version, _STEP
     while newest >= oldest:
         if dataset.version - newest < _ONE_BY_ONE:
@@ -315,12 +317,12 @@ def _commits(dataset: lance.LanceDataset, oldest: int) -> Iterator[Commit]:
 
 
 def _committed_at(dataset: lance.LanceDataset, version: int) -> datetime:
-    """The time of the first version from `version` on that is still there."""
-    for each in range(version, dataset.version):
+    """Return the time of the first version from `version` on that still exists."""
+    for number in range(version, dataset.version):
         try:
-            return committed_at(dataset.checkout_version(each))
+            return committed_at(dataset.checkout_version(number))
         except BaseException as error:
-            # Cleaned up, or damaged: that is for whoever opens it to tell.
+            # Cleaned up, or damaged, which opening it would report.
             if not is_failure(error):
                 raise
     return committed_at(dataset)

@@ -21,7 +21,7 @@ def observe_snapshots(
     storage_options: Mapping[str, str] | None = None,
     threads: int = 8,
 ) -> dict[str, Snapshot | LakeError]:
-    """Open datasets in parallel; one that cannot be read gets its error and stops no other.
+    """Open datasets in parallel; one that cannot be read becomes its error.
 
     Every object store is asked once whether it answers; all tables of one that does not get that
     error at once.
@@ -36,7 +36,7 @@ def observe_snapshots(
         return {}
     stores = sorted({store for store in map(store_of, wanted.values()) if store is not None})
     with ThreadPoolExecutor(max_workers=max(1, min(threads, len(wanted)))) as pool:
-        asked = pool.map(lambda store: _silence(store, storage_options), stores)
+        asked = pool.map(lambda store: _store_failure(store, storage_options), stores)
         silent = dict(zip(stores, asked, strict=True))
         opened = pool.map(
             lambda uri: silent.get(store_of(uri) or "") or _observe(uri, storage_options),
@@ -45,7 +45,7 @@ def observe_snapshots(
         return dict(zip(wanted, opened, strict=True))
 
 
-def _silence(store: str, storage_options: Mapping[str, str] | None) -> LakeError | None:
+def _store_failure(store: str, storage_options: Mapping[str, str] | None) -> LakeError | None:
     try:
         probe(store, storage_options)
     except LakeError as error:
@@ -70,14 +70,14 @@ def snapshot(
     Args:
         dataset: An open dataset.
         uri: How the project names it; the dataset's own URI when None.
-        storage_options: Whose values no error may show.
+        storage_options: The secrets in them are kept out of errors.
 
     Raises:
         LakeError: When the manifest holds what cannot be read.
     """
     place = uri if uri is not None else dataset.uri
     with readable(place, storage_options=storage_options):
-        metadata = (each.metadata for each in dataset.get_fragments())
+        metadata = (fragment.metadata for fragment in dataset.get_fragments())
         return Snapshot(
             uri=place,
             version=dataset.version,
@@ -152,7 +152,7 @@ def observe_at(
 
 
 def parse_version(text: str) -> int:
-    """The version that an option's text means.
+    """Return the version that an option's text means.
 
     Raises:
         UsageError: It is not a whole number from 1 on (LS411).
@@ -182,7 +182,7 @@ def _not_a_version(found: str) -> UsageError:
 
 
 def _tagged(uri: str, tag: str, storage_options: Mapping[str, str] | None) -> Pin:
-    """The pin of the version that a tag names, in the dataset that has the tag."""
+    """Return the pin of the version that a tag names."""
     observed = observe_dataset(uri, storage_options=storage_options)
     with pinned_history(pin_of(observed, uri), storage_options) as dataset:
         version = _tagged_version(dataset, uri, tag)
@@ -207,7 +207,7 @@ def _tagged_version(dataset: lance.LanceDataset, uri: str, tag: str) -> int:
 def _known(tag: str, tags: list[str]) -> str:
     if not tags:
         return "the dataset has no tags"
-    shown = ", ".join(tags[:_TAGS_SHOWN])
+    listed = ", ".join(tags[:_TAGS_SHOWN])
     more = f" and {len(tags) - _TAGS_SHOWN} more" if len(tags) > _TAGS_SHOWN else ""
     near = did_you_mean(tag, tags)
-    return f"{near + ' ' if near else ''}tags: {shown}{more}"
+    return f"{near + ' ' if near else ''}tags: {listed}{more}"

@@ -15,14 +15,14 @@ from lancestat.redact import clean, secret_values
 if TYPE_CHECKING:
     import lance
 
-# A store that does not answer must not hold a command for the three minutes that Lance would wait.
-_PATIENCE = {
+# With Lance's own timeouts a store that does not answer would hold a command for three minutes.
+_STORE_TIMEOUTS = {
     "client_max_retries": "3",
     "client_retry_timeout": "15",
     "connect_timeout": "5s",
 }
-# For a single question. Lance repeats a listing five times, whatever the options say.
-_IMPATIENCE = {"client_max_retries": "1", "connect_timeout": "3s", "timeout": "10s"}
+# For a single request. Lance repeats a listing five times, whatever the options are.
+_PROBE_TIMEOUTS = {"client_max_retries": "1", "connect_timeout": "3s", "timeout": "10s"}
 # Codes of errors by which an opening says that the version that was observed is gone.
 REPLACED_CODES = frozenset({LakeErrorCode.REPLACED.value, LakeErrorCode.VERSION_GONE.value})
 _LOOK_AGAIN = "attach or read the table again, to see it as it is now"
@@ -34,7 +34,7 @@ def observe_dataset(
 ) -> lance.LanceDataset:
     """Open a dataset for a first look, at its latest version or at `version`.
 
-    Whoever keeps something of what is seen keeps its pin too (`Snapshot.pin`, `manifest.pin_of`),
+    A caller that keeps anything of the dataset keeps its pin, too (`Snapshot.pin`, `pin_of`),
     and opens the dataset with `open_pinned` from then on.
 
     Args:
@@ -172,7 +172,7 @@ def store_options(uri: str, storage_options: Mapping[str, str] | None) -> dict[s
     """Return the options for Lance: none for local paths, with bounded patience for stores."""
     if local_path(uri) is not None:
         return None
-    return _with_defaults(_PATIENCE, storage_options)
+    return _with_defaults(_STORE_TIMEOUTS, storage_options)
 
 
 def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
@@ -181,7 +181,7 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
     Opening a dataset in a store that is away takes minutes, because Lance repeats what it asks.
 
     Args:
-        store: Scheme and bucket, as `uri.store_of` gives them.
+        store: Scheme and bucket, as `files.store_of` gives them.
         storage_options: As for opening.
 
     Raises:
@@ -191,7 +191,7 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
 
     try:
         with readable(store, storage_options=storage_options):
-            options = _with_defaults({**_PATIENCE, **_IMPATIENCE}, storage_options)
+            options = _with_defaults({**_STORE_TIMEOUTS, **_PROBE_TIMEOUTS}, storage_options)
             LanceFileSession(store, storage_options=options).contains("_versions")
     except LakeError as error:
         if error.code == LakeErrorCode.UNREACHABLE.value:

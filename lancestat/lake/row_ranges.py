@@ -23,7 +23,7 @@ class RowRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScanPartition:
     """The row ranges that one Spark task reads for a query, in order."""
 
     ranges: tuple[RowRange, ...]
@@ -105,7 +105,7 @@ def split_fragments(
     cores: int,
     is_filtered: bool = False,
     limit: int | None = None,
-) -> list[Part]:
+) -> list[ScanPartition]:
     """Split the fragments that a query reads into the parts of its tasks.
 
     Args:
@@ -116,13 +116,15 @@ def split_fragments(
         limit: Read no more rows than this in all, where no filter is pushed.
     """
     live = [fragment for fragment in fragments if fragment.rows > 0]
-    counts = [(each.id, each.physical_rows if is_filtered else each.rows) for each in live]
+    counts = [
+        (fragment.id, fragment.physical_rows if is_filtered else fragment.rows) for fragment in live
+    ]
     taken = _limited(counts, None if is_filtered else limit)
     spans = [
         Span(id, rows, QUERY.per_fragment + rows * row_bytes, is_whole)
         for id, rows, is_whole in taken
     ]
-    return [Part(tuple(rows for _, rows in task)) for task in split(spans, cores, QUERY)]
+    return [ScanPartition(tuple(rows for _, rows in task)) for task in split(spans, cores, QUERY)]
 
 
 def _limited(

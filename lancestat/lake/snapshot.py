@@ -98,7 +98,7 @@ class Snapshot:
         return sum(fragment.size_bytes for fragment in self.fragments)
 
     def field(self, name: str) -> Field | None:
-        """The column of that exact name."""
+        """Return the column of that exact name."""
         return next((field for field in self.fields if field.name == name), None)
 
 
@@ -118,7 +118,7 @@ class Pin:
 
 
 def manifest_identity(committed_at: datetime | None, newest: Fragment | None) -> str:
-    """A digest of what tells two manifests of the same version number apart: 32 hex digits.
+    """Return a digest that tells two manifests of the same version number apart: 32 hex digits.
 
     These are the commit time, which Lance records in microseconds, and the files of the fragment
     with the highest id, whose names are random. The second tells histories apart whose clocks
@@ -142,7 +142,7 @@ FieldIds = dict[tuple[int, ...], tuple[int, ...]]
 
 
 def pin_of(dataset: lance.LanceDataset, uri: str | None = None) -> Pin:
-    """The pin of an open dataset at its version.
+    """Return the pin of an open dataset at its version.
 
     Args:
         dataset: An open dataset.
@@ -156,7 +156,7 @@ def pin_of(dataset: lance.LanceDataset, uri: str | None = None) -> Pin:
 
 
 def committed_at(dataset: lance.LanceDataset) -> datetime:
-    """When the version that is open was committed, by the clock of whoever made it, in UTC."""
+    """Return the commit time of the open version, by the clock of its writer, in UTC."""
     at: datetime = dataset.get_version()["timestamp"]
     return at.astimezone(timezone.utc)
 
@@ -164,11 +164,11 @@ def committed_at(dataset: lance.LanceDataset) -> datetime:
 def fragment_values(
     metadata: Iterable[lance.FragmentMetadata], shared: FieldIds
 ) -> Iterator[Fragment]:
-    """Fragments as values, one at a time, with the field ids of like files shared.
+    """Yield fragments as values, one at a time, with the field ids of like files shared.
 
     A manifest of 100,000 fragments of 200 columns names twenty million ids; shared, they are 200.
     """
-    return (_fragment(each, shared) for each in metadata)
+    return (_fragment(fragment, shared) for fragment in metadata)
 
 
 def _fragment(metadata: lance.FragmentMetadata, shared: FieldIds) -> Fragment:
@@ -180,8 +180,8 @@ def _fragment(metadata: lance.FragmentMetadata, shared: FieldIds) -> Fragment:
         files=tuple(_data_file(file, shared) for file in metadata.files),
         deletion_file=None if deletion is None else _deletion_file(deletion),
         overlays=tuple(
-            Overlay(_data_file(each.data_file, shared), _coverage(each.offsets))
-            for each in metadata.overlays
+            Overlay(_data_file(overlay.data_file, shared), _coverage(overlay.offsets))
+            for overlay in metadata.overlays
         ),
     )
 
@@ -203,20 +203,20 @@ def _data_file(file: lance.fragment.DataFile, shared: FieldIds) -> DataFile:
 
 
 def _coverage(offsets: Bitmap | Sequence[Iterable[int]]) -> str:
-    """A digest of the cells that an overlay covers: rows for all its fields, or for each."""
+    """Return a digest of the cells of an overlay: rows for all its fields, or for each."""
     import numpy as np
     from lance.bitmap import Bitmap
 
-    each = [offsets] if isinstance(offsets, Bitmap) else offsets
+    bitmaps = [offsets] if isinstance(offsets, Bitmap) else offsets
     digest = hashlib.blake2b(digest_size=16)
-    for rows in each:
+    for rows in bitmaps:
         cells = np.sort(np.fromiter(rows, dtype="<u8"))
         digest.update(len(cells).to_bytes(8, "little") + cells.tobytes())
     return digest.hexdigest()
 
 
 def index_metric(dataset: lance.LanceDataset, column: str) -> str | None:
-    """The metric of a column's vector index, as `l2`, `cosine` or `dot`; None without an index."""
+    """Return the metric of a column's vector index (`l2`, `cosine`, `dot`); None without one."""
     for index in dataset.describe_indices():
         if index.field_names == [column] and "VectorIndex" in index.type_url:
             details = index.details

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def spark_type(arrow_type: pa.DataType) -> str | None:
-    """The catalog string of the Spark type that the connector reads an Arrow type as.
+    """Return the catalog string of the Spark type that the connector reads an Arrow type as.
 
     Returns None where Spark has no such type, at any depth: decimal256, unions, calendar intervals.
     Dictionaries are their values, extension types their storage; uint64 becomes bigint, as there.

@@ -100,13 +100,15 @@ class FolderStorage:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
 
-        _while_folders_go(make)
+        _retry_while_folders_vanish(make)
 
     def files(self, path: str) -> list[str]:
         """See `Storage`."""
         try:
             with os.scandir(self.root / path) as entries:
-                return sorted(each.name for each in entries if each.is_file(follow_symlinks=False))
+                return sorted(
+                    entry.name for entry in entries if entry.is_file(follow_symlinks=False)
+                )
         except FileNotFoundError:
             return []
 
@@ -118,7 +120,9 @@ class FolderStorage:
         """See `Storage`."""
         try:
             with os.scandir(self.root / path) as entries:
-                return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
+                return sorted(
+                    entry.name for entry in entries if entry.is_dir(follow_symlinks=False)
+                )
         except FileNotFoundError:
             return []
 
@@ -141,7 +145,7 @@ class FolderStorage:
             self._write(file, text)
 
         if make_folder:
-            _while_folders_go(make_and_write)
+            _retry_while_folders_vanish(make_and_write)
         else:
             self._write(file, text)
 
@@ -155,7 +159,7 @@ class FolderStorage:
 
     def size_bytes(self, path: str) -> int:
         """See `Storage`."""
-        return sum(each.stat(follow_symlinks=False).st_size for each in _files(self.root / path))
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in _files(self.root / path))
 
     def remove(self, path: str, last: str) -> None:
         """See `Storage`."""
@@ -181,7 +185,7 @@ class FolderStorage:
             return
 
 
-def _while_folders_go(make: Callable[[], None]) -> None:
+def _retry_while_folders_vanish(make: Callable[[], None]) -> None:
     """Make something in a folder that another run, or a sweep, may remove because it is empty."""
     for attempt in range(_ATTEMPTS):
         try:
@@ -208,11 +212,11 @@ def _remove_folder(folder: Path, last: str) -> None:
 def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            for each in entries:
-                if each.is_dir(follow_symlinks=False):
-                    yield from _files(Path(each.path))
-                elif each.is_file(follow_symlinks=False):
-                    yield each
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    yield entry
     except FileNotFoundError:
         return
 
@@ -234,7 +238,7 @@ class ObjectStorage:
     def files(self, path: str) -> list[str]:
         """See `Storage`."""
         listed = self._session.list_with_delimiter(path or None).objects
-        return sorted(each.rpartition("/")[2] for each in listed)
+        return sorted(object_path.rpartition("/")[2] for object_path in listed)
 
     def remove_file(self, path: str) -> None:
         """See `Storage`."""
@@ -244,7 +248,7 @@ class ObjectStorage:
     def children(self, path: str) -> list[str]:
         """See `Storage`."""
         listed = self._session.list_with_delimiter(path or None).common_prefixes
-        return sorted(each.rstrip("/").rpartition("/")[2] for each in listed)
+        return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in listed)
 
     def read(self, path: str) -> str | None:
         """See `Storage`."""
@@ -268,7 +272,7 @@ class ObjectStorage:
 
     def remove(self, path: str, last: str) -> None:
         """See `Storage`."""
-        others = [each for each in self._session.list(path) if not _is_named(each, last)]
+        others = [file for file in self._session.list(path) if not _is_named(file, last)]
         for other in others:
             self._session.delete_file(other)
         self.remove_file(f"{path}/{last}")

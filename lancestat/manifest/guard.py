@@ -19,7 +19,7 @@ from lancestat.statistics.column_type import ColumnType
 
 
 class GuardReason(str, Enum):
-    """Why statistics are used or refused; the spelling is a contract."""
+    """The reasons why statistics are used or refused; the spelling is a contract."""
 
     CURRENT = "current"
     STALE_ACCEPTED = "stale_accepted"
@@ -34,12 +34,12 @@ class GuardReason(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How far the table has moved on since its statistics.
+    """The distance of a table from the version of its statistics.
 
     `versions` is the current version less the tag. `changed_rows` is the share of the current rows
     that changed since version tag - 1, the one that was read: a publication that landed late has a
-    tag whose rows it does not describe. None means that it could not be found out, which exceeds
-    every bound; but an `age` of None is taken from `computedAt`.
+    tag whose rows it does not describe. None means unknown, which exceeds every
+    bound; but an `age` of None is taken from `computedAt`.
     """
 
     versions: int
@@ -51,7 +51,7 @@ class Distance:
 class Verdict:
     """The guard's answer; `statistics` is None unless they may be used.
 
-    `detail` says in a few words for people what the rule found.
+    `detail` is the reason in a few words for people.
     """
 
     use: bool
@@ -81,7 +81,7 @@ def judge(
         schema_hash: the hash of the schema that is read.
         now: an aware instant.
         allow_stale: the policy: never, always, or bounds that must all hold.
-        distance: how far the statistics are behind; None when only the version numbers are known.
+        distance: that of the statistics; None when only the version numbers are known.
         types: the analyzable columns, to check bounds by.
         enabled: whether the feature is on.
     """
@@ -91,8 +91,8 @@ def judge(
     if isinstance(statistics, Unreadable):
         return Verdict(False, GuardReason(statistics.flaw.value), statistics.detail)
     if statistics.schema_hash is None or statistics.schema_hash != schema_hash:
-        found = shown(statistics.schema_hash)
-        detail = f"{SCHEMA_HASH} is {found}, the schema that is read has '{schema_hash}'"
+        published = shown(statistics.schema_hash)
+        detail = f"{SCHEMA_HASH} is {published}, the schema that is read has '{schema_hash}'"
         return Verdict(False, GuardReason.SCHEMA_CHANGED, detail)
     tag = statistics.version_tag
     if tag == version:
@@ -114,7 +114,7 @@ def _objection(
     version: int,
     now: datetime,
 ) -> str | None:
-    """What the policy says against a distance, or None when it accepts it."""
+    """Return the policy's objection to a distance, or None when it accepts it."""
     if allow_stale is True:
         return None
     if allow_stale is False:

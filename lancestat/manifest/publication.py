@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Entries to publish, with what they presuppose: the table is still as it was when it was read.
+    """Entries to publish, which presuppose that the table is still as it was read.
 
-    `pin` is what was read, and `config` its config. `run` is the id of the run, for the
+    `pin` is the version that was read, and `config` its config. `run` is the id of the run, for the
     transaction's properties.
 
     Raises:
@@ -66,7 +66,7 @@ def commit(
     refuse the tag of entries that landed late.
 
     Args:
-        publication: What to write and what it presupposes.
+        publication: The entries, and the version that they presuppose.
         storage_options: For an object store.
         even_late: Commit wherever Lance lets it land. The tag stays that of the version that was
             read, so only readers whose policy accepts the distance use the entries.

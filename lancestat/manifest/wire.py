@@ -37,7 +37,7 @@ _INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
 
 
 class Flaw(str, Enum):
-    """Why a config holds no readable set of statistics."""
+    """The reasons why a config holds no readable set of statistics."""
 
     ABSENT = "absent"
     UNKNOWN_FORMAT = "unknown_format"
@@ -78,7 +78,7 @@ def encode_statistics(
     computed_at_version: int,
     computed_at: datetime,
 ) -> dict[str, str]:
-    """The whole set of entries that publishing these statistics writes.
+    """Return the whole set of entries that publishing these statistics writes.
 
     Args:
         columns: type and statistics by column name.
@@ -145,7 +145,7 @@ def _encode_column(type: ColumnType, statistics: ColumnStatistics[Bound]) -> dic
 def column_bounds(
     type: ColumnType, minimum: Bound | None, maximum: Bound | None
 ) -> tuple[str, str] | None:
-    """Both bounds as Spark's strings, or none: one alone is nothing to Spark's estimation."""
+    """Return both bounds as Spark's strings, or None: Spark's estimation cannot use one alone."""
     if minimum is None or maximum is None or not are_estimable(minimum, maximum):
         return None
     low, high = format_bound(minimum, type), format_bound(maximum, type)
@@ -192,7 +192,7 @@ def decode_statistics(
 
 
 def shown(text: str | None) -> str:
-    """A manifest value for a message: quoted, escaped and cut, or the word `missing`."""
+    """Return a manifest value for a message: quoted, escaped and cut, or the word `missing`."""
     if text is None:
         return "missing"
     return ascii(text if len(text) <= 40 else f"{text[:40]}...")
@@ -229,7 +229,7 @@ def _column_entries(config: Mapping[str, str]) -> dict[str, dict[str, str]]:
 def _decode_column(
     name: str, entries: Mapping[str, str], types: Mapping[str, ColumnType] | None
 ) -> PublishedColumn:
-    """One column; the ValueError's text is the reason for dropping it."""
+    """Decode one column; the ValueError's text is the reason for dropping it."""
     if not is_storable_name(name):
         raise ValueError("a name that is empty or holds a dot is ambiguous")
     version = _column_version(entries)
@@ -291,7 +291,7 @@ def _bound(suffix: str, text: str | None, type: ColumnType) -> int | float | Non
 
 
 def _count(text: str | None) -> int | None:
-    """A non-negative 64-bit count, or None for anything else."""
+    """Return a non-negative 64-bit count, or None for anything else."""
     if text is None or len(text) > MAX_VALUE_LENGTH:
         return None
     try:
@@ -314,12 +314,12 @@ def _instant(text: str | None) -> datetime | None:
 
 
 def published_entries(config: Mapping[str, str]) -> dict[str, str]:
-    """The `lance.stats.*` entries of a config."""
+    """Return the `lance.stats.*` entries of a config."""
     return {key: text for key, text in config.items() if key.startswith(PREFIX)}
 
 
 def plan_updates(config: Mapping[str, str], encoded: Mapping[str, str]) -> dict[str, str | None]:
-    """The config updates that replace the set and touch nothing else; None removes an entry."""
+    """Return config updates that replace the set and touch nothing else; None removes an entry."""
     removed = sorted(published_entries(config).keys() - encoded.keys())
     return {**dict.fromkeys(removed), **encoded}
 
@@ -337,7 +337,7 @@ def _unstamped(entries: Mapping[str, str]) -> dict[str, str]:
 def restamp(
     encoded: Mapping[str, str], *, computed_at_version: int, computed_at: datetime
 ) -> dict[str, str]:
-    """The same statistics for another version of the same rows."""
+    """Return the same statistics for another version of the same rows."""
     return {
         **encoded,
         COMPUTED_AT_VERSION: str(computed_at_version),

@@ -1,1 +1,1 @@
-"""What Spark's optimizer is told of a scan: pruning, estimates, sampling."""
+"""Statistics of a scan for Spark's optimizer: pruning, estimates, sampling."""

@@ -25,7 +25,7 @@ _LARGEST = 2**63
 class Bounds:
     """One bound per group, where `exists` says so; int64, float64, or objects that Python compares.
 
-    Where there is none, `values` holds something of the same type that means nothing.
+    Where there is none, `values` holds a filler of the same type.
     """
 
     values: npt.NDArray[Any]
@@ -46,36 +46,36 @@ class Bounds:
         return cls(objects, exists)
 
     def comparable(self, point: object) -> tuple[npt.NDArray[Any], Any]:
-        """The values and `point` in a form in which numpy compares them exactly."""
+        """Return the values and `point` in a form in which numpy compares them exactly."""
         if self.values.dtype == np.float64 or (self.values.dtype == np.int64 and _fits(point)):
             return self.values, point
-        # By itself a point of bytes would lose its zero bytes at the end.
+        # NumPy would strip the zero bytes at the end of bare bytes.
         boxed = np.empty((), object)
         boxed[()] = point
         return self.values.astype(object), boxed
 
     def tolist(self) -> list[Bound | None]:
-        """As Python values, None where there is none."""
+        """Return Python values, None where there is none."""
         pairs = zip(self.values.tolist(), self.exists.tolist(), strict=True)
         return [value if exists else None for value, exists in pairs]
 
     def least(self, chosen: Mask) -> Bound | None:
-        """The smallest of the chosen groups."""
-        found = self.values[chosen & self.exists]
-        return _plain(found.min()) if len(found) else None
+        """Return the smallest of the chosen groups."""
+        bounds = self.values[chosen & self.exists]
+        return _plain(bounds.min()) if len(bounds) else None
 
     def greatest(self, chosen: Mask) -> Bound | None:
-        """The largest of the chosen groups."""
-        found = self.values[chosen & self.exists]
-        return _plain(found.max()) if len(found) else None
+        """Return the largest of the chosen groups."""
+        bounds = self.values[chosen & self.exists]
+        return _plain(bounds.max()) if len(bounds) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
     """Rows, nulls, NaN and bounds of one column in every group.
 
-    Bounds are as in `ColumnPartial`: they ignore nulls and NaN, and enclose what they do not say
-    exactly. `known` is False for groups of which the rest means nothing.
+    Bounds are as in `ColumnPartial`: they ignore nulls and NaN, and enclose the values where they
+    are not exact. Where `known` is False, the rest of a group is filler.
     """
 
     type: ColumnType
@@ -100,7 +100,7 @@ class ColumnBounds:
 def fits_spark(maximum: Bound | None, type: ColumnType) -> bool:
     """Whether Spark can hold values up to a maximum: unsigned 64-bit ones may be too large.
 
-    What it makes of those is not known, so groups that have some are not either.
+    Spark's handling of those is not known, so groups that have some count as unknown.
     """
     return type.kind is not Kind.INTEGER or not isinstance(maximum, int) or maximum < _LARGEST
 
@@ -128,33 +128,33 @@ class GroupColumn:
 
     @classmethod
     def of(cls, partials: Sequence[ColumnPartial | None], type: ColumnType) -> GroupColumn:
-        """Lay partials out; None is what is not known, as are values that Spark cannot hold."""
+        """Lay partials out; unknown are None, and those with values that Spark cannot hold."""
         partials = [
-            each if each is not None and fits_spark(each.maximum, type) else None
-            for each in partials
+            partial if partial is not None and fits_spark(partial.maximum, type) else None
+            for partial in partials
         ]
-        found = [EMPTY_PARTIAL if each is None else each for each in partials]
-        joined = b"".join(each.sketch.registers for each in found)
+        filled = [EMPTY_PARTIAL if partial is None else partial for partial in partials]
+        joined = b"".join(partial.sketch.registers for partial in filled)
         return cls(
             bounds=ColumnBounds(
                 type=type,
-                known=np.array([each is not None for each in partials], np.bool_),
-                rows=_counts(each.rows for each in found),
-                nulls=_counts(each.nulls for each in found),
-                nans=_counts(each.nans for each in found),
-                lower=Bounds.of([each.minimum for each in found], type),
-                upper=Bounds.of([each.maximum for each in found], type),
+                known=np.array([partial is not None for partial in partials], np.bool_),
+                rows=_counts(partial.rows for partial in filled),
+                nulls=_counts(partial.nulls for partial in filled),
+                nans=_counts(partial.nans for partial in filled),
+                lower=Bounds.of([partial.minimum for partial in filled], type),
+                upper=Bounds.of([partial.maximum for partial in filled], type),
             ),
-            total_bytes=_counts(each.total_bytes for each in found),
-            max_bytes=_counts(each.max_bytes for each in found),
-            total_characters=_counts(each.total_characters for each in found),
-            max_characters=_counts(each.max_characters for each in found),
+            total_bytes=_counts(partial.total_bytes for partial in filled),
+            max_bytes=_counts(partial.max_bytes for partial in filled),
+            total_characters=_counts(partial.total_characters for partial in filled),
+            max_characters=_counts(partial.max_characters for partial in filled),
             registers=np.frombuffer(joined, np.uint8).reshape(-1, REGISTERS),
-            quantiles=[each.quantiles for each in found],
+            quantiles=[partial.quantiles for partial in filled],
         )
 
     def merged(self, groups: Mask) -> ColumnPartial:
-        """What `stats.partial.merge` makes of the chosen groups, all of which must be known."""
+        """Merge the partials of the chosen groups, all of them known, as `partial.merge` does."""
         bounds = self.bounds
         if not groups.any():
             return EMPTY_PARTIAL
@@ -175,7 +175,7 @@ class GroupColumn:
         return replace(merged, quantiles=self._merged_quantiles(groups))
 
     def _merged_quantiles(self, groups: Mask) -> QuantileSketch | None:
-        """By the rule of `merge`, of partials that have nothing else."""
+        """Merge quantiles alone, by the rule of `partial.merge`."""
         if not any(self.quantiles):
             return None
         return merge(

@@ -9,7 +9,7 @@ from typing import Any
 
 from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedColumn, column_bounds, published_column
-from lancestat.optimizer.pruned_fragments import ColumnRange, Survivors
+from lancestat.optimizer.pruned_fragments import ColumnRange, RemainingFragments
 from lancestat.optimizer.table import ReadTable, Settings
 from lancestat.predicates.filter import Filter
 from lancestat.statistics.bound_text import parse_bound
@@ -30,11 +30,11 @@ class ColumnEstimate(PublishedColumn):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What one scan reads, as told to the optimizer.
+    """The estimate of one scan for the optimizer.
 
     `size_bytes` is the decoded size of the projected columns. `fragment_ids` are the fragments to
     scan, None for all of them. `sampled_share` is that of the rows which pass the filters that
-    Spark does not estimate, None where there are none; `rows` are what is left then.
+    Spark does not estimate, None where there are none; `rows` are those that are left then.
     """
 
     rows: int
@@ -49,10 +49,11 @@ class Estimate:
 class Explanation:
     """One answer to the optimizer: which statistics were used or refused, and what came of it.
 
-    `rows` and `size_bytes` are as told: the rows of the `fragments_scanned` of all `fragments`, and
-    the decoded size of their projected columns. `columns` holds what was told of each column, none
-    where the verdict refuses. `filters` are the conditions on the source, for people.
-    `table_rows` is the live row count of the version as a whole, None when it was not counted.
+    `rows` and `size_bytes` are the estimates: the rows of the `fragments_scanned` of all
+    `fragments`, and the decoded size of their projected columns. `columns` holds the estimate of
+    each column, none where the verdict refuses. `filters` are the conditions on the source, for
+    people. `table_rows` is the live row count of the version as a whole, None when it was not
+    counted.
     """
 
     table: str
@@ -74,7 +75,7 @@ def estimate(
     settings: Settings,
     now: datetime,
 ) -> Estimate:
-    """What to tell the optimizer about a scan; it applies the filters to these figures itself.
+    """Estimate a scan for the optimizer, which applies the filters to these figures itself.
 
     Filters that rule out whole fragments narrow everything alike: rows, bounds, nulls and distinct
     counts are those of the fragments that are left. Where the bounds of a filtered column are not
@@ -91,17 +92,17 @@ def estimate(
     """
     verdict = table.judge(settings, now)
     left = surviving(table, filters)
-    survivors = left if left is not None and (left.is_known or not verdict.use) else None
-    whole = table.snapshot.rows if survivors is None else survivors.rows
+    remaining = left if left is not None and (left.is_known or not verdict.use) else None
+    whole = table.snapshot.rows if remaining is None else remaining.rows
     share = None
     if verdict.use and settings.samples and table.sampler:
-        ids = None if survivors is None else survivors.fragment_ids
+        ids = None if remaining is None else remaining.fragment_ids
         share = table.sampler.share(filters, ids)
     rows = whole if share is None else min(whole, max(1, round(whole * share)))
-    found = _columns(table, columns, verdict, survivors, whole)
+    estimates = _columns(table, columns, verdict, remaining, whole)
     if rows < whole:
-        found = {name: _sampled(column, rows, whole) for name, column in found.items()}
-    lengths = {name: column.average_length for name, column in found.items()}
+        estimates = {name: _sampled(column, rows, whole) for name, column in estimates.items()}
+    lengths = {name: column.average_length for name, column in estimates.items()}
     return Estimate(
         rows=rows,
         size_bytes=decoded_size(
@@ -110,22 +111,22 @@ def estimate(
             {name: length for name, length in lengths.items() if length is not None},
         ),
         verdict=verdict,
-        columns=found,
+        columns=estimates,
         fragment_ids=tuple(left.fragment_ids) if left is not None else None,
         sampled_share=share,
     )
 
 
-def surviving(table: ReadTable, filters: Sequence[Filter]) -> Survivors | None:
-    """The fragments that the filters leave, None for all of them."""
-    return table.fragments.survivors(filters) if filters else None
+def surviving(table: ReadTable, filters: Sequence[Filter]) -> RemainingFragments | None:
+    """Return the fragments that the filters leave, None for all of them."""
+    return table.fragments.prune(filters) if filters else None
 
 
 def _columns(
     table: ReadTable,
     columns: Sequence[str],
     verdict: Verdict,
-    survivors: Survivors | None,
+    remaining: RemainingFragments | None,
     rows: int,
 ) -> Mapping[str, ColumnEstimate]:
     if not verdict.use or verdict.statistics is None:
@@ -135,21 +136,21 @@ def _columns(
         for name in columns
         if name in verdict.statistics.columns
     }
-    known = table.fragments if survivors is None else survivors
-    asks_for_partials = survivors is not None or table.histogram
+    known = table.fragments if remaining is None else remaining
+    asks_for_partials = remaining is not None or table.histogram
     if asks_for_partials:
         table.fragments.load(published)
-    found = {}
+    estimates = {}
     for name, column in published.items():
         type = table.types[name]
         partial = known.partial(name) if asks_for_partials else None
-        if survivors is not None:
-            column = _narrowed(column, partial, survivors.range(name), type, rows, table)
-        told = _told(column, type, rows)
+        if remaining is not None:
+            column = _narrowed(column, partial, remaining.range(name), type, rows, table)
+        estimated = _told(column, type, rows)
         if table.histogram and partial is not None:
-            told = _with_histogram(told, partial, type)
-        found[name] = told
-    return found
+            estimated = _with_histogram(estimated, partial, type)
+        estimates[name] = estimated
+    return estimates
 
 
 def _narrowed(
@@ -160,7 +161,7 @@ def _narrowed(
     rows: int,
     table: ReadTable,
 ) -> PublishedColumn:
-    """A column over the survivors, from the best that is known of it."""
+    """Return a column over the remaining fragments, from the best that is known of it."""
     if partial is not None:
         return published_column(type, summarize(partial, type))
     column = _scaled(column, rows, table.snapshot.rows)
@@ -178,7 +179,7 @@ def _narrowed(
 
 
 def _share(column: PublishedColumn, range: ColumnRange, type: ColumnType) -> float:
-    """How much of the width between the whole table's bounds a range takes."""
+    """Return the share of the width between the whole table's bounds that a range takes."""
     if column.minimum is None or column.maximum is None:
         return 1.0
     low, high = parse_bound(column.minimum, type), parse_bound(column.maximum, type)
@@ -190,17 +191,20 @@ def _share(column: PublishedColumn, range: ColumnRange, type: ColumnType) -> flo
 
 
 def _with_histogram(
-    told: ColumnEstimate, partial: ColumnPartial, type: ColumnType
+    estimated: ColumnEstimate, partial: ColumnPartial, type: ColumnType
 ) -> ColumnEstimate:
-    """Adds the histogram of a column, if there is one between the bounds that are told.
+    """Add the histogram of a column, if it has one between the estimated bounds.
 
     Spark's `FilterEstimation` asserts that the bounds lie inside of the histogram; stale ones that
     a policy accepts need not.
     """
     own = published_column(type, summarize(partial, type))
-    if told.minimum is None or (own.minimum, own.maximum) != (told.minimum, told.maximum):
-        return told
-    return replace(told, histogram=equi_height(partial, type))
+    if estimated.minimum is None or (own.minimum, own.maximum) != (
+        estimated.minimum,
+        estimated.maximum,
+    ):
+        return estimated
+    return replace(estimated, histogram=equi_height(partial, type))
 
 
 def _sampled(column: ColumnEstimate, rows: int, of: int) -> ColumnEstimate:
@@ -221,10 +225,10 @@ def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:
 
 
 def _told(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
-    """What may be said of a column among `rows` rows.
+    """Return the estimate of a column among `rows` rows.
 
-    Of a type whose bounds Spark's `FilterEstimation` uses, a distinct count is told with both
-    bounds or not at all: with one and not the other it would estimate that no row is left.
+    Of a type whose bounds Spark's `FilterEstimation` uses, a distinct count comes with both
+    bounds or not at all: with only one of them it would estimate that no row is left.
     """
     values = _with_row_counts(column, lambda counted: min(counted, rows))
     values["distinct"] = _possible_distinct(values, rows)

@@ -1,4 +1,4 @@
-"""What the state knows of a table's fragments, group by group."""
+"""Statistics of a table's fragments from the state, group by group."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.optimizer.pruned_fragments import (
     ColumnRange,
     FragmentStatistics,
-    NothingKnown,
-    Survivors,
+    NoFragmentStatistics,
+    RemainingFragments,
 )
 from lancestat.predicates.filter import Filter
 from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
@@ -32,17 +32,17 @@ _log = logging.getLogger("lancestat.read")
 
 
 def load_groups(state: StateReader, identity: str, snapshot: Snapshot) -> FragmentStatistics:
-    """What the state holds about the fragments of `snapshot`, read when a column is asked for.
+    """Return the state's statistics of the fragments of `snapshot`, each column read when needed.
 
-    Only content that the snapshot has is trusted. A state that cannot be reached knows nothing.
+    Only content that the snapshot has is trusted. Without a reachable state there are none.
     """
     try:
         summary = state.summary(identity)
     except StateError as error:
         _log.warning("fragments are told apart without the state: %s", error.message)
-        return NothingKnown()
+        return NoFragmentStatistics()
     if summary is None or not summary.groups or not snapshot.fragments:
-        return NothingKnown()
+        return NoFragmentStatistics()
     return GroupedStatistics(state, identity, snapshot, summary)
 
 
@@ -64,7 +64,7 @@ class GroupedStatistics:
         self._identity = identity
         self._snapshot = snapshot
         self._summary = summary
-        self._places = _Places.of(snapshot, summary.groups)
+        self._layout = _GroupLayout.of(snapshot, summary.groups)
         self._columns: dict[str, GroupColumn | None] = {}
         self._whole: dict[str, ColumnPartial | None] = {}
         self._lock = threading.Lock()
@@ -85,52 +85,57 @@ class GroupedStatistics:
         self._columns.update(dict.fromkeys(missing))
         known = {name: self._known(self._fields[name]) for name in types}
         try:
-            for some in _batched([name for name, found in known.items() if found]):
-                found = self._read({name: each for name in some if (each := known[name])})
-                for name, partials in found.items():
-                    self._columns[name] = self._places.column(types[name], partials)
+            for some in _batched([name for name, held in known.items() if held]):
+                loaded = self._read({name: stored for name in some if (stored := known[name])})
+                for name, partials in loaded.items():
+                    self._columns[name] = self._layout.column(types[name], partials)
         except StateError as error:
             _log.warning("columns are not known by group: %s", error.message)
 
-    def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
-        """The fragments that a conjunction of filters leaves; None when none is ruled out."""
+    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
+        """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
         import numpy as np
 
         from lancestat.optimizer.pruning import columns_of, may_match
 
         try:
-            asked = set().union(*map(columns_of, filters))
-            self.load(asked)
-            matching = may_match(filters, self._bounds, len(self._places.rows))
+            columns = set().union(*map(columns_of, filters))
+            self.load(columns)
+            matching = may_match(filters, self._bounds, len(self._layout.rows))
         except RecursionError:
             return None
-        matching |= ~self._places.is_whole
-        ruled_out = ~matching & (self._places.fragments > 0)
+        matching |= ~self._layout.is_whole
+        ruled_out = ~matching & (self._layout.fragments > 0)
         if not ruled_out.any():
             return None
-        alive = matching & (self._places.fragments > 0)
-        bounds = [self._bounds(name) for name in asked]
-        is_known = all(each is not None and bool(each.known[alive].all()) for each in bounds)
-        fragment_ids = self._places.fragments_of(np.flatnonzero(alive))
-        return _Surviving(self, alive, fragment_ids, int(self._places.rows[alive].sum()), is_known)
+        alive = matching & (self._layout.fragments > 0)
+        bounds = [self._bounds(name) for name in columns]
+        is_known = all(
+            column_bounds is not None and bool(column_bounds.known[alive].all())
+            for column_bounds in bounds
+        )
+        fragment_ids = self._layout.fragments_of(np.flatnonzero(alive))
+        return _RemainingGroups(
+            self, alive, fragment_ids, int(self._layout.rows[alive].sum()), is_known
+        )
 
     def partial(self, column: str) -> ColumnPartial | None:
-        """The partial of a column over the whole table, None where it is not wholly known."""
+        """Return the partial of a column over the whole table, None where a group is unknown."""
         if column not in self._whole:
-            self._whole[column] = self.partial_of(column, self._places.fragments > 0)
+            self._whole[column] = self.partial_of(column, self._layout.fragments > 0)
         return self._whole[column]
 
     def partial_of(self, column: str, groups: Mask) -> ColumnPartial | None:
-        """The partial of a column over some groups, None where it is not wholly known."""
+        """Return the partial of a column over some groups, None where one is unknown."""
         self.load([column])
-        found = self._columns.get(column)
-        if found is None or not found.bounds.known[groups].all():
+        group_column = self._columns.get(column)
+        if group_column is None or not group_column.bounds.known[groups].all():
             return None
-        return found.merged(groups)
+        return group_column.merged(groups)
 
     def _bounds(self, name: str) -> ColumnBounds | None:
-        found = self._columns.get(name)
-        return found.bounds if found else None
+        group_column = self._columns.get(name)
+        return group_column.bounds if group_column else None
 
     @property
     def _is_proven(self) -> bool:
@@ -139,7 +144,7 @@ class GroupedStatistics:
         return (self._summary.version, self._summary.manifest) == (pin.version, pin.manifest)
 
     def _known(self, field: Field) -> tuple[str, list[bool]] | None:
-        """The key of a column's summary, and which groups hold what the snapshot does."""
+        """Return the key of a column's summary, and which groups have the snapshot's content."""
         plain = field_key(field)
         stored = self._summary.contents
         key = next((key for key in (quantile_key(plain), plain) if key in stored), None)
@@ -151,12 +156,12 @@ class GroupedStatistics:
         return key, [bool(a) and a == b for a, b in zip(stored[key], now, strict=True)]
 
     def _digests(self, key: str) -> tuple[bytes | None, ...]:
-        found = self._contents[key]
-        if id(found) not in self._digested:
-            self._digested[id(found)] = tuple(
-                group_digest(group, found) for group in self._summary.groups
+        fingerprints = self._contents[key]
+        if id(fingerprints) not in self._digested:
+            self._digested[id(fingerprints)] = tuple(
+                group_digest(group, fingerprints) for group in self._summary.groups
             )
-        return self._digested[id(found)]
+        return self._digested[id(fingerprints)]
 
     @cached_property
     def _digested(self) -> dict[int, tuple[bytes | None, ...]]:
@@ -164,15 +169,15 @@ class GroupedStatistics:
 
     @cached_property
     def _contents(self) -> dict[str, dict[int, Fingerprint]]:
-        """Fingerprints by field key and fragment, of all columns that can be summed up."""
+        """Fingerprints by field key and fragment, of all columns that can be analyzed."""
         fields = [field for field in self._snapshot.fields if column_type(field.type)]
-        found = contents(column_groups(self._snapshot, fields))
-        return {key: each for keys, each in found.items() for key in keys}
+        fingerprints = contents(column_groups(self._snapshot, fields))
+        return {key: by_fragment for keys, by_fragment in fingerprints.items() for key in keys}
 
     def _read(
         self, known: dict[str, tuple[str, list[bool]]]
     ) -> dict[str, list[ColumnPartial | None]]:
-        """Partials per group of the summary, None where not known, by column."""
+        """Return partials per group of the summary, None where unknown, by column."""
         wanted: dict[BlockKey, list[tuple[str, slice]]] = {}
         for name, (key, is_known) in known.items():
             digests = self._summary.contents[key]
@@ -180,18 +185,18 @@ class GroupedStatistics:
                 if any(is_known[place]):
                     stored = BlockKey(key, block_digest(digests[place]))
                     wanted.setdefault(stored, []).append((name, place))
-        found: dict[str, list[ColumnPartial | None]] = {
+        partials: dict[str, list[ColumnPartial | None]] = {
             name: [None] * len(self._summary.groups) for name in known
         }
         for block in self._state.summary_blocks(self._identity, list(wanted)):
             for name, place in wanted[block.key]:
                 is_known = known[name][1][place]
                 if len(block.partials) == len(is_known):
-                    found[name][place] = [
+                    partials[name][place] = [
                         partial if known else None
                         for partial, known in zip(block.partials, is_known, strict=True)
                     ]
-        return found
+        return partials
 
 
 def _batched(names: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -200,7 +205,7 @@ def _batched(names: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 @dataclass(frozen=True)
-class _Places:
+class _GroupLayout:
     """The groups of a summary in a snapshot, and after them one of all other fragments.
 
     `ids` are the fragments of the groups one after the other, `group_of` the group of each; `rows`
@@ -214,13 +219,13 @@ class _Places:
     is_whole: Mask
 
     @classmethod
-    def of(cls, snapshot: Snapshot, groups: Sequence[Group]) -> _Places:
+    def of(cls, snapshot: Snapshot, groups: Sequence[Group]) -> _GroupLayout:
         import numpy as np
 
         sizes = [len(group) for group in groups]
         home = dict(
             zip(
-                (each for group in groups for each in group),
+                (fragment_id for group in groups for fragment_id in group),
                 np.repeat(np.arange(len(groups)), sizes).tolist(),
                 strict=True,
             )
@@ -242,13 +247,13 @@ class _Places:
         )
 
     def fragments_of(self, groups: Counts) -> tuple[int, ...]:
-        """The fragments of some groups, ascending."""
+        """Return the fragments of some groups, ascending."""
         import numpy as np
 
         return tuple(self.ids[np.isin(self.group_of, groups)].tolist())
 
     def column(self, type: ColumnType, partials: Sequence[ColumnPartial | None]) -> GroupColumn:
-        """A column's partials by group, as far as they have the rows that the manifest tells."""
+        """Return a column's partials by group, those with as many rows as in the manifest."""
         from lancestat.optimizer.column_groups import GroupColumn
 
         sound = [
@@ -261,8 +266,8 @@ class _Places:
 
 
 @dataclass(frozen=True)
-class _Surviving:
-    """What is left of a table's groups."""
+class _RemainingGroups:
+    """The groups of a table that are not pruned."""
 
     statistics: GroupedStatistics
     groups: Mask
@@ -271,9 +276,9 @@ class _Surviving:
     is_known: bool
 
     def partial(self, column: str) -> ColumnPartial | None:
-        """The partial of a column over the survivors, None where it is not wholly known."""
+        """Return the partial of a column over the remaining groups, None where one is unknown."""
         return self.statistics.partial_of(column, self.groups)
 
     def range(self, column: str) -> ColumnRange | None:
-        """None: a group that knows a column's bounds knows its partial."""
+        """Return None: where a group has a column's bounds it has its partial."""
         return None

@@ -1,4 +1,4 @@
-"""What pruning and estimates ask of the statistics of fragments."""
+"""The interfaces of statistics by fragment, for pruning and estimates."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from lancestat.statistics.partial import ColumnPartial
 
 @dataclass(frozen=True, slots=True)
 class ColumnRange:
-    """What bounds alone tell of a column: they enclose its values, and there are no more nulls."""
+    """Bounds that enclose the values of a column, and the most nulls that it may have."""
 
     minimum: Bound | None
     maximum: Bound | None
     nulls: int
 
 
-class Survivors(Protocol):
-    """What is left after whole fragments were ruled out."""
+class RemainingFragments(Protocol):
+    """The fragments of a table that are left after pruning."""
 
     @property
     def fragment_ids(self) -> Sequence[int]:
@@ -35,43 +35,43 @@ class Survivors(Protocol):
 
     @property
     def is_known(self) -> bool:
-        """Whether the bounds of every filtered column are known in every surviving fragment.
+        """Whether the bounds of every filtered column are known in every remaining fragment.
 
-        Only then may an estimate start from the survivors: Spark applies the filter once more, to
-        bounds that must be those of the survivors.
+        Only then may an estimate start from these fragments: Spark applies the filter once more, to
+        bounds that must be theirs.
         """
 
     def partial(self, column: str) -> ColumnPartial | None:
-        """The partial of a column over the survivors, None where it is not wholly known."""
+        """Return the partial of a column over these fragments, None where one is unknown."""
 
     def range(self, column: str) -> ColumnRange | None:
-        """The range of a column of which no partial is known, None where that is not known too."""
+        """Return the range of a column without a known partial, None where it is unknown, too."""
 
 
 class FragmentStatistics(Protocol):
-    """What is known of a table's fragments at one version, group by group."""
+    """Statistics of a table's fragments at one version, group by group."""
 
     def load(self, columns: Iterable[str]) -> None:
-        """Get ready for questions about columns, which takes less time than one by one."""
+        """Load columns at once, which takes less time than one by one."""
 
-    def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
-        """The fragments that a conjunction of filters leaves; None when none is ruled out."""
+    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
+        """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
 
     def partial(self, column: str) -> ColumnPartial | None:
-        """The partial of a column over the whole table, None where it is not wholly known."""
+        """Return the partial of a column over the whole table, None where a group is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class NothingKnown:
-    """Where neither state nor index tells fragments apart."""
+class NoFragmentStatistics:
+    """No statistics: neither state nor index has any of the fragments."""
 
     def load(self, columns: Iterable[str]) -> None:
-        """There is nothing to load."""
+        """Load nothing."""
 
-    def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
-        """No fragment is ruled out."""
+    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
+        """Return None: no fragment is ruled out."""
         return None
 
     def partial(self, column: str) -> ColumnPartial | None:
-        """No column is known."""
+        """Return None: no column is known."""
         return None

@@ -36,7 +36,7 @@ from lancestat.statistics.column_type import ColumnType, Kind
 
 
 def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None:
-    """What to compare a column's bounds with, exactly; None for a literal of another type.
+    """Return a literal in the form of a column's bounds, exactly; None for another type.
 
     A fraction is a decimal with more digits than the column has. A float is NaN for NaN.
     """
@@ -63,7 +63,7 @@ def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None
 
 
 def _single(literal: float) -> float | None:
-    """The float32 that Spark compares with; None for one that it rounds to infinity."""
+    """Return the float32 that Spark compares with; None where it rounds to infinity."""
     import numpy as np
 
     with np.errstate(over="ignore"):
@@ -85,36 +85,36 @@ def _utf8(literal: str) -> bytes | None:
         return None
 
 
-# None for a column of which nothing is known.
+# None for a column whose bounds are unknown.
 BoundsOf = Callable[[str], ColumnBounds | None]
 Point = Bound | Fraction
 
 
 @dataclass(frozen=True, slots=True)
-class Chances:
-    """Where a filter may be true for some row, and where it may be false."""
+class FilterOutcomes:
+    """The groups where a filter may be true for some row, and those where it may be false."""
 
     true: Mask
     false: Mask
 
 
 def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Mask:
-    """The groups that may hold a row for which all filters are true.
+    """Return the groups that may hold a row for which all filters are true.
 
     Args:
         filters: A conjunction.
-        bounds_of: What is known of a column.
-        groups: How many groups there are.
+        bounds_of: Returns the bounds of a column, None where they are unknown.
+        groups: The number of groups.
     """
-    chances = _Judge(bounds_of, groups)
+    outcomes = _FilterEvaluator(bounds_of, groups)
     matching = np.ones(groups, np.bool_)
     for filter in filters:
-        matching &= chances.of(filter).true
+        matching &= outcomes.evaluate(filter).true
     return matching
 
 
 def columns_of(filter: Filter) -> set[str]:
-    """The columns that a filter asks."""
+    """Return the columns that a filter reads."""
     match filter:
         case Comparison() | In() | IsNull() | TextMatch():
             return {filter.column}
@@ -127,41 +127,41 @@ def columns_of(filter: Filter) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judge:
+class _FilterEvaluator:
     bounds_of: BoundsOf
     groups: int
 
-    def of(self, filter: Filter) -> Chances:
-        """The negation of true is false, and of unknown unknown: neither side has to say so."""
+    def evaluate(self, filter: Filter) -> FilterOutcomes:
+        """Evaluate a filter; where it is null it is neither true nor false, negated or not."""
         match filter:
             case Not():
-                operand = self.of(filter.operand)
-                return Chances(operand.false, operand.true)
+                operand = self.evaluate(filter.operand)
+                return FilterOutcomes(operand.false, operand.true)
             case And():
-                left, right = self.of(filter.left), self.of(filter.right)
-                return Chances(left.true & right.true, left.false | right.false)
+                left, right = self.evaluate(filter.left), self.evaluate(filter.right)
+                return FilterOutcomes(left.true & right.true, left.false | right.false)
             case Or():
-                left, right = self.of(filter.left), self.of(filter.right)
-                return Chances(left.true | right.true, left.false & right.false)
+                left, right = self.evaluate(filter.left), self.evaluate(filter.right)
+                return FilterOutcomes(left.true | right.true, left.false & right.false)
             case Comparison() | In() | IsNull() | TextMatch():
-                return self._of_column(filter)
+                return self._evaluate_leaf(filter)
             case _:
                 assert_never(filter)
 
-    def _of_column(self, filter: Leaf) -> Chances:
+    def _evaluate_leaf(self, filter: Leaf) -> FilterOutcomes:
         column = self.bounds_of(filter.column)
-        chances = None if column is None else _chances(column, filter)
-        if column is None or chances is None:
+        outcomes = None if column is None else _leaf_outcomes(column, filter)
+        if column is None or outcomes is None:
             every = np.ones(self.groups, np.bool_)
-            return Chances(every, every)
-        return Chances(chances.true | ~column.known, chances.false | ~column.known)
+            return FilterOutcomes(every, every)
+        return FilterOutcomes(outcomes.true | ~column.known, outcomes.false | ~column.known)
 
 
-def _chances(column: ColumnBounds, filter: Leaf) -> Chances | None:
-    """None when the filter's literals are not of the column's type."""
+def _leaf_outcomes(column: ColumnBounds, filter: Leaf) -> FilterOutcomes | None:
+    """Return None when the filter's literals are not of the column's type."""
     match filter:
         case IsNull():
-            return Chances(column.nulls > 0, column.values > 0)
+            return FilterOutcomes(column.nulls > 0, column.values > 0)
         case Comparison():
             return _comparison(column, filter)
         case In():
@@ -169,58 +169,58 @@ def _chances(column: ColumnBounds, filter: Leaf) -> Chances | None:
         case TextMatch(_, TextOperator.STARTS_WITH, prefix):
             return _starts_with(column, prefix)
         case TextMatch():
-            return Chances(column.values > 0, column.values > 0)
+            return FilterOutcomes(column.values > 0, column.values > 0)
         case _:
             assert_never(filter)
 
 
-def _comparison(column: ColumnBounds, comparison: Comparison) -> Chances | None:
+def _comparison(column: ColumnBounds, comparison: Comparison) -> FilterOutcomes | None:
     sign, literal = comparison.operator, comparison.literal
     if literal is None:
-        return _chances(column, IsNull("")) if sign is Operator.NULL_SAFE else None
+        return _leaf_outcomes(column, IsNull("")) if sign is Operator.NULL_SAFE else None
     point = literal_bound(literal, column.type)
     if point is None:
         return None
-    chances = (_against_nan if _is_nan(point) else _against)(column, sign, point)
+    outcomes = (_against_nan if _is_nan(point) else _against)(column, sign, point)
     if sign is Operator.NULL_SAFE:
-        return Chances(chances.true, chances.false | (column.nulls > 0))
-    return chances
+        return FilterOutcomes(outcomes.true, outcomes.false | (column.nulls > 0))
+    return outcomes
 
 
-def _against(column: ColumnBounds, sign: Operator, point: Point) -> Chances:
+def _against(column: ColumnBounds, sign: Operator, point: Point) -> FilterOutcomes:
     has_nan = column.nans > 0
     match sign:
         case Operator.LESS:
-            return Chances(_some_below(column, point), _some_from(column, point) | has_nan)
+            return FilterOutcomes(_some_below(column, point), _some_from(column, point) | has_nan)
         case Operator.LESS_OR_EQUAL:
-            return Chances(_some_to(column, point), _some_above(column, point) | has_nan)
+            return FilterOutcomes(_some_to(column, point), _some_above(column, point) | has_nan)
         case Operator.GREATER:
-            return Chances(_some_above(column, point) | has_nan, _some_to(column, point))
+            return FilterOutcomes(_some_above(column, point) | has_nan, _some_to(column, point))
         case Operator.GREATER_OR_EQUAL:
-            return Chances(_some_from(column, point) | has_nan, _some_below(column, point))
+            return FilterOutcomes(_some_from(column, point) | has_nan, _some_below(column, point))
         case Operator.EQUAL | Operator.NULL_SAFE:
             equal = _some_to(column, point) & _some_from(column, point)
-            return Chances(equal, (column.values > 0) & ~_all_equal(column, point))
+            return FilterOutcomes(equal, (column.values > 0) & ~_all_equal(column, point))
         case _:
             assert_never(sign)
 
 
-def _against_nan(column: ColumnBounds, sign: Operator, point: Point) -> Chances:
+def _against_nan(column: ColumnBounds, sign: Operator, point: Point) -> FilterOutcomes:
     is_nan, is_ordered, nothing = column.nans > 0, column.ordered > 0, np.zeros_like(column.known)
     match sign:
         case Operator.LESS:
-            return Chances(is_ordered, is_nan)
+            return FilterOutcomes(is_ordered, is_nan)
         case Operator.LESS_OR_EQUAL:
-            return Chances(column.values > 0, nothing)
+            return FilterOutcomes(column.values > 0, nothing)
         case Operator.GREATER:
-            return Chances(nothing, column.values > 0)
+            return FilterOutcomes(nothing, column.values > 0)
         case Operator.GREATER_OR_EQUAL | Operator.EQUAL | Operator.NULL_SAFE:
-            return Chances(is_nan, is_ordered)
+            return FilterOutcomes(is_nan, is_ordered)
         case _:
             assert_never(sign)
 
 
-def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> Chances | None:
+def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> FilterOutcomes | None:
     points: list[Point] = []
     for literal in literals:
         point = None if literal is None else literal_bound(literal, column.type)
@@ -234,24 +234,24 @@ def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> Chances | N
         matching |= column.nans > 0
     if not literals:
         # Since Spark 4 even null is not in an empty list; before, that was null.
-        return Chances(matching, column.rows > 0)
+        return FilterOutcomes(matching, column.rows > 0)
     # A value that is none of the others is not known to differ from null.
     differing = np.zeros_like(matching) if None in literals else column.values > 0
-    return Chances(matching, differing)
+    return FilterOutcomes(matching, differing)
 
 
 def _some_among(column: ColumnBounds, ordered: Sequence[Any]) -> Mask:
-    """Where one of some points lies between the bounds."""
-    found = column.ordered > 0
+    """Return the groups where one of some points lies between the bounds."""
+    matching = column.ordered > 0
     lower, upper = column.lower.tolist(), column.upper.tolist()
-    for place in np.flatnonzero(found):
+    for place in np.flatnonzero(matching):
         low, high = lower[place], upper[place]
         first = 0 if low is None else bisect.bisect_left(ordered, low)
-        found[place] = first < len(ordered) and (high is None or ordered[first] <= high)
-    return found
+        matching[place] = first < len(ordered) and (high is None or ordered[first] <= high)
+    return matching
 
 
-def _starts_with(column: ColumnBounds, prefix: str) -> Chances | None:
+def _starts_with(column: ColumnBounds, prefix: str) -> FilterOutcomes | None:
     point = literal_bound(prefix, column.type)
     if not isinstance(point, bytes):
         return None
@@ -263,7 +263,7 @@ def _starts_with(column: ColumnBounds, prefix: str) -> Chances | None:
         low, high = (_head(bound, len(point)) for bound in (lower[place], upper[place]))
         some[place] = (low is None or low <= point) and (high is None or high >= point)
         every[place] = low == point == high
-    return Chances(some, (column.values > 0) & ~every)
+    return FilterOutcomes(some, (column.values > 0) & ~every)
 
 
 def _head(bound: Bound | None, length: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""How many rows pass a filter that Spark does not estimate, from a sample of the rows.
+"""Estimates from a sample how many rows pass a filter that Spark does not estimate.
 
 Spark's `FilterEstimation` takes conditions such as `contains` for true of every row, and joins are
 then ordered as if the filter were not there. These conditions are counted in a sample instead.
@@ -31,19 +31,19 @@ _log = logging.getLogger("lancestat.read")
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """A match, or that there is none."""
+    """A text match, or its negation."""
 
     match: TextMatch
     wanted: bool
 
 
-# What is asked of which fragments.
-_Asked = tuple[tuple[_Condition, ...], tuple[int, ...] | None]
+# Conditions, and the fragments whose rows are meant.
+_SampleKey = tuple[tuple[_Condition, ...], tuple[int, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Counts in a sample of one table at one version; each answer is remembered.
+    """Counts matches in a sample of one table at one version; answers are cached.
 
     Args:
         open: Opens the dataset at that version.
@@ -52,16 +52,16 @@ class Sampler:
 
     open: Callable[[], lance.LanceDataset]
     rows: int
-    _shares: dict[_Asked, float | None] = field(default_factory=dict)
+    _shares: dict[_SampleKey, float | None] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def share(
         self, filters: Sequence[Filter], fragment_ids: Sequence[int] | None = None
     ) -> float | None:
-        """The share of rows that pass those filters which Spark does not estimate.
+        """Return the share of rows that pass those filters which Spark does not estimate.
 
-        Of the rows in which the filtered columns are not null, since Spark estimates those. None
-        when there are no such filters, when the table is small, or when it cannot be read.
+        It is of the rows in which the filtered columns are not null, since Spark estimates nulls.
+        None when there are no such filters, when the table is small, or when it cannot be read.
 
         Args:
             filters: A conjunction.
@@ -70,20 +70,20 @@ class Sampler:
         wanted = tuple(sorted(conditions(filters), key=repr))
         if not wanted or self.rows < LEAST_ROWS:
             return None
-        asked = wanted, None if fragment_ids is None else tuple(fragment_ids)
+        key = wanted, None if fragment_ids is None else tuple(fragment_ids)
         with self._lock:
-            if asked not in self._shares:
-                self._shares[asked] = self._counted(*asked)
-            return self._shares[asked]
+            if key not in self._shares:
+                self._shares[key] = self._counted(*key)
+            return self._shares[key]
 
     def _counted(
         self, wanted: Sequence[_Condition], fragment_ids: Sequence[int] | None
     ) -> float | None:
-        columns = sorted({each.match.column for each in wanted})
+        columns = sorted({condition.match.column for condition in wanted})
         try:
             dataset = self.open()
             if fragment_ids is None:
-                sample = dataset.take(_places(self.rows, BLOCKS), columns=columns)
+                sample = dataset.take(_row_positions(self.rows, BLOCKS), columns=columns)
             else:
                 sample = _taken(dataset, fragment_ids, columns)
         except BaseException as error:
@@ -95,27 +95,27 @@ class Sampler:
 
 
 def conditions(filters: Sequence[Filter]) -> list[_Condition]:
-    """The conditions of a conjunction that Spark takes for true of every row."""
-    found = []
+    """Return the conditions of a conjunction that Spark takes for true of every row."""
+    unestimated = []
     waiting = list(filters)
     while waiting:
-        each = waiting.pop()
-        match each:
+        part = waiting.pop()
+        match part:
             case And(left, right):
                 waiting += [left, right]
             case TextMatch():
-                found.append(_Condition(each, True))
+                unestimated.append(_Condition(part, True))
             case Not(TextMatch() as inner):
-                found.append(_Condition(inner, False))
+                unestimated.append(_Condition(inner, False))
             case _:
                 continue
-    return found
+    return unestimated
 
 
 def _taken(
     dataset: lance.LanceDataset, fragment_ids: Sequence[int], columns: list[str]
 ) -> pa.Table | None:
-    """A sample of some fragments, of as many of them as there are blocks."""
+    """Sample some fragments, as many of them as there are blocks."""
     import pyarrow as pa
 
     if not fragment_ids:
@@ -125,13 +125,13 @@ def _taken(
     fragments = [dataset.get_fragment(id) for id in ids]
     blocks = -(-BLOCKS // count)
     return pa.concat_tables(
-        fragment.take(_places(fragment.count_rows(), blocks), columns=columns)
+        fragment.take(_row_positions(fragment.count_rows(), blocks), columns=columns)
         for fragment in fragments
     )
 
 
-def _places(rows: int, blocks: int) -> list[int]:
-    """Which rows are taken, ascending: blocks at even distances."""
+def _row_positions(rows: int, blocks: int) -> list[int]:
+    """Return the rows to take, ascending: blocks at even distances."""
     size = min(SAMPLE_ROWS // BLOCKS, -(-rows // blocks))
     starts = [block * rows // blocks for block in range(blocks)]
     return sorted({place for start in starts for place in range(start, min(start + size, rows))})
@@ -146,13 +146,13 @@ def _share(sample: pa.Table | None, wanted: Sequence[_Condition]) -> float | Non
     passing, valid = pa.scalar(True), pa.scalar(True)
     for condition in wanted:
         column = sample.column(condition.match.column).cast(pa.string())
-        found = _matched(column, condition.match)
-        passing = pc.and_(passing, found if condition.wanted else pc.invert(found))
+        matches = _matched(column, condition.match)
+        passing = pc.and_(passing, matches if condition.wanted else pc.invert(matches))
         valid = pc.and_(valid, pc.is_valid(column))
     counted = pc.sum(valid).as_py() or 0
     if not counted:
         return None
-    # Nothing found in the sample is no proof of nothing: half a row stands for it.
+    # No match in the sample does not prove that there is none: it counts as half a row.
     return max(0.5, pc.sum(pc.fill_null(passing, False)).as_py() or 0) / counted
 
 

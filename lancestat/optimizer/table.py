@@ -15,7 +15,7 @@ from lancestat.lake.open import open_pinned
 from lancestat.lake.snapshot import Field, Pin, Snapshot
 from lancestat.manifest.guard import Verdict
 from lancestat.optimizer.groups import load_groups
-from lancestat.optimizer.pruned_fragments import FragmentStatistics, NothingKnown
+from lancestat.optimizer.pruned_fragments import FragmentStatistics, NoFragmentStatistics
 from lancestat.optimizer.sampling import Sampler
 from lancestat.optimizer.zone_maps import load_zone_maps
 from lancestat.plan.judgement import TableStatistics
@@ -38,7 +38,7 @@ _log = logging.getLogger("lancestat.read")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What of statistics is wanted.
+    """The settings of a scan for the use of statistics.
 
     `enabled` switches column statistics, `allow_stale` accepts any staleness or none, where None
     leaves that to the policy; `samples` asks for samples where Spark's own estimation gives up.
@@ -50,7 +50,7 @@ class Settings:
 
 
 def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> Settings:
-    """Settings of a scan: Spark's configuration comes before the scan's own options.
+    """Read the settings of a scan; Spark's configuration overrides the scan's own options.
 
     A value that is neither true nor false counts as the cautious one: off, and nothing stale.
 
@@ -79,8 +79,8 @@ def _flag(conf: Mapping[str, str], options: Mapping[str, str], key: str) -> bool
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    """What every task of a scan has in common; holds no storage options.
+class QueryScan:
+    """The parameters of a scan that all its tasks share, without storage options.
 
     `columns` are the projected columns in the order of Spark's schema, `filter` is in Lance's SQL,
     `limit` stops each task. With `narrow_decimals`, decimals of up to 18 digits travel as their
@@ -99,23 +99,23 @@ class ReadTable:
     """A dataset at one version as its readers see it.
 
     Args:
-        name: How messages call it: its declared name, else its URI.
+        name: The name in messages: its declared name, else its URI.
         statistics: Its statistics, and with them the dataset at the version that is read.
         storage_options: How workers reach it.
         histogram: Whether histograms are declared.
-        load_fragments: Loads what is known of fragments or groups of them, when a filter asks.
-        sampler: Counts what passes filters that Spark does not estimate.
+        load_fragments: Loads the statistics of fragments, when a filter needs them.
+        sampler: Counts the rows that pass filters which Spark does not estimate.
     """
 
     name: str
     statistics: TableStatistics
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     histogram: bool = False
-    load_fragments: Callable[[], FragmentStatistics] = NothingKnown
+    load_fragments: Callable[[], FragmentStatistics] = NoFragmentStatistics
     sampler: Sampler | None = None
 
     def verify(self) -> None:
-        """See that the dataset is still the one that was observed.
+        """Check that the dataset is still the one that was observed.
 
         Raises:
             LakeError: as `lake.open.open_pinned`.
@@ -139,11 +139,11 @@ class ReadTable:
 
     @cached_property
     def fragments(self) -> FragmentStatistics:
-        """What is known of fragments, loaded once."""
+        """The statistics of fragments, loaded once."""
         return self.load_fragments()
 
     def judge(self, settings: Settings, now: datetime) -> Verdict:
-        """The guard's verdict on the statistics, under what session, scan and policy say."""
+        """Return the guard's verdict on the statistics, under session, scan and policy."""
         return self.statistics.judge(
             now, allow_stale=settings.allow_stale, enabled=settings.enabled
         )
@@ -156,7 +156,7 @@ def open_table(
     tag: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ReadTable:
-    """A table that no project declares: what its manifest says is all there is.
+    """Open a table that no project declares, with the statistics of its manifest alone.
 
     Args:
         uri: A path or an object-store URI.
@@ -173,7 +173,7 @@ def open_table(
 
 
 def open_pinned_table(pin: Pin, storage_options: Mapping[str, str]) -> ReadTable:
-    """As `open_table`, of a dataset that was observed before.
+    """Open a table as `open_table` does, of a dataset that was observed before.
 
     Raises:
         LakeError: as `lake.open.open_pinned`.
@@ -183,26 +183,26 @@ def open_pinned_table(pin: Pin, storage_options: Mapping[str, str]) -> ReadTable
 
 
 def _undeclared(dataset: lance.LanceDataset, uri: str, options: Mapping[str, str]) -> ReadTable:
-    found = snapshot(dataset, uri, options)
+    observed = snapshot(dataset, uri, options)
     return ReadTable(
         name=uri,
-        statistics=TableStatistics(found),
+        statistics=TableStatistics(observed),
         storage_options=options,
-        load_fragments=lambda: load_zone_maps(dataset, found, options),
-        sampler=Sampler(lambda: dataset, found.rows),
+        load_fragments=lambda: load_zone_maps(dataset, observed, options),
+        sampler=Sampler(lambda: dataset, observed.rows),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTables:
-    """Opens a project's tables at their latest versions, with what the state knows of them."""
+    """Opens a project's tables at their latest versions, with their statistics in the state."""
 
     spec: ProjectSpec
     state: StateReader
     clock: Callable[[], datetime]
 
     def open(self, tables: Sequence[Table]) -> dict[str, ReadTable | LancestatError]:
-        """Every table by name, or why it cannot be opened; datasets are opened in parallel."""
+        """Return every table by name, or its error; datasets are opened in parallel."""
         options = self.spec.target.storage_options
         snapshots = observe_snapshots([(table.name, table.uri) for table in tables], options)
         records = self._records() if tables else {}
@@ -212,40 +212,40 @@ class DeclaredTables:
         try:
             return self.state.records()
         except StateError as error:
-            # The state is a cache: without it the manifests alone are told.
+            # The state is a cache: without it only the manifests count.
             _log.warning("tables are read without the state: %s", error.message)
             return {}
 
     def _opened(
-        self, table: Table, found: Snapshot | LakeError, records: Mapping[str, TableRecord]
+        self, table: Table, observed: Snapshot | LakeError, records: Mapping[str, TableRecord]
     ) -> ReadTable | LakeError:
-        if isinstance(found, LakeError):
-            return found
+        if isinstance(observed, LakeError):
+            return observed
         identity = table_identity(table.uri)
         record = records.get(identity)
         observer = Observer(self.spec, self.state, self.clock)
 
         def fragments() -> FragmentStatistics:
-            groups = load_groups(self.state, identity, found)
-            return self._zone_maps(found) if isinstance(groups, NothingKnown) else groups
+            groups = load_groups(self.state, identity, observed)
+            return self._zone_maps(observed) if isinstance(groups, NoFragmentStatistics) else groups
 
         return ReadTable(
             name=table.name,
-            statistics=TableStatistics.declared(table, found, record, observer.look_back),
+            statistics=TableStatistics.declared(table, observed, record, observer.look_back),
             storage_options=self.spec.target.storage_options,
             histogram=table.histogram,
             load_fragments=fragments,
-            sampler=Sampler(lambda: self._dataset(found), found.rows),
+            sampler=Sampler(lambda: self._dataset(observed), observed.rows),
         )
 
-    def _zone_maps(self, found: Snapshot) -> FragmentStatistics:
+    def _zone_maps(self, observed: Snapshot) -> FragmentStatistics:
         try:
-            dataset = self._dataset(found)
+            dataset = self._dataset(observed)
         except LakeError as error:
             _log.warning("fragments are not told apart: %s", error.message)
-            return NothingKnown()
-        return load_zone_maps(dataset, found, self.spec.target.storage_options)
+            return NoFragmentStatistics()
+        return load_zone_maps(dataset, observed, self.spec.target.storage_options)
 
-    def _dataset(self, found: Snapshot) -> lance.LanceDataset:
+    def _dataset(self, observed: Snapshot) -> lance.LanceDataset:
         options = self.spec.target.storage_options
-        return open_pinned(found.pin, storage_options=options)
+        return open_pinned(observed.pin, storage_options=options)

@@ -1,11 +1,11 @@
-"""What Lance's own zone maps tell of a table's fragments, where there is no state.
+"""Statistics of a table's fragments from Lance's own zone maps, where there is no state.
 
 A zone map is a scalar index (`create_scalar_index(column, "ZONEMAP")`): the file `zonemap.lance`
 in the folder of each of its segments has a row per zone, a range of rows of one fragment: `min` and
 `max` in the column's type, `null_count`, `nan_count`, `fragment_id`, `zone_start` and
 `zone_length`. With NaN in a zone, `max` is NaN. The manifest tells which fragments a segment still
-covers: Lance takes those out whose values of the column were replaced. Deletions since only make
-fewer rows, which what is ruled out by bounds does not mind.
+covers: Lance takes those out whose values of the column were replaced. Later deletions only
+make rows fewer, so bounds still rule out the same fragments.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.optimizer.pruned_fragments import (
     ColumnRange,
     FragmentStatistics,
-    NothingKnown,
-    Survivors,
+    NoFragmentStatistics,
+    RemainingFragments,
 )
 from lancestat.predicates.filter import Filter
 from lancestat.redact import clean, secret_values
@@ -51,36 +51,37 @@ def load_zone_maps(
     snapshot: Snapshot,
     storage_options: Mapping[str, str] | None = None,
 ) -> FragmentStatistics:
-    """What zone maps tell of the fragments of `snapshot`, read when a filter asks for a column.
+    """Return zone maps of the fragments of `snapshot`, read when a filter needs a column.
 
     Args:
         dataset: Open at the snapshot's version.
-        snapshot: What the fragments are.
+        snapshot: The fragments.
         storage_options: How to reach the index files.
     """
     try:
         described = dataset.describe_indices()
     except Exception as error:
         _give_up(snapshot.uri, error, storage_options)
-        return NothingKnown()
-    by_id = {each.id: each for each in snapshot.fields}
+        return NoFragmentStatistics()
+    by_id = {field.id: field for field in snapshot.fields}
     segments: dict[str, list[_Segment]] = {}
     for index in described:
         if index.index_type != _INDEX_TYPE or len(index.fields) != 1:
             continue
-        found = by_id.get(index.fields[0])
-        if found is None or column_type(found.type) is None:
+        column = by_id.get(index.fields[0])
+        if column is None or column_type(column.type) is None:
             continue
-        segments.setdefault(found.name, []).extend(
+        segments.setdefault(column.name, []).extend(
             # A clone's index lies with the table that it was cloned from.
             _Segment(
-                f"{dataset.uri.rstrip('/')}/_indices/{each.uuid}", frozenset(each.fragment_ids)
+                f"{dataset.uri.rstrip('/')}/_indices/{segment.uuid}",
+                frozenset(segment.fragment_ids),
             )
-            for each in index.segments
-            if each.base_id is None
+            for segment in index.segments
+            if segment.base_id is None
         )
     if not any(segments.values()):
-        return NothingKnown()
+        return NoFragmentStatistics()
     return ZoneMapStatistics(snapshot, segments, dict(storage_options or {}))
 
 
@@ -104,7 +105,7 @@ class _Zones:
 
 
 class ZoneMapStatistics:
-    """`FragmentStatistics` from zone maps: they rule fragments out, and tell bounds alone."""
+    """`FragmentStatistics` from zone maps, which have only bounds and counts of nulls and NaN."""
 
     def __init__(
         self,
@@ -119,52 +120,57 @@ class ZoneMapStatistics:
         self._columns: dict[str, ColumnBounds | None] = {}
         self._lock = threading.Lock()
 
-    def survivors(self, filters: Sequence[Filter]) -> Survivors | None:
-        """The fragments that a conjunction of filters leaves; None when none is ruled out."""
+    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
+        """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
         from lancestat.optimizer.pruning import columns_of, may_match
 
         try:
-            asked = set().union(*map(columns_of, filters))
+            columns = set().union(*map(columns_of, filters))
             matching = may_match(filters, self._bounds, len(self._fragments))
         except RecursionError:
             return None
         if matching.all():
             return None
-        left = [each for each, kept in zip(self._fragments, matching, strict=True) if kept]
-        bounds = [self._bounds(name) for name in asked]
-        return _Surviving(
+        left = [
+            fragment for fragment, matches in zip(self._fragments, matching, strict=True) if matches
+        ]
+        bounds = [self._bounds(name) for name in columns]
+        return _RemainingFragments(
             self,
             matching,
-            tuple(each.id for each in left),
-            sum(each.rows for each in left),
-            all(each is not None and bool(each.known[matching].all()) for each in bounds),
+            tuple(fragment.id for fragment in left),
+            sum(fragment.rows for fragment in left),
+            all(
+                column_bounds is not None and bool(column_bounds.known[matching].all())
+                for column_bounds in bounds
+            ),
         )
 
     def load(self, columns: Iterable[str]) -> None:
-        """Nothing: only columns of filters are asked about, one after the other."""
+        """Load nothing: the columns of filters are read one by one."""
 
     def partial(self, column: str) -> ColumnPartial | None:
-        """A zone map has no sketch, so it knows no column wholly."""
+        """Return None: a zone map has no sketch, so there is no partial."""
         return None
 
     def range_of(self, column: str, fragments: Mask) -> ColumnRange | None:
-        """The range of a column over some fragments, None where a zone is not known."""
-        found = self._bounds(column)
-        if found is None or not found.known[fragments].all():
+        """Return the range of a column over some fragments, None where a zone is unknown."""
+        bounds = self._bounds(column)
+        if bounds is None or not bounds.known[fragments].all():
             return None
-        valued = fragments & (found.ordered > 0)
-        has_both = bool((found.lower.exists & found.upper.exists)[valued].all())
+        valued = fragments & (bounds.ordered > 0)
+        has_both = bool((bounds.lower.exists & bounds.upper.exists)[valued].all())
         return ColumnRange(
-            minimum=found.lower.least(valued) if has_both else None,
-            maximum=found.upper.greatest(valued) if has_both else None,
-            nulls=int(found.nulls[fragments].sum()),
+            minimum=bounds.lower.least(valued) if has_both else None,
+            maximum=bounds.upper.greatest(valued) if has_both else None,
+            nulls=int(bounds.nulls[fragments].sum()),
         )
 
     def _bounds(self, name: str) -> ColumnBounds | None:
         with self._lock:
             if name not in self._columns:
-                found = self._snapshot.field(name)
-                self._columns[name] = None if found is None else self._load(found)
+                column = self._snapshot.field(name)
+                self._columns[name] = None if column is None else self._load(column)
             return self._columns[name]
 
     def _load(self, column: Field) -> ColumnBounds | None:
@@ -196,8 +202,8 @@ class ZoneMapStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class _Surviving:
-    """Fragments that are left, of whose columns bounds and nulls are known at best."""
+class _RemainingFragments:
+    """The fragments that are left; at most bounds and nulls of their columns are known."""
 
     statistics: ZoneMapStatistics
     fragments: Mask
@@ -206,11 +212,11 @@ class _Surviving:
     is_known: bool
 
     def partial(self, column: str) -> ColumnPartial | None:
-        """A zone map has no sketch, so it knows no column wholly."""
+        """Return None: a zone map has no sketch, so there is no partial."""
         return None
 
     def range(self, column: str) -> ColumnRange | None:
-        """The range of a column over the survivors, None where a zone is not known."""
+        """Return the range of a column over these fragments, None where a zone is unknown."""
         return self.statistics.range_of(column, self.fragments)
 
 
@@ -226,17 +232,17 @@ def _collect(
     for low, high, nulls, nans, fragment, rows in zip(*columns, strict=True):
         if fragment not in wanted:
             continue
-        found = zones.setdefault(fragment, _Zones())
-        found.rows += rows
-        found.nulls += nulls
-        found.nans += nans
+        fragment_zones = zones.setdefault(fragment, _Zones())
+        fragment_zones.rows += rows
+        fragment_zones.nulls += nulls
+        fragment_zones.nans += nans
         if nulls + nans < rows:
-            found.lows.append(low)
-            found.highs.append(high)
+            fragment_zones.lows.append(low)
+            fragment_zones.highs.append(high)
 
 
 def _bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | None]:
-    """Zone bounds as `ColumnPartial` has them, None for none, NaN and what has no such form."""
+    """Convert zone bounds to those of `ColumnPartial`; None for none, NaN and other types."""
     import pyarrow as pa
 
     from lancestat.optimizer.pruning import literal_bound
@@ -244,18 +250,18 @@ def _bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | Non
     if type.kind is Kind.TIMESTAMP:
         factor, divisor = _MICROSECONDS[column.type.unit]
         stored = column.cast(pa.int64()).to_pylist()
-        return [None if each is None else each * factor // divisor for each in stored]
+        return [None if value is None else value * factor // divisor for value in stored]
     if type.kind is Kind.DATE:
         is_days = pa.types.is_date32(column.type)
         stored = column.cast(pa.int32() if is_days else pa.int64()).to_pylist()
         divisor = 1 if is_days else _DAY_MILLISECONDS
-        return [None if each is None else each // divisor for each in stored]
-    found: list[Bound | None] = []
-    for each in column.to_pylist():
-        bound: Any = None if each is None else literal_bound(each, type)
+        return [None if value is None else value // divisor for value in stored]
+    bounds: list[Bound | None] = []
+    for value in column.to_pylist():
+        bound: Any = None if value is None else literal_bound(value, type)
         is_nan = isinstance(bound, float) and math.isnan(bound)
-        found.append(None if is_nan else bound)
-    return found
+        bounds.append(None if is_nan else bound)
+    return bounds
 
 
 def _column_bounds(type: ColumnType, fragments: Sequence[_Zones | None]) -> ColumnBounds:
@@ -263,15 +269,15 @@ def _column_bounds(type: ColumnType, fragments: Sequence[_Zones | None]) -> Colu
 
     from lancestat.optimizer.column_groups import Bounds, ColumnBounds
 
-    found = [each or _Zones() for each in fragments]
+    all_zones = [zones or _Zones() for zones in fragments]
     return ColumnBounds(
         type=type,
-        known=np.array([each is not None and _fits(each, type) for each in fragments], np.bool_),
-        rows=np.array([each.rows for each in found], np.int64),
-        nulls=np.array([each.nulls for each in found], np.int64),
-        nans=np.array([each.nans for each in found], np.int64),
-        lower=Bounds.of([_bound(min, each.lows) for each in found], type),
-        upper=Bounds.of([_bound(max, each.highs) for each in found], type),
+        known=np.array([zones is not None and _fits(zones, type) for zones in fragments], np.bool_),
+        rows=np.array([zones.rows for zones in all_zones], np.int64),
+        nulls=np.array([zones.nulls for zones in all_zones], np.int64),
+        nans=np.array([zones.nans for zones in all_zones], np.int64),
+        lower=Bounds.of([_bound(min, zones.lows) for zones in all_zones], type),
+        upper=Bounds.of([_bound(max, zones.highs) for zones in all_zones], type),
     )
 
 
@@ -282,8 +288,8 @@ def _fits(zones: _Zones, type: ColumnType) -> bool:
 
 
 def _bound(extreme: Any, bounds: Sequence[Bound | None]) -> Bound | None:
-    found: Bound | None = None if None in bounds else extreme(bounds, default=None)
-    return found
+    bound: Bound | None = None if None in bounds else extreme(bounds, default=None)
+    return bound
 
 
 def _give_up(uri: str, error: Exception, options: Mapping[str, str] | None) -> None:

@@ -18,7 +18,7 @@ from lancestat.lake.history import Effect, read_commit
 from lancestat.lake.observe import snapshot_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Field, Fragment, fragment_values, pin_of
-from lancestat.output.writer import place_digest
+from lancestat.output.writer import location_digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,12 +36,12 @@ _PRESERVING = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
 _COMMITS = 200
 
 
-def marked(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) -> pa.Schema:
+def with_mark(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) -> pa.Schema:
     """Return the schema of a result at a place, with the mark for these fragments."""
     return schema.with_metadata({_KEY: _mark(uri, schema, fragments)})
 
 
-def marked_again(
+def with_new_mark(
     uri: str, schema: LanceSchema, fragments: Iterable[FragmentMetadata]
 ) -> LanceSchema:
     """Return the schema of an existing result, its fields unchanged, with a mark for fragments."""
@@ -72,7 +72,7 @@ def objection(
             return None
         return "the result of an earlier lancestat, which does not prove that a join wrote it there"
     place, content = mark
-    if place != place_digest(uri):
+    if place != location_digest(uri):
         return "a copy of a join's result that was written at another place"
     if not _has_content(dataset, uri, options, content):
         return "a join's result that something else has changed since"
@@ -81,7 +81,7 @@ def objection(
 
 def _mark(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) -> str:
     content = _content(schema, fragment_values(fragments, {}))
-    mark = {"format_version": _FORMAT_VERSION, "place": place_digest(uri), "content": content}
+    mark = {"format_version": _FORMAT_VERSION, "place": location_digest(uri), "content": content}
     return json.dumps(mark)
 
 

@@ -22,7 +22,7 @@ from lancestat.lake.observe import snapshot
 from lancestat.lake.open import observe_dataset, readable, store_options
 from lancestat.lake.snapshot import pin_of
 from lancestat.lake.storage import storage_at
-from lancestat.output.lance_mark import MESSAGE, marked, marked_again, objection
+from lancestat.output.lance_mark import MESSAGE, objection, with_mark, with_new_mark
 from lancestat.output.write_intents import (
     FOLDER,
     WriteIntents,
@@ -48,7 +48,7 @@ _log = logging.getLogger("lancestat.knn")
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.05
 _BATCH_ROWS = 8192
-# What a dataset has that nobody has committed to.
+# The entries of a dataset without any commit.
 _UNCOMMITTED = {"data", "_transactions", "_versions", FOLDER}
 # Clocks of those who commit to one dataset differ by less.
 _CLOCK_SKEW = timedelta(hours=1)
@@ -95,7 +95,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
     from lance import LanceOperation
 
     fragments = _fragments(written)
-    operation = LanceOperation.Overwrite(marked(writer.uri, schema, fragments), fragments)
+    operation = LanceOperation.Overwrite(with_mark(writer.uri, schema, fragments), fragments)
     for attempt in range(_ATTEMPTS):
         before = _opened(writer.uri, writer.storage_options, writer.remembered)
         if before is None:
@@ -139,7 +139,7 @@ def append(
     for id, fragment in enumerate(new, first):
         fragment.id = id
     fragments += new
-    merged = marked_again(uri, dataset.lance_schema, fragments)
+    merged = with_new_mark(uri, dataset.lance_schema, fragments)
     operation = LanceOperation.Merge(fragments, merged)
     landed = _commit(writer, operation, dataset)
     if landed is None:

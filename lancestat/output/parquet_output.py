@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
 from lancestat.lake.batch_source import BatchSource
 from lancestat.lake.lease import this_process
-from lancestat.output.parquet_place import ParquetPlace, place_of
+from lancestat.output.parquet_location import ParquetLocation, location_of
 from lancestat.output.writer import OutputWriter, Written, reading, stale, writing
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def begin(
     uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
 ) -> OutputWriter:
     """See `result.begin`."""
-    place = place_of(uri)
+    place = location_of(uri)
     with writing(uri, options):
         place.prepare(_remembers(place, remembered))
         with place.locked():
@@ -46,7 +46,7 @@ def begin(
 
 def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
     """See `result.sweep`."""
-    place = place_of(uri)
+    place = location_of(uri)
     place.check(_remembers(place, remembered))
     if place.root.is_dir():
         with writing(uri, options), place.locked():
@@ -70,7 +70,7 @@ def write(
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
     """See `result.replace`: a new generation, then the link moves."""
-    place = place_of(writer.uri)
+    place = location_of(writer.uri)
     with writing(writer.uri, writer.storage_options), place.locked():
         return _publish(place, writer, schema, written, [])
 
@@ -80,7 +80,7 @@ def append(
 ) -> OutputState:
     """See `result.append`: a new generation that has the files of the previous one, too."""
     uri, options = writer.uri, writer.storage_options
-    place = place_of(uri)
+    place = location_of(uri)
     with writing(uri, options), place.locked():
         state = current(uri, options, writer.remembered)
         if state is None:
@@ -96,7 +96,7 @@ def append(
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
     """See `result.discard`."""
-    place = place_of(writer.uri)
+    place = location_of(writer.uri)
     try:
         with place.locked():
             place.forget(Path(writer.folder).stem)
@@ -106,7 +106,7 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
 
 def current(uri: str, options: Mapping[str, str], remembered: str | None) -> OutputState | None:
     """See `result.current`; files that cannot be read are no result."""
-    place = place_of(uri)
+    place = location_of(uri)
     place.check(_remembers(place, remembered))
     generation = place.generation()
     with suppress(StaleBase):
@@ -119,7 +119,7 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """See `result.read_rows`."""
     assert state.generation is not None
-    folder = place_of(state.uri).root / state.generation
+    folder = location_of(state.uri).root / state.generation
     first = 0
     with reading(state.uri, options):
         for path, groups in _row_groups(folder):
@@ -129,7 +129,7 @@ def read_rows(
             first += sum(groups)
 
 
-def _remembers(place: ParquetPlace, remembered: str | None) -> Callable[[str], bool]:
+def _remembers(place: ParquetLocation, remembered: str | None) -> Callable[[str], bool]:
     """Return a test whether a generation, as it is now, is the result that the state remembers."""
 
     def is_remembered(generation: str) -> bool:
@@ -168,7 +168,7 @@ def _grouped(source: BatchSource) -> Iterator[pa.Table]:
 
 
 def _publish(
-    place: ParquetPlace,
+    place: ParquetLocation,
     writer: OutputWriter,
     schema: pa.Schema,
     written: Sequence[Written],
@@ -212,7 +212,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.parquet"))
 
 
-def _state(place: ParquetPlace, generation: str, options: Mapping[str, str]) -> OutputState:
+def _state(place: ParquetLocation, generation: str, options: Mapping[str, str]) -> OutputState:
     folder = place.root / generation
     with reading(place.uri, options):
         digest = _digest(folder)
@@ -227,7 +227,7 @@ def _digest(folder: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _row_groups(folder: Path) -> tuple[tuple[Path, tuple[int, ...]], ...]:
-    """Files of a generation, which never change, with the rows of their groups."""
+    """Return files of a generation, which never change, with the rows of their groups."""
     import pyarrow.parquet as pq
 
     files = []
@@ -243,7 +243,7 @@ def _row_groups(folder: Path) -> tuple[tuple[Path, tuple[int, ...]], ...]:
 def _read_file(
     path: Path, groups: Sequence[int], start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one file by their places in it, which may lie before it and beyond it."""
+    """Yield rows of one file by their places in it, which may lie before it and beyond it."""
     import pyarrow.parquet as pq
 
     first, wanted, before = 0, [], 0

@@ -26,7 +26,7 @@ def begin(
     """Make room for a result, and remove what killed runs left of theirs where that is certain.
 
     Args:
-        format: What the result is written as.
+        format: The format of the result.
         uri: Where.
         run_id: Names the run in the commit.
         storage_options: For an object store.
@@ -95,7 +95,7 @@ def sweep(
     """Remove what killed runs left of results that were never committed, and nothing else.
 
     Args:
-        format: What the result is written as.
+        format: The format of the result.
         uri: Where it is.
         storage_options: For an object store.
         remembered: As for `begin`.

@@ -28,7 +28,7 @@ class Written:
 class OutputWriter:
     """A result that is being written; travels to Spark's workers.
 
-    `folder` is what the format calls the place of uncommitted files. `owner` is the process that
+    `folder` is the format's name for the folder of uncommitted files. `owner` is the process that
     will commit or discard them. `remembered` is as for `begin`.
     """
 
@@ -41,7 +41,7 @@ class OutputWriter:
     remembered: str | None = None
 
 
-def place_digest(uri: str) -> str:
+def location_digest(uri: str) -> str:
     """Return 32 hex digits that stand for a place, however its URI is written, and hide it."""
     text = canonical_uri(uri).encode(errors="surrogatepass")
     return blake2b(text, digest_size=16).hexdigest()

@@ -15,8 +15,8 @@ from lancestat.knn.work import (
     OutputFormat,
     OutputState,
     Scope,
-    exactly,
-    scoped,
+    exact_request,
+    scope_request,
 )
 from lancestat.plan.actions import JoinAction, JoinFigures, Reason, Skip
 from lancestat.plan.join_sides import Change, JoinInput, appended, change
@@ -234,7 +234,7 @@ def without_approximation(action: JoinAction, facts: JoinFacts, why: str) -> Joi
         why: The reason, for people.
     """
     request = replace(action.work.request, min_right_rows=0)
-    exact = choose(exactly(request), facts.compared, facts.cores or 1)
+    exact = choose(exact_request(request), facts.compared, facts.cores or 1)
     return _decided(action, replace(exact, why=why))
 
 
@@ -261,7 +261,7 @@ def _decided(action: JoinAction, decision: Decision) -> JoinAction:
 
 
 def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
-    decision = choose(scoped(work.request, work.scope), facts.compared, facts.cores or 1)
+    decision = choose(scope_request(work.request, work.scope), facts.compared, facts.cores or 1)
     if work.scope is Scope.NEW_RIGHT:
         why = "the new right rows are compared with every left row, and merged with the result"
         decision = replace(decision, why=why)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, UsageError, did_you_mean
-from lancestat.knn.work import PinnedTable, SideWork
+from lancestat.knn.work import PinnedTable, SideSource
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_pinned, pinned_reads
@@ -38,7 +38,7 @@ class JoinInput:
     index. `notes` are for people.
     """
 
-    work: SideWork
+    work: SideSource
     digest: str | None
     fragments: tuple[FragmentContent, ...] | None = None
     columns: tuple[str, ...] | None = None
@@ -151,7 +151,7 @@ def observe_files(
         UsageError: LS454 or LS455 about columns (`check_columns`), LS457 there are no files.
     """
     shown = clean(uri, secret_values(side.options))
-    work = SideWork(side.vector, side.select, format=format, uri=uri, options=side.options)
+    work = SideSource(side.vector, side.select, format=format, uri=uri, options=side.options)
     is_plain = format.lower() in _PLAIN
     is_local = local_path(uri) is not None
     files: Sequence[ListedFile] | None = None
@@ -267,7 +267,7 @@ class SideReader:
             contents = fragment_contents(snapshot, leaves(opened, (side.vector, *select)))
             index = index_metric(opened, side.vector) if place.side == "right" else None
         return JoinInput(
-            work=SideWork(side.vector, select, table=PinnedTable.at(snapshot, dataset.name)),
+            work=SideSource(side.vector, select, table=PinnedTable.at(snapshot, dataset.name)),
             digest=rows_digest(contents),
             fragments=contents,
             columns=select,
@@ -295,7 +295,7 @@ class SideReader:
             views.append(PinnedTable.at(snapshot, dataset.name))
             digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
         location = side.sql_location or place.join.location
-        work = SideWork(side.vector, side.select, sql=sql, views=tuple(views), location=location)
+        work = SideSource(side.vector, side.select, sql=sql, views=tuple(views), location=location)
         return JoinInput(work, digest.hexdigest(), columns=side.select)
 
     def _snapshot(self, dataset: Dataset) -> Snapshot:

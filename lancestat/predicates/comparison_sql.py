@@ -31,21 +31,21 @@ _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 class Domain:
-    """How the values of a column's type are compared; here not at all, only told from null."""
+    """The comparisons of a column's type; this base class only tells values from null."""
 
     __slots__ = ()
 
     def compare(self, column: str, sign: str, literal: Literal) -> str | None:
-        """A boolean expression over the quoted column, or None where it cannot be said exactly."""
+        """Return a boolean expression over the quoted column, None where none is exact."""
         return None
 
     def member(self, literal: Literal) -> str | None:
-        """The literal as a member of an IN list, None where equality takes more than that."""
+        """Return the literal as a member of an IN list, None where that is not equality."""
         return None
 
 
 def domain(arrow_type: pa.DataType) -> Domain | None:
-    """How columns of an Arrow type are compared, None for types that not even have sure nulls."""
+    """Return the domain of an Arrow type, None where even nulls are not reliable."""
     import pyarrow as pa
 
     types = pa.types
@@ -63,7 +63,7 @@ def domain(arrow_type: pa.DataType) -> Domain | None:
         return _timestamps(arrow_type.unit, arrow_type.tz)
     if types.is_fixed_size_binary(arrow_type):
         return _Bytes(arrow_type.byte_width)
-    return next((found for holds, found in _simple() if holds(arrow_type)), None)
+    return next((known for holds, known in _simple() if holds(arrow_type)), None)
 
 
 @cache
@@ -85,7 +85,7 @@ def _simple() -> tuple[tuple[Callable[[pa.DataType], bool], Domain], ...]:
 
 
 def quoted(text: str) -> str | None:
-    """A string literal; None for text that has no UTF-8."""
+    """Return a string literal; None for text that has no UTF-8."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         return None
     return "'" + text.replace("'", "''") + "'"
@@ -134,7 +134,7 @@ class _Discrete(Domain):
         return None if units is None else self.against(column, sign, units)
 
     def against(self, column: str, sign: str, units: Fraction) -> str:
-        """The comparison with any number of units, between the type's values or beyond them."""
+        """Return the comparison with any number of units, also between or beyond the values."""
         always = f"{column} IS NOT NULL"
         if sign in ("=", "<>"):
             if units.denominator != 1 or not self.low <= units <= self.high:
@@ -204,12 +204,12 @@ def _timestamps(unit: str, zone: str | None) -> Domain:
 
     # A cast from text would take the column's zone for the literal's; an instant has no zone.
     name = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}[unit]
-    shown = "None" if zone is None else 'Some("UTC")'
+    zone_text = "None" if zone is None else 'Some("UTC")'
     discrete = _Discrete(
         -_LARGEST_LONG - 1,
         _LARGEST_LONG,
         units,
-        lambda n: f"arrow_cast({_long(n)}, 'Timestamp({name}, {shown})')",
+        lambda n: f"arrow_cast({_long(n)}, 'Timestamp({name}, {zone_text})')",
     )
     return _Nanoseconds(discrete) if unit == "ns" else discrete
 
@@ -269,16 +269,16 @@ class _Floats(Domain):
         if not math.isfinite(literal):
             return True
         try:
-            (kept,) = struct.unpack(self.layout, struct.pack(self.layout, literal))
+            (stored,) = struct.unpack(self.layout, struct.pack(self.layout, literal))
         except OverflowError:
             return False
-        return bool(kept == literal)
+        return bool(stored == literal)
 
 
 def _float(value: float) -> str:
     if math.isinf(value):
         return f"CAST('{'-' if value < 0 else ''}Infinity' AS DOUBLE)"
-    # Minus zero equals zero in SQL, whatever a set of members may think.
+    # Minus zero equals zero in SQL, but not among the members of a list.
     return repr(value + 0.0)
 
 
@@ -287,12 +287,12 @@ class Strings(Domain):
     """Compared byte by byte in UTF-8, as in Spark."""
 
     def compare(self, column: str, sign: str, literal: Literal) -> str | None:
-        """As of any domain."""
+        """See `Domain`."""
         text = self.member(literal)
         return None if text is None else f"{column} {sign} {text}"
 
     def member(self, literal: Literal) -> str | None:
-        """As of any domain."""
+        """See `Domain`."""
         return quoted(literal) if isinstance(literal, str) else None
 
 

@@ -72,7 +72,7 @@ class IsNull:
 
 
 class TextOperator(str, Enum):
-    """Where in a string another is looked for."""
+    """The position of a text in a string."""
 
     STARTS_WITH = "starts_with"
     ENDS_WITH = "ends_with"
@@ -126,7 +126,7 @@ class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
 
 
 def read_filters(objects: Iterable[Mapping[str, Any]], fields: Fields) -> list[Filter]:
-    """Filters as values; one that is not known, in any of its parts, is left out.
+    """Convert filters to values; one with an unknown part is left out.
 
     Args:
         objects: `{"op": "=", "column": "c", "type": "int", "value": "1"}`, op one of `=`, `<=>`,
@@ -139,16 +139,16 @@ def read_filters(objects: Iterable[Mapping[str, Any]], fields: Fields) -> list[F
         fields: The columns of the table by name.
     """
     known = []
-    for each in objects:
+    for filter_object in objects:
         try:
-            known.append(_filter(each, fields))
+            known.append(_filter(filter_object, fields))
         except (_Unknown, RecursionError):
             continue
     return known
 
 
-def _filter(found: Mapping[str, Any], fields: Fields) -> Filter:
-    match found:
+def _filter(filter_object: Mapping[str, Any], fields: Fields) -> Filter:
+    match filter_object:
         case {"op": "and", "left": left, "right": right}:
             return And(_filter(left, fields), _filter(right, fields))
         case {"op": "or", "left": left, "right": right}:
@@ -223,7 +223,7 @@ _DEPTH_SHOWN = 20
 
 
 def filter_text(filter: Filter, depth: int = 0) -> str:
-    """The filter much as SQL has it; long lists, long text and deep nesting are cut short."""
+    """Return the filter much as in SQL; long lists, long text and deep nesting are cut short."""
     if depth > _DEPTH_SHOWN:
         return "..."
     match filter:
@@ -239,8 +239,8 @@ def filter_text(filter: Filter, depth: int = 0) -> str:
             return f"{column} {operator.value} {_literal_text(literal)}"
         case In(column, literals):
             more = ", ..." if len(literals) > _LITERALS_SHOWN else ""
-            shown = ", ".join(_literal_text(each) for each in literals[:_LITERALS_SHOWN])
-            return f"{column} in ({shown}{more})"
+            listed = ", ".join(_literal_text(literal) for literal in literals[:_LITERALS_SHOWN])
+            return f"{column} in ({listed}{more})"
         case And(left, right):
             return f"({filter_text(left, depth + 1)} and {filter_text(right, depth + 1)})"
         case Or(left, right):

@@ -39,11 +39,11 @@ _SYSTEM_NAMES = ("_row", "_distance", "_score", "_relevance", "_fragment", "_fra
 
 
 class _Inexact(Exception):  # noqa: N818 - no error: the filter stays with Spark
-    """Lance cannot say this part exactly."""
+    """Lance cannot express this part exactly."""
 
 
 def to_lance(filter: Filter, fields: Mapping[str, Field]) -> str | None:
-    """A filter in Lance's SQL that is true for exactly the rows where Spark's is true.
+    """Return a filter in Lance's SQL that is true for exactly the rows where Spark's is true.
 
     Args:
         filter: A literal has the Spark type of its column.
@@ -51,7 +51,7 @@ def to_lance(filter: Filter, fields: Mapping[str, Field]) -> str | None:
 
     Returns:
         A boolean expression that is false or null for all other rows, or None where that cannot be
-        said: of types that Lance compares otherwise, of literals that the column cannot hold
+        expressed: of types that Lance compares otherwise, of literals that the column cannot hold
         exactly, and of filters too large to be parsed for every fragment.
     """
     if sum(1 for _ in _literals(filter, 0)) > _LITERALS:
@@ -65,22 +65,22 @@ def to_lance(filter: Filter, fields: Mapping[str, Field]) -> str | None:
 def exact_conjuncts(
     filters: Sequence[Filter], fields: Mapping[str, Field]
 ) -> tuple[str | None, list[Filter]]:
-    """What of a conjunction Lance can say exactly, and the filters that are left.
+    """Split a conjunction into what Lance can express exactly and the other filters.
 
-    Both sides of a filter that is itself a conjunction are judged apart.
+    Both sides of a filter that is itself a conjunction are split, too.
 
     Returns:
-        An expression of all that could be said, None for nothing; and what could not.
+        An expression of all exact filters, None without any; and the other filters.
     """
-    said: list[str] = []
+    expressions: list[str] = []
     left: list[Filter] = []
-    for each in (part for filter in filters for part in _flattened(filter, And)):
-        expression = to_lance(each, fields)
+    for conjunct in (part for filter in filters for part in _flattened(filter, And)):
+        expression = to_lance(conjunct, fields)
         if expression is None:
-            left.append(each)
+            left.append(conjunct)
         else:
-            said.append(expression)
-    joined = _joined(said, " AND ") if said else None
+            expressions.append(expression)
+    joined = _joined(expressions, " AND ") if expressions else None
     return joined, left
 
 
@@ -105,15 +105,15 @@ def _flattened(filter: Filter, kind: type[And] | type[Or]) -> Iterator[Filter]:
     # Spark nests long chains to one side, deeper than Python recurses.
     waiting = [filter]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, kind):
-            waiting += [each.right, each.left]
+        part = waiting.pop()
+        if isinstance(part, kind):
+            waiting += [part.right, part.left]
         else:
-            yield each
+            yield part
 
 
 def _expression(filter: Filter, wanted: bool, fields: Mapping[str, Field]) -> str:
-    """Where the filter is true, or where it is false."""
+    """Return an expression for where the filter is true, or for where it is false."""
     match filter:
         case Not(operand):
             return _expression(operand, not wanted, fields)
@@ -159,10 +159,10 @@ def _column(name: str, fields: Mapping[str, Field]) -> _Column:
     field = fields.get(name)
     if field is None or not name or "`" in name or name.lower().startswith(_SYSTEM_NAMES):
         raise _Inexact
-    found = domain(field.type)
-    if found is None:
+    column_domain = domain(field.type)
+    if column_domain is None:
         raise _Inexact
-    return _Column(f"`{name}`", found)
+    return _Column(f"`{name}`", column_domain)
 
 
 def _compared(column: _Column, sign: str, literal: Literal | None) -> str:

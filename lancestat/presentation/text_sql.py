@@ -76,7 +76,7 @@ def _text(operator: Operator) -> str:
 
 
 def _scan(number: int, scan: ScanLine, *, verbose: bool) -> list[str]:
-    explanation = scan.told
+    explanation = scan.explanation
     if explanation is None:
         what = "statistics as Spark has them"
         return [f"[{number}] {paint(scan.table, 'title')}", f"    {what}: {_read(scan)}"]

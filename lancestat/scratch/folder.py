@@ -2,7 +2,7 @@
 
 `<root>/<application>/<run>/` holds what the run writes, and two small files that make its lease:
 `.lancestat-scratch`, the marker, says which process made the folder, and `.heartbeat` when that
-process last said that it goes on. What has no marker is nobody's scratch.
+process was last alive. A folder without a marker is not scratch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MARKER = ".lancestat-scratch"
 HEARTBEAT = ".heartbeat"
 FORMAT_VERSION = 1
 BEAT_EVERY = timedelta(seconds=30)
-# A heart that has not beaten for so long has stopped, where nothing is known of its process.
+# Where nothing is known of its process, a run whose heartbeat is older than this has ended.
 DEAD_AFTER = timedelta(minutes=10)
 
 # Spark kills a cancelled task's Python after two seconds, and until then it may write.
@@ -66,7 +66,7 @@ def scratch(
         storage_options: For an object store.
         clock: Returns the time of heartbeats.
         beat_every: Between two heartbeats.
-        settle_seconds: How long to watch, after a failure, for what cancelled tasks still write.
+        settle_seconds: How long, after a failure, to remove files that cancelled tasks still write.
 
     Raises:
         RunError: LS581 no space is left, LS583 the root cannot be written to.
@@ -74,7 +74,7 @@ def scratch(
     options = dict(storage_options or {})
     store = storage_at(root, options)
     owner = this_process()
-    # The name tells of the process until the marker does.
+    # The name identifies the process until the marker does.
     folder = f"{_name(application)}/{owner.tag}-{secrets.token_hex(8)}"
     failed = True
     try:
@@ -103,7 +103,7 @@ def _remove(store: Storage, folder: str, options: Mapping[str, str], settle_seco
                 store.remove(folder, MARKER)
         store.remove_empty(application)
     except Exception as error:
-        # What ended the join matters more. `lancestat gc` takes this folder for a dead one's.
+        # The cause that ended the join matters more. `lancestat gc` removes this folder later.
         reason = clean(str(error), secret_values(options))
         _log.warning("scratch %s was not removed: %s", clean(store.uri(folder)), reason)
 

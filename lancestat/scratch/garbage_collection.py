@@ -20,7 +20,7 @@ _NAME = re.compile(rf"({TAG})-[0-9a-f]{{16}}")
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweptFolder:
     """A join run's folder that its process left behind."""
 
     uri: str
@@ -36,7 +36,7 @@ class ScratchSweep:
     that failed.
     """
 
-    swept: tuple[Swept, ...] = ()
+    swept: tuple[SweptFolder, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
 
 
@@ -52,13 +52,13 @@ def sweep_scratch(
 
     Only folders two levels below the root that carry scratch's marker are looked at, and those that
     a killed process of this host has made and not marked yet. Links are not followed, and a folder
-    stays whose process runs on this host, or whose heart beat lately.
+    stays whose process runs on this host, or whose heartbeat is recent.
 
     Args:
         root: A path or an object-store URI. One that does not exist holds nothing.
         storage_options: For an object store.
-        now: What the age of heartbeats counts from.
-        dry_run: Change nothing, only tell.
+        now: The time from which the age of heartbeats counts.
+        dry_run: Change nothing, only report.
         dead_after: How old the last heartbeat of a dead process is.
 
     Raises:
@@ -66,7 +66,7 @@ def sweep_scratch(
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)
-    swept: list[Swept] = []
+    swept: list[SweptFolder] = []
     left: list[tuple[str, str]] = []
     try:
         place = store_of(root)
@@ -78,7 +78,7 @@ def sweep_scratch(
                 continue
             size_bytes = store.size_bytes(folder)
             if dry_run or _removed(store, folder, options, left):
-                swept.append(Swept(store.uri(folder), size_bytes, lease.renewed_at or now))
+                swept.append(SweptFolder(store.uri(folder), size_bytes, lease.renewed_at or now))
     except BaseException as error:
         if not is_failure(error):
             raise

@@ -1,1 +1,1 @@
-"""What a statistic is: column types, kernels, sketches, merges, histograms."""
+"""Statistics of columns: types, kernels, sketches, merges, histograms."""

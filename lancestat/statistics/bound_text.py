@@ -33,7 +33,7 @@ _TIMESTAMP = re.compile(rf"({_YEAR})-{_DAY} ([0-9]{{2}}):([0-9]{{2}}):([0-9]{{2}
 
 
 def parse_integer(text: str) -> int:
-    """The value of an ASCII decimal integer.
+    """Return the value of an ASCII decimal integer.
 
     Raises:
         ValueError: anything else, such as spaces, underscores, plus signs, foreign digits.
@@ -44,7 +44,7 @@ def parse_integer(text: str) -> int:
 
 
 def format_bound(bound: Bound, type: ColumnType) -> str | None:
-    """The text of a bound that Spark decodes to exactly that value, or None when there is none.
+    """Return the text of a bound that Spark decodes to exactly that value, None without one.
 
     None is given for strings and binary, for NaN, and for values outside the Spark type (an
     unsigned integer above 2^63 - 1). Forms: `CatalogColumnStat.toExternalString` of Spark 4, except
@@ -73,7 +73,7 @@ def are_estimable(minimum: Bound, maximum: Bound) -> bool:
 
 
 def parse_bound(text: str, type: ColumnType) -> int | float | None:
-    """The value of a bound's text, or None for a NaN, which bounds nothing.
+    """Return the value of a bound's text, or None for a NaN, which bounds nothing.
 
     Raises:
         ValueError: the text is not of the type's form, or its value does not fit the type.
@@ -261,7 +261,7 @@ def _parse_timestamp(text: str) -> int:
 
 
 def _date_text(days: int) -> str:
-    """A day count since 1970-01-01 as Spark prints it: years past 9999 carry a plus sign."""
+    """Return a day count since 1970-01-01 as Spark prints it: years past 9999 carry a plus sign."""
     year, month, day = _civil(days)
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04}-{month:02}-{day:02}"
@@ -284,7 +284,7 @@ def _civil(days: int) -> tuple[int, int, int]:
 
 
 def _days(text: str, year: int, month: int, day: int) -> int:
-    """The inverse of `_civil`; raises ValueError when the calendar has no such day."""
+    """Return the inverse of `_civil`; raises ValueError when the calendar has no such day."""
     shifted_year = year - (month <= 2)
     era, year_of_era = divmod(shifted_year, 400)
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1

@@ -15,12 +15,12 @@ BOUND_BYTES = 256
 
 
 def lower_bound(value: bytes) -> bytes:
-    """The greatest bytes that are no longer than 256 and not above `value`."""
+    """Return the greatest bytes that are no longer than 256 and not above `value`."""
     return value[:BOUND_BYTES]
 
 
 def upper_bound(value: bytes) -> bytes | None:
-    """The least bytes no longer than 256 and not below `value`; None when there are none."""
+    """Return the least bytes no longer than 256 and not below `value`; None when there are none."""
     if len(value) <= BOUND_BYTES:
         return value
     prefix = value[:BOUND_BYTES].rstrip(b"\xff")
@@ -28,7 +28,7 @@ def upper_bound(value: bytes) -> bytes | None:
 
 
 def whole_characters(prefix: bytes) -> bytes:
-    """The longest valid UTF-8 at the start."""
+    """Return the longest valid UTF-8 at the start."""
     return prefix.decode("utf-8", errors="ignore").encode() if not _is_utf8(prefix) else prefix
 
 
@@ -41,7 +41,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def next_characters(bound: bytes) -> bytes | None:
-    """Valid UTF-8 that is not below `bound`, in the order of bytes; None when there is none."""
+    """Return valid UTF-8 that is not below `bound`, in byte order; None when there is none."""
     try:
         bound.decode()
     except UnicodeDecodeError as error:
@@ -71,7 +71,7 @@ _NONE, _INTEGER, _FLOATING, _BYTES = range(4)
 
 
 def encode_bound(bound: Bound | None) -> bytes:
-    """The stored form of a bound."""
+    """Return the stored form of a bound."""
     if bound is None:
         tag, payload = _NONE, b""
     elif isinstance(bound, int):
@@ -86,7 +86,7 @@ def encode_bound(bound: Bound | None) -> bytes:
 
 
 def decode_bound(body: bytes, start: int) -> tuple[Bound | None, int]:
-    """The bound stored at `start`, and where it ends; raises ValueError on anything else."""
+    """Return the bound stored at `start`, and where it ends; raises ValueError on anything else."""
     try:
         tag, length = _HEAD.unpack_from(body, start)
     except struct.error:

@@ -1,4 +1,4 @@
-"""Which columns can be analyzed, the type of their values, and their size."""
+"""The columns that can be analyzed, the type of their values, and their size."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _DECIMAL_BITS = (32, 64, 128)
 
 
 def column_type(arrow_type: pa.DataType) -> ColumnType | None:
-    """The analyzable type of an Arrow type; a dictionary's is that of its values.
+    """Return the analyzable type of an Arrow type; a dictionary's is that of its values.
 
     None for nested, interval, duration, null, time and extension types, timestamps without zone,
     and decimals that Spark does not have: of 256 bits, of a negative scale, or of a scale above the
@@ -115,13 +115,13 @@ def _decimal(arrow_type: pa.DataType) -> ColumnType | None:
     return ColumnType(Kind.DECIMAL, f"decimal({precision},{scale})", size, scale)
 
 
-# What Spark adds per row, whatever its columns (`EstimationUtils.getSizePerRow`).
+# Spark's overhead per row, whatever its columns (`EstimationUtils.getSizePerRow`).
 ROW_OVERHEAD = 8
 _UNKNOWN_WIDTH = 20
 
 
 def decoded_size(rows: int, fields: Iterable[Field], average_lengths: Mapping[str, int]) -> int:
-    """Estimated bytes of the decoded columns: rows times the sum of average widths.
+    """Estimate the bytes of the decoded columns: rows times the sum of average widths.
 
     Args:
         rows: Live rows.

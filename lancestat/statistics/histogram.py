@@ -13,7 +13,7 @@ from lancestat.statistics.column_type import ColumnType, Kind
 from lancestat.statistics.partial import ColumnPartial
 from lancestat.statistics.quantiles import QuantileSketch
 
-# Numbers, dates and timestamps: what Spark makes histograms of.
+# Spark makes histograms of numbers, dates and timestamps.
 HISTOGRAM_KINDS = frozenset((Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP))
 
 # The default of `spark.sql.statistics.histogram.numBins`.
@@ -24,7 +24,7 @@ BINS = 254
 class HistogramBin:
     """The values from `low` to `high`, both included, in Spark's numeric form of the type.
 
-    `distinct` estimates how many there are, at least 1.
+    `distinct` is their estimated number, at least 1.
     """
 
     low: float
@@ -47,7 +47,7 @@ class Histogram:
 # Every query of a session asks for the same ones, and each takes milliseconds.
 @lru_cache(maxsize=256)
 def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> Histogram | None:
-    """The histogram of a column; None without quantiles, values, or bounds that Spark can use.
+    """Return the histogram of a column; None without quantiles, values, or usable bounds.
 
     The first bin begins at the column's minimum and the last ends at its maximum as Spark reads
     them, since `FilterEstimation` asserts that both lie inside. Rows that are NaN, which Spark
@@ -78,11 +78,11 @@ def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> H
         [_room(*pair, height, type) for pair in pairwise(ends)],
     )
     made = zip(ends, ends[1:], counts, strict=False)
-    return Histogram(height, tuple(HistogramBin(*each) for each in made))
+    return Histogram(height, tuple(HistogramBin(*values) for values in made))
 
 
 def _numeric(bound: Bound, type: ColumnType) -> float | None:
-    """A bound as `EstimationUtils.toDouble` has it: of its Java text, of days or microseconds."""
+    """Return a bound as `EstimationUtils.toDouble` does: of Java text, days or microseconds."""
     text = format_bound(bound, type)
     if text is None or type.kind in (Kind.DATE, Kind.TIMESTAMP):
         return None if text is None else float(bound)
@@ -91,7 +91,7 @@ def _numeric(bound: Bound, type: ColumnType) -> float | None:
 
 
 def _doubt(bound: Bound, type: ColumnType) -> float:
-    """How far Spark's double of a bound may be from ours: something for single floats alone.
+    """Return a bound on the difference of Spark's double of a bound from ours, 0 but for floats.
 
     Spark takes theirs from Java's text, which may be any that rounds to the float: the shortest is
     what Java prints only from version 19 on (JDK-4511638).
@@ -115,7 +115,7 @@ def _of_quantile(value: float, type: ColumnType) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """What a sketch kept of the values between a bin's ends.
+    """The values of a sketch between a bin's ends.
 
     `frequent` counts values that it kept several times; `rare_rows` are the rows of all others, and
     of one more that it might have kept.
@@ -150,9 +150,9 @@ def _distinct_counts(
     values are shared out by the rows that hold them, as if each had equally many, but no bin gets
     more than there is room for.
     """
-    counts = [min(each.frequent, room) for each, room in zip(inside, rooms, strict=True)]
+    counts = [min(samples.frequent, room) for samples, room in zip(inside, rooms, strict=True)]
     left = max(0, distinct - len(set(ends)) - sum(counts))
-    rare_rows = sum(each.rare_rows for each in inside)
+    rare_rows = sum(samples.rare_rows for samples in inside)
     free = [room - count for room, count in zip(rooms, counts, strict=True)]
     for place in sorted(range(len(free)), key=lambda place: free[place] / inside[place].rare_rows):
         share = min(free[place], round(left * min(1.0, inside[place].rare_rows / rare_rows)))
@@ -166,7 +166,7 @@ def _distinct_counts(
 
 
 def _room(low: float, high: float, height: float, type: ColumnType) -> int:
-    """How many values fit between the ends of a bin: no more than rows, or than the type has."""
+    """Return the most values between the ends of a bin: no more than rows, or than the type has."""
     if low == high:
         return 0
     rows = int(height)

@@ -42,12 +42,12 @@ _SEVERAL = struct.Struct("<BBBBHBxQHBx")
 _MOST_LEVELS = 60
 
 
-# What a thinned batch keeps: 65,536 values are off by 32 of their ranks at most, 0.05 %.
+# Values of a thinned batch: of 65,536 values ranks are off by 32 at most, 0.05 %.
 _MOST_KEPT = 1024
 
 
 def is_sound(serialized: bytes) -> bool:
-    """Whether these bytes are a sketch of `K`; the library trusts what it reads, to a crash."""
+    """Whether these bytes are a sketch of `K`; the library does not check, and may crash."""
     if serialized == _EMPTY:
         return True
     if len(serialized) == len(_SINGLE) + 8:
@@ -67,7 +67,7 @@ def is_sound(serialized: bytes) -> bool:
 
 
 def kept_values(serialized: bytes) -> tuple[Floats, Floats]:
-    """The values that a sound sketch kept, and how many seen ones each stands for.
+    """Return the values of a sound sketch, and how many seen values each stands for.
 
     The library's own iterator starts with the weight of the lowest level, also where that is empty.
     """
@@ -82,26 +82,26 @@ def kept_values(serialized: bytes) -> tuple[Floats, Floats]:
 
 
 def thinned(values: Floats) -> bytes:
-    """A sketch of many finite values: the middle one of each run of a power of two, once sorted.
+    """Make a sketch of many finite values: the middle of each sorted run of a power of two.
 
-    That is what a sketch's levels hold of their values, made at once and without tossing coins, in
-    a quarter of the time. Values that fill no run are kept as they are.
+    The levels of a sketch hold the same kind of values; this makes them at once, without
+    randomness, in a quarter of the time. Values that fill no run are kept as they are.
     """
     level = max(1, ((len(values) - 1) // _MOST_KEPT).bit_length())
     run = 1 << level
     rest = np.sort(values[: len(values) % run])
-    kept = np.sort(values[len(rest) :])
+    sampled = np.sort(values[len(rest) :])
     extremes = [values.min(), values.max()]
-    kept = kept[run // 2 :: run]
+    sampled = sampled[run // 2 :: run]
     levels = level + 1
-    begin = _end(levels) - len(kept)
+    begin = _end(levels) - len(sampled)
     begins = struct.pack(f"<{levels}I", begin - len(rest), *[begin] * level)
     head = _SEVERAL.pack(*_HEAD, len(values), K, levels)
-    return head + begins + np.concatenate((extremes, rest, kept)).astype("<f8").tobytes()
+    return head + begins + np.concatenate((extremes, rest, sampled)).astype("<f8").tobytes()
 
 
 def _end(levels: int) -> int:
-    """Where the memory of that many levels ends: each has two thirds of the room of the next."""
+    """Return the capacity of that many levels: each has two thirds of the capacity of the next."""
     rooms = (((2 * K << depth) // int(3**depth) + 1) // 2 for depth in range(levels))
     return sum(max(8, room) for room in rooms)
 

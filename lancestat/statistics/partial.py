@@ -24,7 +24,7 @@ class ColumnPartial:
     `maximum` be None while `minimum` is not: no short bytes are above the values. `total_bytes` and
     `max_bytes` are the summed and the largest length of strings and binary, 0 for fixed-width
     types; `total_characters` and `max_characters` those of strings in code points, 0 elsewhere.
-    `quantiles` are those of finite values (decimals unscaled), None where nobody asked for them.
+    `quantiles` are those of finite values (decimals unscaled), None where they were not requested.
     """
 
     rows: int
@@ -100,7 +100,7 @@ _CHECKSUM = struct.Struct("<I")
 
 
 def encode(partial: ColumnPartial) -> bytes:
-    """The stored form of a partial."""
+    """Return the stored form of a partial."""
     counts = _COUNTS.pack(
         _FORM if partial.quantiles is None else _FORM_WITH_QUANTILES,
         partial.rows,
@@ -124,7 +124,7 @@ def _encode_quantiles(quantiles: QuantileSketch | None) -> bytes:
 
 
 def decode(stored: bytes) -> ColumnPartial:
-    """The inverse of `encode`; raises ValueError on anything else."""
+    """Invert `encode`; raises ValueError on anything else."""
     body, checksum = stored[: -_CHECKSUM.size], stored[-_CHECKSUM.size :]
     if len(body) < _COUNTS.size or checksum != _CHECKSUM.pack(zlib.crc32(body)):
         raise ValueError("a stored partial is cut or altered: its checksum does not match")

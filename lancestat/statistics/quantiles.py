@@ -3,7 +3,7 @@
 Source: Z. Karnin, K. Lang, E. Liberty, "Optimal quantile approximation in streams", FOCS 2016,
 https://arxiv.org/abs/1603.05346, as https://datasketches.apache.org/docs/KLL/KLLSketch.html has it.
 
-The sketch tosses coins: two sketches of the same values differ within their error, once there are
+The sketch is randomized: two sketches of the same values differ within their error, once there are
 more than `K` values. Up to that many are all kept.
 """
 
@@ -35,13 +35,14 @@ class QuantileSketch:
 
     @property
     def count(self) -> int:
-        """How many values it has seen."""
+        """The number of values that it has seen."""
         return int(_open(self.serialized).n)
 
     def quantiles(self, ranks: Sequence[float]) -> list[float]:
-        """The least seen value whose share of values up to it is each rank, within the error.
+        """Return the least seen value whose share of values up to it is each rank, within error.
 
-        Ranks are from 0 to 1, and theirs need not be the extremes. Of no values there are none.
+        Ranks are from 0 to 1; those of 0 and 1 need not be the extremes. Of no values there are
+        none.
         """
         sketch = _open(self.serialized)
         if sketch.is_empty():
@@ -49,18 +50,18 @@ class QuantileSketch:
         return list(sketch.get_quantiles(list(ranks), inclusive=True))
 
     def samples(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """The values that it kept, in no order, and how many seen ones each stands for."""
+        """Return the values that it kept, in no order, and how many seen values each stands for."""
         from lancestat.statistics.kll import kept_values
 
         return kept_values(self.serialized)
 
     def encode(self) -> bytes:
-        """The stored form, compressed."""
+        """Return the stored form, compressed."""
         return zlib.compress(self.serialized)
 
     @classmethod
     def decode(cls, stored: bytes) -> QuantileSketch:
-        """The inverse of `encode`; raises ValueError on anything else."""
+        """Invert `encode`; raises ValueError on anything else."""
         inflate = zlib.decompressobj()
         try:
             serialized = inflate.decompress(stored, _LARGEST_STORED)
@@ -84,7 +85,7 @@ class QuantileBuilder:
         self._sketch = _new()
 
     def update(self, values: npt.NDArray[np.float64]) -> None:
-        """Take in values; NaN and infinities are ignored."""
+        """Add values; NaN and infinities are ignored."""
         import numpy as np
 
         from lancestat.statistics.kll import thinned
@@ -97,12 +98,12 @@ class QuantileBuilder:
             self._sketch.merge(_open(thinned(finite)))
 
     def finish(self) -> QuantileSketch:
-        """The sketch of all values so far."""
+        """Return the sketch of all values so far."""
         return QuantileSketch(self._sketch.serialize())
 
 
 def union(sketches: Iterable[QuantileSketch]) -> QuantileSketch:
-    """The sketch of everything that all of them saw together; that of nothing is empty."""
+    """Return the sketch of all their values together; that of no sketches is empty."""
     total = _new()
     for sketch in sketches:
         total.merge(_open(sketch.serialized))

@@ -57,11 +57,11 @@ class Reducer(ABC):
 
     @abstractmethod
     def finish(self) -> ColumnPartial:
-        """The partial of all rows so far."""
+        """Return the partial of all rows so far."""
 
 
 def _used_entries(array: pa.DictionaryArray) -> tuple[pa.Array, Counts]:
-    """The entries of a dictionary that rows refer to, and how many rows do.
+    """Return the entries of a dictionary that rows refer to, and how many rows do.
 
     Decoding it instead could take far more memory than the batch does.
     """
@@ -78,7 +78,7 @@ def _present(array: pa.Array) -> pa.Array:
 
 
 def _without_views(array: pa.Array) -> pa.Array:
-    """The same values without views, which few of Arrow's functions take."""
+    """Return the same values without views, which few of Arrow's functions take."""
     if pa.types.is_string_view(array.type):
         return array.cast(pa.large_string())
     if pa.types.is_binary_view(array.type):
@@ -97,7 +97,7 @@ class FixedWidthReducer(Reducer):
         self._maximum: Bound | None = None
 
     def finish(self) -> ColumnPartial:
-        """The partial of all rows so far."""
+        """Return the partial of all rows so far."""
         return ColumnPartial(
             rows=self._rows,
             nulls=self._nulls,
@@ -149,7 +149,7 @@ class IntegerReducer(FixedWidthReducer):
         self._window = Window()
 
     def finish(self) -> ColumnPartial:
-        """The partial of all rows so far."""
+        """Return the partial of all rows so far."""
         self._count(self._window.drain())
         return super().finish()
 
@@ -231,12 +231,12 @@ _DIGITS_OF_64_BITS = 18
 
 
 def stored(values: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The values as Arrow stores them, without a copy."""
+    """Return the values as Arrow stores them, without a copy."""
     return np.frombuffer(values.buffers()[1], dtype)[values.offset : values.offset + len(values)]
 
 
 def repeated(floats: Floats, counts: Counts | None) -> Floats:
-    """Each value as many times as rows hold it."""
+    """Return each value as many times as rows hold it."""
     return floats if counts is None else np.repeat(floats, counts)
 
 
@@ -271,7 +271,7 @@ class BytesReducer(Reducer):
         self._familiar: set[bytes] = set()
 
     def finish(self) -> ColumnPartial:
-        """The partial of all rows so far."""
+        """Return the partial of all rows so far."""
         minimum, maximum = self._minimum, self._maximum
         return ColumnPartial(
             rows=self._rows,
@@ -300,7 +300,7 @@ class BytesReducer(Reducer):
         self._widen(values, views)
 
     def _unfamiliar(self, values: pa.Array) -> pa.Array:
-        """The values less those known to be counted: of few short values, the same ones recur."""
+        """Return the values less those already counted: of few short values, the same recur."""
         if len(values) > _MOST_FAMILIAR or _content(values, np.uint8).size > _MOST_FAMILIAR_BYTES:
             return values
         fresh = [value for value in values.to_pylist() if value not in self._familiar]
@@ -347,7 +347,7 @@ def _sum_and_max(lengths: Integers, counts: Counts | None) -> tuple[int, int]:
 
 
 def _distinct(values: pa.Array) -> pa.Array:
-    """The values without repeats, or as they are when finding repeats would not pay."""
+    """Return the values without repeats, or as they are when finding repeats would not pay."""
     content = _content(values, np.uint8)
     if len(content) == len(values) and bool((np.diff(_offsets(values)) == 1).all()):
         return _one_byte_values(content)
@@ -367,7 +367,7 @@ def _one_byte_values(content: npt.NDArray[np.uint8]) -> pa.Array:
 
 
 def _content(values: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The bytes of all values, one after the other."""
+    """Return the bytes of all values, one after the other."""
     offsets = _offsets(values)
     buffer = values.buffers()[2]
     content = np.frombuffer(buffer, dtype) if buffer else np.empty(0, dtype)
@@ -390,6 +390,6 @@ def _prefix(value: bytes) -> int:
 
 
 def _prefixes(views: pa.Array) -> npt.NDArray[np.uint32]:
-    """The first bytes of every value, as integers of the same order."""
+    """Return the first bytes of every value, as integers of the same order."""
     fields = np.frombuffer(views.buffers()[1], ">u4").reshape(-1, 4)
     return fields[views.offset : views.offset + len(views), 1].astype(np.uint32)

@@ -24,7 +24,7 @@ class Sketch:
     registers: bytes
 
     def estimate(self) -> float:
-        """The number of distinct hashes seen.
+        """Estimate the number of distinct hashes seen.
 
         Source: the improved estimator of O. Ertl, "New cardinality estimation algorithms for
             HyperLogLog sketches", 2017, https://arxiv.org/abs/1702.01284, algorithm 6. It needs no
@@ -40,7 +40,7 @@ class Sketch:
         return min(REGISTERS * REGISTERS / (2 * math.log(2) * total), _ALL_HASHES)
 
     def encode(self) -> bytes:
-        """A compact form: the registers in use when they are few, else all of them, compressed."""
+        """Return a compact form: the registers in use when few, else all of them, compressed."""
         used = REGISTERS - self.registers.count(0)
         if used <= _MOST_LISTED:
             pairs = ((index, rank) for index, rank in enumerate(self.registers) if rank)
@@ -52,7 +52,7 @@ class Sketch:
 
     @classmethod
     def decode(cls, stored: bytes) -> Sketch:
-        """The inverse of `encode`; raises ValueError on anything else."""
+        """Invert `encode`; raises ValueError on anything else."""
         form, payload = stored[:1], stored[1:]
         if form == _LISTED:
             return cls(_listed_registers(payload))
@@ -70,7 +70,7 @@ _RANKS = bytes(range(LARGEST_RANK + 1))
 
 
 def union(sketches: Iterable[Sketch]) -> Sketch:
-    """The sketch of everything that any of them saw; that of nothing is empty."""
+    """Return the sketch of all their hashes together; that of no sketches is empty."""
     import numpy as np
 
     registers = np.zeros(REGISTERS, np.uint8)

@@ -41,7 +41,7 @@ _NAN_WORD = np.uint64(0x7FF8000000000000)
 
 
 def mix(words: Words) -> Words:
-    """SplitMix64's first output for each seed; overwrites nothing."""
+    """Return SplitMix64's first output for each seed; overwrites nothing."""
     mixed: Words = words + _GAMMA
     shifted = np.empty_like(mixed)
     for shift, factor in _STEPS:
@@ -104,7 +104,7 @@ class SketchBuilder:
         self._raise_registers(hashes)
 
     def finish(self) -> Sketch:
-        """The sketch of all hashes so far."""
+        """Return the sketch of all hashes so far."""
         return Sketch(self._registers.tobytes())
 
     def _raise_registers(self, hashes: npt.NDArray[np.uint64]) -> None:
@@ -143,9 +143,9 @@ class Window:
         self._marks: npt.NDArray[np.bool_] | None = None
 
     def add(self, words: Words, low: int, high: int) -> Words:
-        """Mark integers between `low` and `high`; what it gives back the caller must count.
+        """Mark integers between `low` and `high`, and return integers that the caller must count.
 
-        That is what a move displaced, or all of `words` when they spread too wide.
+        Those are what a move displaced, or all of `words` when they spread too wide.
         """
         if self._marks is None:
             self._marks = self._first_marks(high - low, len(words))
@@ -159,7 +159,7 @@ class Window:
         return displaced
 
     def drain(self) -> Words:
-        """The integers marked, each once; none is afterwards."""
+        """Return the marked integers, each once, and clear the marks."""
         if self._marks is None:
             return _NOTHING
         marked = np.flatnonzero(self._marks)
@@ -168,7 +168,7 @@ class Window:
         return values
 
     def _place(self, low: int, high: int, size: int, *, is_first: bool) -> int:
-        """Where the window goes: around its first values, then on in the direction they took."""
+        """Return the window's low end: around its first values, then on in their direction."""
         if is_first:
             return (low + high - size) // 2 + 1
         return low if low >= self._low else high - size + 1

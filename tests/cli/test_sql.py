@@ -15,7 +15,7 @@ from lancestat.optimizer.estimates import ColumnEstimate, Explanation, Histogram
 from lancestat.presentation.query_view import json_value, query_view
 from lancestat.presentation.registry import Page, load_format
 from lancestat.presentation.views import ExplanationView, QueryView
-from lancestat.spark.sql.explain import Join, Operator, PlanExplanation, ScanLine
+from lancestat.spark.sql.explain import Operator, PhysicalJoin, PlanExplanation, ScanLine
 from lancestat.spark.sql.query import Array, Map, Plain, QueryResult, ResultColumn, Scalar, Struct
 from tests.cli.conftest import Lancestat
 from tests.cli.test_imports import HEAVY, loaded
@@ -213,14 +213,16 @@ EXPLAINED = PlanExplanation(
             1,
             2001,
             44_000,
-            Join("broadcast_hash", "inner", "right"),
+            PhysicalJoin("broadcast_hash", "inner", "right"),
         ),
         Operator("Filter " + "x" * 200, 2, 2001, 44_000),
         Operator("Scan orders", 3, 2500, 70_000, scan=1),
         Operator("Subquery", 2),
         Operator("Scan part", 3, 100, 800, scan=2),
         Operator("Scan parquet", 3, None, 9_000, scan=3),
-        Operator("SortMergeJoin leftouter on c = d", 2, 1, 8, Join("sort_merge", "leftouter")),
+        Operator(
+            "SortMergeJoin leftouter on c = d", 2, 1, 8, PhysicalJoin("sort_merge", "leftouter")
+        ),
     ),
     scans=(
         ScanLine("orders", 2500, 70_000, TOLD),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import lance
 import pyarrow as pa
 
-from lancestat.optimizer.pruned_fragments import ColumnRange, FragmentStatistics, Survivors
+from lancestat.optimizer.pruned_fragments import ColumnRange, FragmentStatistics, RemainingFragments
 from lancestat.optimizer.pruning import columns_of
 from lancestat.predicates.filter import Filter
 from lancestat.statistics.bounds import lower_bound, upper_bound
@@ -39,9 +39,9 @@ def check_whole(known: FragmentStatistics, dataset: lance.LanceDataset) -> None:
 
 def check_filter(
     known: FragmentStatistics, dataset: lance.LanceDataset, filters: Sequence[Filter]
-) -> Survivors | None:
+) -> RemainingFragments | None:
     """No fragment with a matching row is ruled out, and survivors are what their rows say."""
-    left = known.survivors(filters)
+    left = known.prune(filters)
     if left is None:
         return None
     every = {fragment.fragment_id for fragment in dataset.get_fragments()}

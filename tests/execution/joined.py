@@ -29,7 +29,7 @@ from lancestat.knn.work import (
     OutputState,
     PinnedTable,
     Scope,
-    SideWork,
+    SideSource,
 )
 from lancestat.lake.open import open_pinned
 from lancestat.output import result as output
@@ -330,7 +330,7 @@ class _Joining:
         return {name: self.right.column(source)[number].as_py()
                 for name, source in self.found.items()}  # fmt: skip
 
-    def _valid(self, side: SideWork) -> list[bool]:
+    def _valid(self, side: SideSource) -> list[bool]:
         table = self.left if side is self.work.left else self.right
         metric = self.work.request.metric.value
         return [is_usable(vector, metric) for vector in table.column(side.vector).to_pylist()]
@@ -352,11 +352,11 @@ class _Joining:
         return pa.schema([each.with_nullable(True) for each in fields])
 
 
-def columns_of(side: SideWork, table: pa.Table) -> list[str]:
+def columns_of(side: SideSource, table: pa.Table) -> list[str]:
     return list(table.schema.names if side.select is None else side.select)
 
 
-def rows_of(side: SideWork, only: frozenset[int] | None) -> pa.Table:
+def rows_of(side: SideSource, only: frozenset[int] | None) -> pa.Table:
     """The rows of a side, or of some of its fragments."""
     if side.table is not None:
         return pinned_rows(side.table, only)

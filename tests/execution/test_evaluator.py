@@ -20,7 +20,7 @@ from lancestat.knn.work import (
     OutputState,
     PinnedTable,
     Scope,
-    SideWork,
+    SideSource,
     StaleBase,
 )
 from lancestat.lake.snapshot import Pin
@@ -79,7 +79,7 @@ class Session:
 
 def action(request: JoinRequest, planned: JoinSize, scope: Scope = Scope.FULL) -> JoinAction:
     table = PinnedTable("t", Pin("t.lance", 1, "m"), ())
-    left, right = SideWork("v", ("id",), table), SideWork("w", ("id",), table)
+    left, right = SideSource("v", ("id",), table), SideSource("w", ("id",), table)
     work = JoinWork("near", request, left, right, OutputFormat.LANCE, "near.lance", scope)
     return plan_join(work, planned, cores=2, new_rows=5)
 

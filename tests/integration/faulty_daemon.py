@@ -34,7 +34,7 @@ def arm(folder: Path) -> None:
     from lancestat.output import lance_output
     from lancestat.spark.knn import tasks as search_job
     from lancestat.spark.knn import written_side
-    from lancestat.spark.knn.materialize import Materialize
+    from lancestat.spark.knn.materialize import Materializer
     from lancestat.spark.knn.strategies import PartitionProbe
     from lancestat.spark.knn.tasks import ExactProbe
 
@@ -45,7 +45,7 @@ def arm(folder: Path) -> None:
         ("probe", PartitionProbe, "__call__"),
         ("merge", search_job, "_merged"),
         ("write", lance_output, "_fragments_of"),
-        ("materialize", Materialize, "write"),
+        ("materialize", Materializer, "write"),
     ]
     for point, owner, name in points:
         setattr(owner, name, striking(folder, point, getattr(owner, name)))

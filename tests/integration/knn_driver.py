@@ -13,7 +13,7 @@ from lancestat.errors import LancestatError
 from lancestat.execution.knn_join import run_join
 from lancestat.knn.cost_model import Decision, Strategy
 from lancestat.knn.request import JoinKind, JoinRequest, Mode
-from lancestat.knn.work import JoinWork, OutputFormat, SideWork
+from lancestat.knn.work import JoinWork, OutputFormat, SideSource
 from lancestat.plan import join_planner
 from lancestat.spark.knn import engine, grid, written_side
 from lancestat.spark.knn.engine import Engine
@@ -100,10 +100,10 @@ def work(by: str, left: str, right: str, output: str) -> JoinWork:
     return JoinWork("near", request, *sides, OutputFormat.LANCE, output)
 
 
-def side(uri: str, select: tuple[str, ...]) -> SideWork:
+def side(uri: str, select: tuple[str, ...]) -> SideSource:
     if uri.endswith(".lance"):
-        return SideWork("emb", select, pinned(Path(uri)))
-    return SideWork("emb", select, format="parquet", uri=uri)
+        return SideSource("emb", select, pinned(Path(uri)))
+    return SideSource("emb", select, format="parquet", uri=uri)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pytest
 
 import lancestat
 from lancestat.errors import LakeError, RunError, UsageError
-from lancestat.spark.read.relation import Relation, desk, relate
+from lancestat.spark.read.relation import Relation, planning_service, relate
 from lancestat.spark.session import compiler
 from tests.execution.world import World, orders, write_project
 from tests.integration.planned import planned, with_cbo
@@ -206,7 +206,7 @@ def test_without_a_state_zone_maps_narrow_a_range(
     found = lancestat.read_table(session, uri).where("o_id >= 250")
     assert planned(found).rows == pytest.approx(50, rel=0.1)
     assert found.count() == 50
-    told = desk().explanations()[-1]
+    told = planning_service().explanations()[-1]
     assert (told.verdict.reason.value, told.rows, told.fragments_scanned) == ("current", 100, 1)
     assert (told.columns["o_id"].minimum, told.columns["o_id"].distinct) == ("200", 99)
 
@@ -247,17 +247,17 @@ def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
 
 def test_a_relation_that_is_gone_is_forgotten(session: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(orders(0, 10), tmp_path / "t.lance")
-    before = set(desk().handles())
+    before = set(planning_service().handles())
     rows = lancestat.read_table(session, str(tmp_path / "t.lance"))
     assert rows.count() == 10
-    [handle] = set(desk().handles()) - before
+    [handle] = set(planning_service().handles()) - before
     del rows
     deadline = time.monotonic() + 60
-    while handle in desk().handles() and time.monotonic() < deadline:
+    while handle in planning_service().handles() and time.monotonic() < deadline:
         gc.collect()
         session._jvm.System.gc()  # type: ignore[union-attr]
         time.sleep(0.2)
-    assert handle not in desk().handles()
+    assert handle not in planning_service().handles()
 
 
 def test_a_range_is_estimated_and_read_from_its_fragments(
@@ -267,7 +267,7 @@ def test_a_range_is_estimated_and_read_from_its_fragments(
     found = session.sql("select * from orders where o_id >= 250")
     assert planned(found).rows == pytest.approx(50, rel=0.1)
     assert found.count() == 50
-    told = desk().explanations()[-1]
+    told = planning_service().explanations()[-1]
     assert (told.table, told.fragments, told.fragments_scanned) == ("orders", 3, 1)
     assert told.rows == 100
     assert (told.columns["o_id"].minimum, told.columns["o_id"].maximum) == ("200", "299")

@@ -17,7 +17,7 @@ import lancestat
 from lancestat.errors import RunError, UsageError
 from lancestat.optimizer.table import open_table
 from lancestat.spark.read import connector
-from lancestat.spark.read.relation import Relation, desk, relate
+from lancestat.spark.read.relation import Relation, planning_service, relate
 from tests.execution.world import World
 from tests.integration.fakes import SHORT_NAME, Fakes
 from tests.integration.planned import planned, with_cbo
@@ -137,7 +137,7 @@ def test_the_estimate_is_asked_with_the_filters_of_any_source(held: Held, source
 
     def asked(table: DataFrame) -> tuple[str, ...]:
         planned(table.where(condition))
-        return desk().explanations()[-1].filters
+        return planning_service().explanations()[-1].filters
 
     mine = asked(lancestat.read_table(held.session, str(held.path)))
     assert mine

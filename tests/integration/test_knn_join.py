@@ -15,7 +15,7 @@ from lancestat.errors import RunError
 from lancestat.execution.knn_join import run_join
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
-from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, SideWork
+from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, SideSource
 from lancestat.spark.knn.engine import Engine
 from tests.integration.knn_oracle import (
     Row,
@@ -55,8 +55,8 @@ class Tables:
         lance.write_dataset(table(vectors, type, first), uri, mode="append")
 
     def work(self, request: JoinRequest, **changes: object) -> JoinWork:
-        left = SideWork("emb", ("id",), pinned(self.folder / "left.lance"))
-        right = SideWork("emb", ("id", "name"), pinned(self.folder / "right.lance"))
+        left = SideSource("emb", ("id",), pinned(self.folder / "left.lance"))
+        right = SideSource("emb", ("id", "name"), pinned(self.folder / "right.lance"))
         output = str(self.folder / "output.lance")
         work = JoinWork("join", request, left, right, OutputFormat.LANCE, output)
         return replace(work, **changes)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from lancestat.errors import LancestatError, Location
 from lancestat.execution.knn_join import run_join
 from lancestat.knn.request import JoinRequest
-from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideWork
+from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.lake.observe import snapshot
 from lancestat.plan.actions import JoinAction, Reason, Skip
 from lancestat.spark.knn.engine import Engine
@@ -76,12 +76,12 @@ def catalog(spark: SparkSession, tables: Path) -> Iterator[str]:
     spark.sql(f"drop database {name} cascade")
 
 
-def side(tables: Path, sql: str) -> SideWork:
+def side(tables: Path, sql: str) -> SideSource:
     views = tuple(
         PinnedTable.at(snapshot(lance.dataset(str(tables / f"{name}.lance"))), name)
         for name in ("t", "u")
     )
-    return SideWork("v", None, sql=sql, views=views, location=PLACE)
+    return SideSource("v", None, sql=sql, views=views, location=PLACE)
 
 
 def refused(spark: SparkSession, tables: Path, sql: str) -> LancestatError:
@@ -91,7 +91,7 @@ def refused(spark: SparkSession, tables: Path, sql: str) -> LancestatError:
     work = JoinWork(
         "near",
         JoinRequest(2),
-        SideWork("v", ("id",), table),
+        SideSource("v", ("id",), table),
         side(tables, sql),
         OutputFormat.LANCE,
         output,

@@ -13,7 +13,7 @@ import pytest
 import lancestat
 from lancestat.manifest.guard import Verdict
 from lancestat.optimizer.table import ALLOW_STALE
-from lancestat.spark.read.relation import desk
+from lancestat.spark.read.relation import planning_service
 from lancestat.spark.sql.system_views import system_views, view_schema
 from lancestat.spec.model import Publish, StaleBounds
 from tests.execution.judged import POLICIES, STEPS, JudgedTable, policy
@@ -69,7 +69,7 @@ def check_view(session: SparkSession, table: JudgedTable, verdict: Verdict) -> N
 
 def check_planned(frame: DataFrame, verdict: Verdict) -> None:
     found = planned(frame)
-    assert desk().explanations()[-1].verdict == verdict
+    assert planning_service().explanations()[-1].verdict == verdict
     used = verdict.statistics.columns if verdict.statistics is not None else {}
     assert set(found.columns) <= set(used)
     assert bool(found.columns) == bool(used)

@@ -21,7 +21,7 @@ from pyspark.sql import Row
 
 import lancestat
 from lancestat.errors import RunError
-from lancestat.spark.read.planning_service import Desk
+from lancestat.spark.read.planning_service import PlanningService
 from lancestat.spark.session import compiler
 from lancestat.spark.session.compiler import compile_jar, relation_classes
 from lancestat.spark.session.failure import carried_error
@@ -301,7 +301,7 @@ def test_what_does_not_compile_says_where(spark: SparkSession) -> None:
 
 
 def test_javac_has_nothing_to_say(tmp_path: Path) -> None:
-    folder = Path(compiler.__file__).with_name("java")
+    folder = Path(compiler.__file__).parents[1] / "java"
     jars = Path(pyspark.__file__).with_name("jars")
     home = os.environ.get("JAVA_HOME")
     javac = str(Path(home) / "bin" / "javac") if home else "javac"
@@ -392,15 +392,15 @@ def test_a_limit_leaves_the_workers_alive(spark: SparkSession, view: DataFrame) 
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the JVM asks."""
     questions: list[dict[str, Any]] = []
-    answer = Desk.answer
+    answer = PlanningService.answer
 
-    def spy(self: Desk, question: str) -> str:
+    def spy(self: PlanningService, question: str) -> str:
         asked = json.loads(question)
         if asked["op"] != "forget":
             questions.append(asked)
         return answer(self, question)
 
-    monkeypatch.setattr(Desk, "answer", spy)
+    monkeypatch.setattr(PlanningService, "answer", spy)
     return questions
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose, usual_nprobes
+from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose, estimated_nprobes
 from lancestat.knn.request import JoinRequest, Mode
 
 EXACT = JoinRequest(k=10)
@@ -123,4 +123,4 @@ def test_unknown_sizes_are_taken_for_large(size: JoinSize) -> None:
 
 
 def test_more_lists_are_visited_where_there_are_more() -> None:
-    assert [usual_nprobes(lists) for lists in (1, 16, 400, 10_000)] == [2, 2, 6, 26]
+    assert [estimated_nprobes(lists) for lists in (1, 16, 400, 10_000)] == [2, 2, 6, 26]

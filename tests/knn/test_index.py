@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lancestat.errors import RunError
-from lancestat.knn.index import Effort, IndexedSide
+from lancestat.knn.index import IndexedSide, SearchParameters
 from lancestat.knn.request import Metric
 from lancestat.knn.search import Neighbours, nothing, search
 from lancestat.knn.work import FragmentRows, VectorSide
@@ -18,7 +18,7 @@ from lancestat.lake.snapshot import pin_of
 from tests.knn.brute_force import assert_same
 
 Matrix = NDArray[np.float32]
-ALL = Effort(nprobes=6, proposals=16)
+ALL = SearchParameters(nprobes=6, proposals=16)
 
 
 def clustered(seed: int, rows: int) -> Matrix:
@@ -112,7 +112,7 @@ def test_few_probes_that_lead_to_few_rows_are_followed_by_more(tmp_path: Path) -
     rows, queries = clustered(1, 600), clustered(2, 40)
     dataset = indexed(tmp_path / "right", rows, Metric.L2)
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
-    found = side.search(queries, 400, Effort(nprobes=1, proposals=1))
+    found = side.search(queries, 400, SearchParameters(nprobes=1, proposals=1))
     assert (found.places >= 0).all()
     assert_proven(found, queries, rows, Metric.L2)
 
@@ -122,7 +122,7 @@ def test_as_many_neighbours_as_there_are_rows_are_found_exactly(tmp_path: Path, 
     rows, queries = clustered(1, 600), clustered(2, 10)
     dataset = indexed(tmp_path / "right", rows, Metric.COSINE)
     side = IndexedSide(dataset, side_of(dataset), Metric.COSINE)
-    found = side.search(queries, k, Effort(nprobes=1))
+    found = side.search(queries, k, SearchParameters(nprobes=1))
     assert_same(found, search(queries, rows, k, Metric.COSINE))
 
 
@@ -167,17 +167,17 @@ def test_the_effort_for_a_recall_is_measured(tmp_path: Path) -> None:
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
     truth = search(queries, rows, 10, Metric.L2)
     little, much = side.measure(queries, truth, 0.3), side.measure(queries, truth, 0.97)
-    assert little.effort is not None and much.effort is not None
-    assert (little.effort.proposals, little.effort.nprobes) < (
-        much.effort.proposals,
-        much.effort.nprobes,
+    assert little.parameters is not None and much.parameters is not None
+    assert (little.parameters.proposals, little.parameters.nprobes) < (
+        much.parameters.proposals,
+        much.parameters.nprobes,
     )
     assert recall(
-        side.search(queries[1::2], 10, much.effort),
+        side.search(queries[1::2], 10, much.parameters),
         Neighbours(truth.places[1::2], truth.distances[1::2]),
     ) == pytest.approx(much.recall)
     elsewhere = Neighbours(truth.places + len(rows), truth.distances)
-    assert side.measure(queries, elsewhere, 0.5).effort is None
+    assert side.measure(queries, elsewhere, 0.5).parameters is None
     assert side.measure(queries, nothing(100, 10), 0.5).recall == 1
 
 
@@ -185,7 +185,7 @@ def test_a_table_without_an_index_is_refused(tmp_path: Path) -> None:
     dataset = lance.write_dataset(table(clustered(1, 100)), str(tmp_path / "right"))
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
     with pytest.raises(RunError, match="has no vector index on 'emb'") as error:
-        side.search(clustered(2, 3), 2, Effort(1))
+        side.search(clustered(2, 3), 2, SearchParameters(1))
     assert error.value.code == "LS566"
 
 
@@ -197,5 +197,5 @@ def test_an_index_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
     dataset = lance.dataset(dataset.uri)
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
     with pytest.raises(RunError) as error:
-        side.search(clustered(2, 3), 2, Effort(1))
+        side.search(clustered(2, 3), 2, SearchParameters(1))
     assert error.value.code == "LS565"

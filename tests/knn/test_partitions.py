@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lancestat.errors import RunError
 from lancestat.knn.centroids import Centroids, recall_curve, train
 from lancestat.knn.partitions import (
-    LaidOut,
+    PartitionedDataset,
     WrittenPart,
     commit,
     merge_sampled,
@@ -53,7 +53,7 @@ def queries() -> Matrix:
 
 def lay_out(
     rows: Matrix, centroids: Centroids, sample: Matrix, uri: Path
-) -> tuple[list[WrittenPart], LaidOut]:
+) -> tuple[list[WrittenPart], PartitionedDataset]:
     """As two tasks do it: odd places first, then even ones, in blocks of 400."""
     places = np.arange(len(rows), dtype=np.int64)
     parts = [
@@ -70,13 +70,13 @@ def test_all_lists_together_are_the_whole_side(
     tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric
 ) -> None:
     centroids = train(rows, LISTS, metric)
-    _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
+    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
     np.testing.assert_array_equal(
-        laid_out.list_rows, np.bincount(centroids.assign(rows), minlength=LISTS)
+        partitioned.list_rows, np.bincount(centroids.assign(rows), minlength=LISTS)
     )
-    dataset = lance.dataset(laid_out.pin.uri, version=laid_out.pin.version)
+    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     visits = centroids.nearest_lists(queries, LISTS)
-    found = search_lists(dataset, laid_out, queries, visits, range(LISTS), K, metric)
+    found = search_lists(dataset, partitioned, queries, visits, range(LISTS), K, metric)
     assert_same(found.neighbours, search(queries, rows, K, metric))
     assert found.pairs == len(rows) * len(queries)
 
@@ -88,11 +88,13 @@ def test_queries_find_what_is_in_the_lists_they_visit(
     tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric, nprobes: int, block_bytes: int
 ) -> None:
     centroids = train(rows, LISTS, metric)
-    _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(laid_out.pin.uri, version=laid_out.pin.version)
+    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
+    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     visits = centroids.nearest_lists(queries, nprobes)
     parts = [
-        search_lists(dataset, laid_out, queries, visits, lists, K, metric, block_bytes=block_bytes)
+        search_lists(
+            dataset, partitioned, queries, visits, lists, K, metric, block_bytes=block_bytes
+        )
         for lists in (range(5), range(5, LISTS))
     ]
     found = merge([part.neighbours for part in parts], K)
@@ -111,16 +113,18 @@ def test_sampled_queries_get_their_true_neighbours_and_the_lists_of_these(
     tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric
 ) -> None:
     centroids = train(rows, LISTS, metric)
-    parts, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
+    parts, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
     sampled = merge_sampled([part.sampled for part in parts], K)
     truth = search(queries, rows, K, metric)
     assert_same(sampled.neighbours, truth)
     np.testing.assert_array_equal(sampled.lists, centroids.assign(rows)[truth.places])
     curve = recall_curve(centroids.nearest_lists(queries, LISTS), sampled.lists)
-    dataset = lance.dataset(laid_out.pin.uri, version=laid_out.pin.version)
+    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     for nprobes in (1, 2, 5):
         visits = centroids.nearest_lists(queries, nprobes)
-        found = search_lists(dataset, laid_out, queries, visits, range(LISTS), K, metric).neighbours
+        found = search_lists(
+            dataset, partitioned, queries, visits, range(LISTS), K, metric
+        ).neighbours
         hits = [
             len(np.intersect1d(mine, true))
             for mine, true in zip(found.places, truth.places, strict=True)
@@ -134,8 +138,8 @@ def test_only_lists_that_are_visited_are_read(
     from lancestat.knn import partitions
 
     centroids = train(rows, LISTS, Metric.L2)
-    _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(laid_out.pin.uri, version=laid_out.pin.version)
+    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
+    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     read: list[int] = []
     scanned = partitions._scanned
 
@@ -145,26 +149,28 @@ def test_only_lists_that_are_visited_are_read(
 
     monkeypatch.setattr(partitions, "_scanned", counting)
     visits = np.array([[2], [2], [9]], np.int32)
-    search_lists(dataset, laid_out, queries[:3], visits, range(LISTS), K, Metric.L2)
-    assert sum(read) == laid_out.list_rows[[2, 9]].sum()
+    search_lists(dataset, partitioned, queries[:3], visits, range(LISTS), K, Metric.L2)
+    assert sum(read) == partitioned.list_rows[[2, 9]].sum()
     read.clear()
-    search_lists(dataset, laid_out, queries[:3], visits, range(3, 9), K, Metric.L2)
+    search_lists(dataset, partitioned, queries[:3], visits, range(3, 9), K, Metric.L2)
     assert not read
 
 
 def test_fewer_rows_than_k_and_none_at_all(tmp_path: Path, queries: Matrix) -> None:
     few = clustered(3, 3)
     centroids = train(few, LISTS, Metric.L2)
-    parts, laid_out = lay_out(few, centroids, queries, tmp_path / "few")
-    dataset = lance.dataset(laid_out.pin.uri)
+    parts, partitioned = lay_out(few, centroids, queries, tmp_path / "few")
+    dataset = lance.dataset(partitioned.pin.uri)
     visits = centroids.nearest_lists(queries, LISTS)
-    found = search_lists(dataset, laid_out, queries, visits, range(LISTS), K, Metric.L2).neighbours
+    found = search_lists(
+        dataset, partitioned, queries, visits, range(LISTS), K, Metric.L2
+    ).neighbours
     assert_same(found, search(queries, few, K, Metric.L2))
     assert (merge_sampled([part.sampled for part in parts], K).lists[:, 3:] == -1).all()
     none = few[:0]
-    parts, laid_out = lay_out(none, centroids, queries, tmp_path / "none")
+    parts, partitioned = lay_out(none, centroids, queries, tmp_path / "none")
     found = search_lists(
-        lance.dataset(laid_out.pin.uri), laid_out, queries, visits, range(LISTS), K, Metric.L2
+        lance.dataset(partitioned.pin.uri), partitioned, queries, visits, range(LISTS), K, Metric.L2
     ).neighbours
     assert (found.places == -1).all()
     assert (merge_sampled([part.sampled for part in parts], K).lists == -1).all()
@@ -184,10 +190,10 @@ def test_scratch_that_has_lost_a_fragment_is_one_error(
     tmp_path: Path, rows: Matrix, queries: Matrix
 ) -> None:
     centroids = train(rows, LISTS, Metric.L2)
-    _, laid_out = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(laid_out.pin.uri)
+    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
+    dataset = lance.dataset(partitioned.pin.uri)
     dataset.truncate_table()
     visits = centroids.nearest_lists(queries, 2)
     with pytest.raises(RunError, match="has lost fragment 0") as error:
-        search_lists(dataset, laid_out, queries, visits, range(LISTS), K, Metric.L2)
+        search_lists(dataset, partitioned, queries, visits, range(LISTS), K, Metric.L2)
     assert error.value.code == "LS587"

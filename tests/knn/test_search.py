@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lancestat.knn import search as products
 from lancestat.knn import search as search_module
 from lancestat.knn.request import Metric, distances
-from lancestat.knn.search import Nearest, Neighbours, merge, search
+from lancestat.knn.search import ExactSearch, Neighbours, merge, search
 from tests.knn.brute_force import assert_nearest, assert_same, nearest_by, pair_distances
 
 Matrix = NDArray[np.float32]
@@ -71,7 +71,7 @@ def test_one_enormous_row_does_not_cost_the_others_their_accuracy(metric: Metric
     random = np.random.default_rng(9)
     queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
     rows[1234] *= 1e30
-    nearest = Nearest(queries, 5, metric)
+    nearest = ExactSearch(queries, 5, metric)
     nearest.add(rows, np.arange(5000))
     assert_same(nearest.neighbours(), ranked(queries, rows, 5, metric))
     assert nearest.doubted == 0
@@ -82,7 +82,7 @@ def test_one_enormous_query_does_not_cost_the_others_their_accuracy(metric: Metr
     random = np.random.default_rng(19)
     queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
     queries[7] *= 1e37
-    nearest = Nearest(queries, 5, metric)
+    nearest = ExactSearch(queries, 5, metric)
     nearest.add(rows, np.arange(5000))
     assert_same(nearest.neighbours(), ranked(queries, rows, 5, metric))
     assert nearest.doubted <= 1
@@ -93,7 +93,7 @@ def test_vectors_far_from_the_origin(metric: Metric) -> None:
     random = np.random.default_rng(10)
     offset = 1000 * random.standard_normal(48).astype(np.float32)
     queries, rows = normal(random, 30, 48) + offset, normal(random, 3000, 48) + offset
-    nearest = Nearest(queries, 10, metric)
+    nearest = ExactSearch(queries, 10, metric)
     nearest.add(rows, np.arange(3000))
     assert_same(nearest.neighbours(), ranked(queries, rows, 10, metric))
     if metric is Metric.L2:
@@ -125,7 +125,7 @@ def test_integers_have_the_neighbours_of_exact_arithmetic() -> None:
 def test_zero_queries_are_equally_far_from_all_rows_under_dot() -> None:
     random = np.random.default_rng(13)
     rows = normal(random, 30_000, 8)
-    nearest = Nearest(np.zeros((200, 8), np.float32), 5, Metric.DOT)
+    nearest = ExactSearch(np.zeros((200, 8), np.float32), 5, Metric.DOT)
     nearest.add(rows, np.arange(30_000))
     assert (nearest.neighbours().places == np.arange(5)).all()
     assert (nearest.neighbours().distances == 1).all()
@@ -189,7 +189,7 @@ def test_blocks_in_any_order_find_what_one_search_finds(
     if is_rounded:
         queries, rows = usable(queries.round(), metric), usable(rows.round(), metric)
     queries, rows = queries.astype(np.float32), rows.astype(np.float32)
-    nearest = Nearest(queries, k, metric, block_bytes=block_bytes)
+    nearest = ExactSearch(queries, k, metric, block_bytes=block_bytes)
     parts = [slice(*edges) for edges in pairwise([0, *sorted(cuts), 400])]
     for number in random.permutation(len(parts)):
         nearest.add(rows[parts[number]], np.arange(400)[parts[number]])
@@ -202,7 +202,7 @@ def test_blocks_in_any_order_find_what_one_search_finds(
 def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
     random = np.random.default_rng(16)
     queries, rows = normal(random, 40, 5), normal(random, 3000, 5)
-    nearest = Nearest(queries, 6, metric, like=rows)
+    nearest = ExactSearch(queries, 6, metric, like=rows)
     meets = random.random((40, 30)) < 0.3
     for block in range(30):
         part = slice(100 * block, 100 * block + 100)
@@ -251,7 +251,7 @@ def test_few_pairs_are_compared_twice() -> None:
     for dimension in (128, 768):
         rows = normal(random, 20_000, dimension)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        nearest = Nearest(rows[:200], 10, Metric.COSINE)
+        nearest = ExactSearch(rows[:200], 10, Metric.COSINE)
         nearest.add(rows, np.arange(20_000))
         assert nearest.doubted == 0
         assert nearest.compared < 2 * 200 * 10

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.lake.row_ranges import QUERY, Part, RowRange, split_fragments
+from lancestat.lake.row_ranges import QUERY, RowRange, ScanPartition, split_fragments
 from lancestat.lake.snapshot import Fragment
 
 MIB = 1 << 20
@@ -16,7 +16,7 @@ def fragment(id: int, rows: int, deleted: int = 0) -> Fragment:
     return Fragment(id, rows + deleted, deleted, (), None, ())
 
 
-def rows_of(parts: list[Part], counts: dict[int, int]) -> list[tuple[int, int, int]]:
+def rows_of(parts: list[ScanPartition], counts: dict[int, int]) -> list[tuple[int, int, int]]:
     """All ranges as (fragment, first, last), in the order of the parts."""
     found = []
     for part in parts:
@@ -77,7 +77,7 @@ def test_a_limit_says_nothing_where_rows_are_filtered() -> None:
     parts = split_fragments(
         [fragment(0, 1000), fragment(1, 1000)], row_bytes=1, cores=2, is_filtered=True, limit=10
     )
-    assert parts == [Part((RowRange(0), RowRange(1)))]
+    assert parts == [ScanPartition((RowRange(0), RowRange(1)))]
 
 
 def test_a_table_of_many_small_fragments_takes_few_parts() -> None:
@@ -114,7 +114,7 @@ def test_fragments_are_cut_only_where_that_balances() -> None:
     # Four parts of two fragments each but for a few rows.
     fragments = [fragment(id, 1_000_000 + id) for id in range(8)]
     parts = split_fragments(fragments, row_bytes=100, cores=2)
-    assert parts == [Part((RowRange(2 * id), RowRange(2 * id + 1))) for id in range(4)]
+    assert parts == [ScanPartition((RowRange(2 * id), RowRange(2 * id + 1))) for id in range(4)]
 
 
 def test_nothing_is_read_of_an_empty_table() -> None:

@@ -59,7 +59,7 @@ class Fragments:
     def load(self, columns: Iterable[str]) -> None:
         pass
 
-    def survivors(self, filters: Sequence[Filter]) -> Left | None:
+    def prune(self, filters: Sequence[Filter]) -> Left | None:
         return self.left
 
     def partial(self, column: str) -> ColumnPartial | None:

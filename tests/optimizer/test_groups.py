@@ -18,7 +18,7 @@ from lancestat.errors import StateError
 from lancestat.lake.observe import snapshot
 from lancestat.optimizer.column_groups import GroupColumn
 from lancestat.optimizer.groups import GroupedStatistics, load_groups
-from lancestat.optimizer.pruned_fragments import FragmentStatistics, NothingKnown
+from lancestat.optimizer.pruned_fragments import FragmentStatistics, NoFragmentStatistics
 from lancestat.predicates.filter import (
     Comparison,
     Filter,
@@ -72,9 +72,9 @@ def test_a_filter_leaves_the_fragments_that_may_match(world: World, most_groups:
 
 
 def test_what_rules_nothing_out_leaves_none(world: World) -> None:
-    assert known(world).survivors([]) is None
-    assert known(world).survivors([Not(IsNull("o_id"))]) is None
-    assert known(world).survivors([Comparison("o_id", Operator.GREATER, -1)]) is None
+    assert known(world).prune([]) is None
+    assert known(world).prune([Not(IsNull("o_id"))]) is None
+    assert known(world).prune([Comparison("o_id", Operator.GREATER, -1)]) is None
 
 
 def test_nothing_may_be_left(world: World) -> None:
@@ -103,12 +103,12 @@ def test_a_group_that_lost_rows_is_not_known(world: World) -> None:
 
 def test_a_fragment_that_is_gone_is_not_missed(world: World) -> None:
     world.dataset.delete("o_id < 80")
-    assert known(world).survivors(BELOW_30) is not None
+    assert known(world).prune(BELOW_30) is not None
     world.run()
     check_whole(known(world), world.dataset)
     world.dataset.delete("o_id >= 0")
     world.run()
-    assert known(world) == NothingKnown()
+    assert known(world) == NoFragmentStatistics()
 
 
 def test_a_column_written_anew_is_not_known_and_the_others_are(world: World) -> None:
@@ -116,8 +116,8 @@ def test_a_column_written_anew_is_not_known_and_the_others_are(world: World) -> 
     assert known(world).partial("o_total") is None
     assert known(world).partial("o_id") is not None
     cheap: list[Filter] = [Comparison("o_total", Operator.LESS, 1.0)]
-    assert known(world).survivors(cheap) is None
-    both = known(world).survivors([*cheap, *BELOW_30])
+    assert known(world).prune(cheap) is None
+    both = known(world).prune([*cheap, *BELOW_30])
     assert both is not None
     assert not both.is_known
     world.run()
@@ -143,7 +143,7 @@ def test_columns_that_cannot_be_analyzed_are_not_known(tmp_path: Path) -> None:
     world.run()
     assert known(world).partial("list") is None
     assert known(world).partial("none such") is None
-    left = known(world).survivors([Comparison("o_id", Operator.LESS, 3), Not(IsNull("list"))])
+    left = known(world).prune([Comparison("o_id", Operator.LESS, 3), Not(IsNull("list"))])
     assert left is not None
     assert (list(left.fragment_ids), left.is_known) == ([0], False)
 
@@ -151,11 +151,11 @@ def test_columns_that_cannot_be_analyzed_are_not_known(tmp_path: Path) -> None:
 def test_a_table_without_summary_is_not_told_apart(tmp_path: Path) -> None:
     lance.write_dataset(orders(0, 10), str(tmp_path / "o.lance"))
     world = World(tmp_path / "o.lance")
-    assert known(world) == NothingKnown()
+    assert known(world) == NoFragmentStatistics()
     lance.write_dataset(orders(0, 0), str(tmp_path / "empty.lance"))
     empty = World(tmp_path / "empty.lance")
     assert empty.run().status == "success"
-    assert known(empty) == NothingKnown()
+    assert known(empty) == NoFragmentStatistics()
 
 
 def test_a_table_made_anew_is_not_mistaken_for_the_old(world: World, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_table_made_anew_is_not_mistaken_for_the_old(world: World, tmp_path: P
     lance.write_dataset(orders(1000, 100), str(world.path), max_rows_per_file=20)
     while world.dataset.version < version:
         world.dataset.update_config({"owner": "shop"})
-    assert known(world).survivors(BELOW_30) is None
+    assert known(world).prune(BELOW_30) is None
     assert known(world).partial("o_id") is None
 
 
@@ -190,9 +190,9 @@ def test_an_unreachable_state_tells_nothing_apart(
     world = World(tmp_path / "o.lance", state=state)
     world.run()
     with caplog.at_level(logging.WARNING, "lancestat.read"):
-        assert known(world).survivors(BELOW_30) is None
+        assert known(world).prune(BELOW_30) is None
         state.is_silent = True
-        assert known(world) == NothingKnown()
+        assert known(world) == NoFragmentStatistics()
     assert [entry.name for entry in caplog.records] == ["lancestat.read"] * 2
 
 
@@ -212,7 +212,7 @@ def test_filters_too_deep_to_judge_rule_nothing_out(world: World) -> None:
     deep: Filter = IsNull("o_id")
     for _ in range(5000):
         deep = Not(deep)
-    assert known(world).survivors([deep]) is None
+    assert known(world).prune([deep]) is None
 
 
 def test_strings_are_told_apart_by_their_prefix(tmp_path: Path) -> None:

@@ -20,7 +20,11 @@ from lance.file import LanceFileWriter
 
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import DataFile, Overlay
-from lancestat.optimizer.pruned_fragments import ColumnRange, FragmentStatistics, NothingKnown
+from lancestat.optimizer.pruned_fragments import (
+    ColumnRange,
+    FragmentStatistics,
+    NoFragmentStatistics,
+)
 from lancestat.optimizer.zone_maps import load_zone_maps
 from lancestat.predicates.filter import (
     And,
@@ -71,7 +75,7 @@ def test_a_filter_rules_fragments_out(path: str) -> None:
     assert left_of(path, BELOW_12) == [0, 1]
     assert left_of(path, [And(BELOW_12[0], Not(IsNull("k")))]) == [0, 1]
     assert left_of(path, [Comparison("k", Operator.LESS, 12)]) is None
-    left = known(path).survivors(BELOW_12)
+    left = known(path).prune(BELOW_12)
     assert left is not None
     assert (left.rows, left.is_known) == (20, True)
     assert (left.partial("a"), known(path).partial("a")) == (None, None)
@@ -82,9 +86,9 @@ def test_a_filter_rules_fragments_out(path: str) -> None:
 def test_a_table_without_zone_maps_is_not_told_apart(tmp_path: Path) -> None:
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(numbers(0, 40), uri, max_rows_per_file=10)
-    assert known(uri) == NothingKnown()
+    assert known(uri) == NoFragmentStatistics()
     lance.dataset(uri).create_scalar_index("a", "BTREE")
-    assert known(uri) == NothingKnown()
+    assert known(uri) == NoFragmentStatistics()
 
 
 def test_deleted_rows_make_no_difference(path: str) -> None:
@@ -140,7 +144,7 @@ def test_a_fragment_with_new_cells_in_the_column_is_not_trusted(path: str) -> No
     def left(*written: int) -> Sequence[int]:
         cells = Overlay(DataFile("cells.lance", written, None, None), "digest")
         fragments = (replace(first, overlays=(cells,)), *others)
-        found = load_zone_maps(dataset, replace(now, fragments=fragments)).survivors(
+        found = load_zone_maps(dataset, replace(now, fragments=fragments)).prune(
             [Comparison("a", Operator.GREATER, 30)]
         )
         assert found is not None
@@ -167,7 +171,7 @@ def test_zone_maps_on_an_object_store(object_store: ObjectStore) -> None:
     dataset = lance.dataset(uri, storage_options=options)
     dataset.create_scalar_index("a", "ZONEMAP")
     dataset = lance.dataset(uri, storage_options=options)
-    found = load_zone_maps(dataset, snapshot(dataset), options).survivors(BELOW_12)
+    found = load_zone_maps(dataset, snapshot(dataset), options).prune(BELOW_12)
     assert found is not None
     assert list(found.fragment_ids) == [0, 1]
 
@@ -182,7 +186,7 @@ def test_filters_too_deep_to_judge_rule_nothing_out(path: str) -> None:
     deep: Filter = BELOW_12[0]
     for _ in range(5000):
         deep = Not(deep)
-    assert known(path).survivors([deep]) is None
+    assert known(path).prune([deep]) is None
 
 
 @pytest.mark.parametrize(
@@ -232,7 +236,7 @@ def test_awkward_types(
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(pa.table({"c": values}), uri, max_rows_per_file=2)
     lance.dataset(uri).create_scalar_index("c", "ZONEMAP")
-    found = known(uri).survivors([filter])
+    found = known(uri).prune([filter])
     assert (None if found is None else list(found.fragment_ids)) == left
 
 

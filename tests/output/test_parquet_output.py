@@ -23,7 +23,7 @@ import pytest
 
 from lancestat.errors import RunError
 from lancestat.knn.work import OutputFormat, StaleBase
-from lancestat.output import parquet_output, parquet_place
+from lancestat.output import parquet_location, parquet_output
 from lancestat.output import result as output
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
@@ -113,7 +113,7 @@ def test_earlier_results_stay_for_those_who_read_them(
     put(PARQUET, str(path), [rows(3, 6)])
     put(PARQUET, str(path), [rows(6, 9)])
     assert pq.read_table(first) == table(rows(0, 3))
-    monkeypatch.setattr(parquet_place, "GRACE", timedelta(0))
+    monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
     previous = path.resolve()
     put(PARQUET, str(path), [rows(9, 12)])
     assert pq.read_table(previous) == table(rows(6, 9))
@@ -278,7 +278,7 @@ def test_a_folder_of_generations_that_was_copied_is_left(path: Path) -> None:
 def test_rows_that_came_to_a_result_that_was_replaced_meanwhile_stay(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_place, "GRACE", timedelta(0))
+    monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
     put(PARQUET, str(path), [rows(0, 3)])
     late = path.resolve()
     put(PARQUET, str(path), [rows(3, 5)])
@@ -434,7 +434,7 @@ sys.addaudithook(watch)
 @pytest.mark.fault
 @pytest.mark.parametrize("how", ["replace", "append"])
 def test_killed_at_each_step(path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_place, "GRACE", timedelta(0))
+    monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
     old = table(rows(0, 5))
     new = table(rows(5, 9)) if how == "replace" else table(rows(0, 9))
     outcomes = []

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lancestat.errors import RunError
 from lancestat.knn.work import OutputFormat, OutputState, StaleBase
 from lancestat.output import result as output
-from lancestat.output.parquet_place import place_of
+from lancestat.output.parquet_location import location_of
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
 
@@ -303,7 +303,7 @@ def nobody(generation: str) -> bool:
 def test_a_folder_that_another_run_marks_meanwhile_is_no_strangers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, read = place_of(str(tmp_path / "similar.parquet")), Path.read_text
+    ours, read = location_of(str(tmp_path / "similar.parquet")), Path.read_text
     ours.root.mkdir(parents=True)
 
     def read_late(path: Path, *arguments: str, **options: str) -> str:

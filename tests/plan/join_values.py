@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lancestat.errors import Location
-from lancestat.knn.work import OutputFormat, OutputState, PinnedTable, SideWork
+from lancestat.knn.work import OutputFormat, OutputState, PinnedTable, SideSource
 from lancestat.lake.fingerprint import FragmentContent, rows_digest
 from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import JoinAction, Skip
@@ -33,13 +33,13 @@ def table(*ids: int, rows: int = 100, **changes: Any) -> JoinInput:
     fragments = tuple(FragmentContent(id, rows, str(id).encode()) for id in ids)
     total = sum(fragment.rows for fragment in fragments)
     pinned = PinnedTable("t", Pin("t.lance", 1, "m"), ())
-    side = SideWork("v", ("id",), pinned)
+    side = SideSource("v", ("id",), pinned)
     made = JoinInput(side, rows_digest(fragments), fragments, ("id",), total, 4)
     return replace(made, **changes)
 
 
 def files(digest: str | None = "listed") -> JoinInput:
-    return JoinInput(SideWork("v", None, format="parquet", uri="rows"), digest, rows=50)
+    return JoinInput(SideSource("v", None, format="parquet", uri="rows"), digest, rows=50)
 
 
 def recorded(left: JoinInput, right: JoinInput) -> JoinRecord:

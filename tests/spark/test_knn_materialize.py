@@ -16,7 +16,7 @@ from lancestat.knn.work import PinnedTable, Rows, VectorSide
 from lancestat.lake.observe import snapshot
 from lancestat.output import result as output
 from lancestat.output.writer import OutputWriter
-from lancestat.spark.knn.materialize import Chunk, Materialize, output_schema
+from lancestat.spark.knn.materialize import Materializer, ProbedChunk, output_schema
 
 WIDTH = 200_000
 LEFT, K = 400, 3
@@ -38,11 +38,13 @@ def test_wide_columns_come_in_small_batches(
     batches: list[pa.RecordBatch] = []
     monkeypatch.setattr(output, "write", lambda _, number, schema, written: batches.extend(written))
     schema = output_schema(left, right, names, JoinKind.INNER)
-    made = Materialize(left, right, names, JoinKind.INNER, schema, cast(OutputWriter, None))
+    made = Materializer(left, right, names, JoinKind.INNER, schema, cast(OutputWriter, None))
     places = np.random.default_rng(1).integers(0, 50, (LEFT, K))
     distances = np.tile(np.arange(K, dtype=np.float32), (LEFT, 1))
 
-    made.write(Chunk(0, Rows(0, LEFT), np.ones(LEFT, np.bool_), Neighbours(places, distances)))
+    made.write(
+        ProbedChunk(0, Rows(0, LEFT), np.ones(LEFT, np.bool_), Neighbours(places, distances))
+    )
 
     later = batches[1:]
     assert len(later) > 5

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lancestat.errors import LakeError, RunError, UsageError
 from lancestat.spark.session.failure import WorkerError
-from lancestat.spark.sql.query_failure import QueryText, Surroundings, explain_failure, query_text
+from lancestat.spark.sql.query_failure import QueryContext, QueryText, explain_failure, query_text
 from lancestat.spark.sql.statement import AnalyzeStatement, find_declared, mentioned, not_declared
 
 
@@ -96,7 +96,7 @@ def test_a_failed_task_is_told_in_one_line_without_secrets() -> None:
         "\tat org.apache.spark\n"
     )
     found = explain_failure(
-        error, QueryText("select 1"), Surroundings(secrets=frozenset({"hunter2"}))
+        error, QueryText("select 1"), QueryContext(secrets=frozenset({"hunter2"}))
     )
     assert isinstance(found, RunError)
     assert str(found) == "LS513  the query failed: java.lang.Error: key ***"
@@ -108,4 +108,4 @@ def test_a_cancelled_query_is_no_failure_of_the_query() -> None:
 
 
 def test_surroundings_keep_secrets_out_of_their_repr() -> None:
-    assert "hunter2" not in repr(Surroundings(secrets=frozenset({"hunter2"})))
+    assert "hunter2" not in repr(QueryContext(secrets=frozenset({"hunter2"})))

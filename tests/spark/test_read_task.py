@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.lake.row_ranges import Part, RowRange
+from lancestat.lake.row_ranges import RowRange, ScanPartition
 from lancestat.lake.snapshot import Pin
-from lancestat.optimizer.table import Scan
+from lancestat.optimizer.table import QueryScan
 from lancestat.spark.read import read_task
 from lancestat.spark.read.read_task import (
     ReadTask,
@@ -26,7 +26,7 @@ from lancestat.spark.read.read_task import (
 from lancestat.spark.session.failure import WorkerError, carried_error
 from tests.pins import pinned
 
-ALL = Part((RowRange(0), RowRange(1)))
+ALL = ScanPartition((RowRange(0), RowRange(1)))
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=timezone.utc)
 
 
@@ -38,25 +38,25 @@ def uri(tmp_path: Path) -> str:
     return uri
 
 
-def ids(scan: Scan, part: Part) -> list[int]:
+def ids(scan: QueryScan, part: ScanPartition) -> list[int]:
     return [row["0"] for batch in read_part(scan, part, {}) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize(
     "scan",
     [
-        Scan(Pin("t.lance", 7, "0f"), ()),
-        Scan(Pin("s3://b/ü\n.lance", 1, "a1"), ("a b", "c\n"), "`a b` > 'x\n'", 5, True),
+        QueryScan(Pin("t.lance", 7, "0f"), ()),
+        QueryScan(Pin("s3://b/ü\n.lance", 1, "a1"), ("a b", "c\n"), "`a b` > 'x\n'", 5, True),
     ],
 )
-def test_scans_are_one_line_of_text(scan: Scan) -> None:
+def test_scans_are_one_line_of_text(scan: QueryScan) -> None:
     text = encode_scan(scan)
     assert "\n" not in text
     assert decode_scan(text) == scan
 
 
 def test_parts_are_one_line_of_text() -> None:
-    part = Part((RowRange(0), RowRange(3, 5), RowRange(4, 0, 7)))
+    part = ScanPartition((RowRange(0), RowRange(3, 5), RowRange(4, 0, 7)))
     assert "\n" not in encode_part(part)
     assert decode_part(encode_part(part)) == part
 
@@ -64,27 +64,27 @@ def test_parts_are_one_line_of_text() -> None:
 @pytest.mark.parametrize("filter", [None, "id >= 10"])
 @pytest.mark.parametrize("limit", [0, 1, 49, 50, 51, 1_000])
 def test_a_limit_holds_for_the_whole_part(uri: str, filter: str | None, limit: int) -> None:
-    scan = Scan(pinned(uri), ("id",), filter, limit)
+    scan = QueryScan(pinned(uri), ("id",), filter, limit)
     assert ids(scan, ALL) == list(range(10 if filter else 0, 100))[:limit]
 
 
 def test_columns_come_in_the_order_of_the_scan_and_under_their_positions(uri: str) -> None:
-    [batch] = read_part(Scan(pinned(uri), ("d", "id"), "id = 3"), ALL, {})
+    [batch] = read_part(QueryScan(pinned(uri), ("d", "id"), "id = 3"), ALL, {})
     assert batch.to_pylist() == [{"0": Decimal("0.3"), "1": 3}]
-    [batch] = read_part(Scan(pinned(uri), ("d",), "id = 3", narrow_decimals=True), ALL, {})
+    [batch] = read_part(QueryScan(pinned(uri), ("d",), "id = 3", narrow_decimals=True), ALL, {})
     assert batch.to_pylist() == [{"0": 3}]
 
 
 def test_without_columns_rows_are_counted(uri: str) -> None:
-    assert ids(Scan(pinned(uri), ()), ALL) == [50, 50]
-    assert ids(Scan(pinned(uri), (), "id >= 90"), ALL) == [10]
-    assert ids(Scan(pinned(uri), ()), Part((RowRange(1, 10, 5),))) == [5]
+    assert ids(QueryScan(pinned(uri), ()), ALL) == [50, 50]
+    assert ids(QueryScan(pinned(uri), (), "id >= 90"), ALL) == [10]
+    assert ids(QueryScan(pinned(uri), ()), ScanPartition((RowRange(1, 10, 5),))) == [5]
 
 
 def test_a_value_that_spark_cannot_hold_names_its_column_and_fragment(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"u": pa.array([2**64 - 1], pa.uint64())}), tmp_path)
     with pytest.raises(RunError, match=r"fragment 0 of .* at version 1: column 'u': 1844") as bad:
-        ids(Scan(pinned(tmp_path), ("u",)), Part((RowRange(0),)))
+        ids(QueryScan(pinned(tmp_path), ("u",)), ScanPartition((RowRange(0),)))
     assert bad.value.code == "LS514"
 
 
@@ -101,7 +101,11 @@ def process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("process")
 def test_a_task_answers_what_it_is_asked(uri: str) -> None:
-    text = encode_scan(Scan(pinned(uri), ("id",))) + "\n" + encode_part(Part((RowRange(1, 48),)))
+    text = (
+        encode_scan(QueryScan(pinned(uri), ("id",)))
+        + "\n"
+        + encode_part(ScanPartition((RowRange(1, 48),)))
+    )
     task = pickle.loads(pickle.dumps(ReadTask({"k": "v"})))
     found = [row for batch in task(requests(text, text)) for row in batch.to_pylist()]
     assert found == [{"0": 98}, {"0": 99}] * 2
@@ -111,7 +115,11 @@ def test_a_task_answers_what_it_is_asked(uri: str) -> None:
 def test_a_failure_crosses_as_text_without_secrets(tmp_path: Path) -> None:
     made = lance.write_dataset(pa.table({"id": [1]}), tmp_path)
     (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).write_bytes(b"\0" * 100)
-    text = encode_scan(Scan(pinned(tmp_path), ("id",))) + "\n" + encode_part(Part((RowRange(0),)))
+    text = (
+        encode_scan(QueryScan(pinned(tmp_path), ("id",)))
+        + "\n"
+        + encode_part(ScanPartition((RowRange(0),)))
+    )
     task = ReadTask({"secret_access_key": "hunter2-hunter2"})
     assert "hunter2" not in repr(task)
     with pytest.raises(WorkerError) as bad:

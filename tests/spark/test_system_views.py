@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from lancestat.spark.session.start import defaults
-from lancestat.spark.sql.query_failure import Surroundings, hint_for
+from lancestat.spark.sql.query_failure import QueryContext, hint_for
 from lancestat.spark.sql.system_views import SETTING, mentioned_views, view_schema
 
 NAMES = ("statistics", "runs", "fragments")
@@ -70,4 +70,4 @@ def test_in_a_session_of_others_views_have_its_own_schema() -> None:
 )
 def test_an_unknown_view_has_a_hint(schema: str, name: str, hint: str) -> None:
     views = tuple(f"{schema}.{view}" for view in NAMES)
-    assert hint_for(name, Surroundings({"orders": None}, views=views)) == hint
+    assert hint_for(name, QueryContext({"orders": None}, views=views)) == hint

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.project import Project
-    from lancestat.spark.sql.query_failure import QueryText, Surroundings
+    from lancestat.spark.sql.query_failure import QueryContext, QueryText
     from lancestat.spark.sql.statement import AnalyzeStatement, Statement
 
 _ROWS_FOR_PEOPLE = 100
@@ -105,12 +105,12 @@ def sql(
                 )
             if _analyze(context, invocation, project, spark, statement.analyze):
                 return
-        surroundings = _attach(project, spark, text)
+        query_context = _attach(project, spark, text)
         with _system_views(project, spark, text):
             if explain:
-                _explain(invocation, spark, statement, surroundings)
+                _explain(invocation, spark, statement, query_context)
             else:
-                _run(invocation, spark, statement, surroundings, _limit(invocation, limit))
+                _run(invocation, spark, statement, query_context, _limit(invocation, limit))
 
 
 def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
@@ -139,10 +139,10 @@ def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
     return _ROWS_FOR_PEOPLE if limit is None and invocation.is_for_people else None
 
 
-def _attach(project: Project, spark: SparkSession, text: QueryText) -> Surroundings:
+def _attach(project: Project, spark: SparkSession, text: QueryText) -> QueryContext:
     """Open the tables that the query may name; one that fails to open fails a query of it."""
     from lancestat.report.rows import ReportTable
-    from lancestat.spark.sql.query_failure import Surroundings
+    from lancestat.spark.sql.query_failure import QueryContext
     from lancestat.spark.sql.statement import mentioned
     from lancestat.spark.sql.system_views import view_schema
 
@@ -152,7 +152,7 @@ def _attach(project: Project, spark: SparkSession, text: QueryText) -> Surroundi
         tables |= project.attach(spark, select=wanted).failed
     schema = view_schema(spark)
     views = tuple(f"{schema}.{table.value}" for table in ReportTable)
-    return Surroundings(tables, secret_values(project.spec.target.storage_options), views)
+    return QueryContext(tables, secret_values(project.spec.target.storage_options), views)
 
 
 def _system_views(
@@ -171,7 +171,7 @@ def _run(
     invocation: Invocation,
     spark: SparkSession,
     statement: Statement,
-    surroundings: Surroundings,
+    query_context: QueryContext,
     limit: int | None,
 ) -> None:
     from lancestat.presentation.query_view import query_view
@@ -180,7 +180,7 @@ def _run(
     result = run_query(
         spark,
         statement,
-        surroundings,
+        query_context,
         limit=limit,
         local_time=invocation.is_for_people,
     )
@@ -199,12 +199,12 @@ def _run(
 
 
 def _explain(
-    invocation: Invocation, spark: SparkSession, statement: Statement, surroundings: Surroundings
+    invocation: Invocation, spark: SparkSession, statement: Statement, query_context: QueryContext
 ) -> None:
-    from lancestat.spark.read.relation import desk
+    from lancestat.spark.read.relation import planning_service
     from lancestat.spark.sql.explain import explain_query
 
-    explanation = explain_query(spark, statement, desk().explanations, surroundings)
+    explanation = explain_query(spark, statement, planning_service().explanations, query_context)
     invocation.show(ExplanationView(explanation))
 
 

@@ -11,7 +11,7 @@ from lancestat.plan.stages import Scan
 from lancestat.spark.analyze.scan_task import RangePartials, ScanTask
 from lancestat.spark.analyze.work import TableScan, WorkItem, jobs, split
 from lancestat.spark.session.failure import explain
-from lancestat.spark.session.jobs import Done, OnProgress, Tally, job_group
+from lancestat.spark.session.jobs import ListAccumulatorParam, OnProgress, ScanProgress, job_group
 from lancestat.spark.session.start import task_threads
 from lancestat.statistics.partial import ColumnPartial, decode, merge
 
@@ -53,7 +53,7 @@ def analyze_table(
             otherwise, LS512 when it was cancelled.
     """
     context = spark.sparkContext
-    tally = Tally(on_progress)
+    tally = ScanProgress(on_progress)
     names = table.column_names
     columns: dict[frozenset[str], Mapping[str, str]] = {}
     for scan in table.scans:
@@ -80,13 +80,13 @@ def _run(
     task: ScanTask,
     items: Sequence[WorkItem],
     scans: Sequence[Scan],
-    tally: Tally,
+    tally: ScanProgress,
 ) -> list[RangePartials]:
     parts = [0] * len(scans)
     for item in items:
         for part in item.ranges:
             parts[part.scan] = part.parts
-    param = Done(tally.listener(scans, parts))
+    param = ListAccumulatorParam(tally.listener(scans, parts))
     accumulator = context.accumulator([], param)
 
     def read(partition: Iterator[WorkItem]) -> Iterator[RangePartials]:

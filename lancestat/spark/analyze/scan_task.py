@@ -1,4 +1,4 @@
-"""What runs inside Spark's Python workers: work items in, encoded partials out."""
+"""The task of Spark's Python workers: work items in, encoded partials out."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _CELL_WEIGHT = 1
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """What Spark is to read of one table; `node` names it in Spark's user interface."""
+    """The scans of one table; `node` names it in Spark's user interface."""
 
     node: str
     table: TableVersion
@@ -47,7 +47,7 @@ class ScanRange:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """What one Spark task reads."""
+    """The ranges that one Spark task reads."""
 
     ranges: tuple[ScanRange, ...]
     weight: float

@@ -103,7 +103,7 @@ final class BatchReader implements PartitionReader<ColumnarBatch>, TaskCompletio
         } else if (type instanceof AtomicType) {
           vectors[i] = child;
         } else {
-          vectors[i] = new LentVector(child, type);
+          vectors[i] = new NonClosingVector(child, type);
         }
       }
     }

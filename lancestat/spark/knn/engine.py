@@ -21,7 +21,7 @@ from lancestat.knn.request import (
     OutputNames,
     Stage,
     StageProgress,
-    nobody,
+    ignore_progress,
     output_names,
 )
 from lancestat.knn.work import (
@@ -30,7 +30,7 @@ from lancestat.knn.work import (
     JoinWork,
     PinnedTable,
     Scope,
-    SideWork,
+    SideSource,
     StaleBase,
     VectorSide,
 )
@@ -42,7 +42,7 @@ from lancestat.plan.stages import CommitResult, Probe
 from lancestat.redact import secret_values
 from lancestat.scratch.folder import scratch
 from lancestat.spark.knn.grid import grid
-from lancestat.spark.knn.materialize import Materialize, Previous, output_schema
+from lancestat.spark.knn.materialize import Materializer, PreviousResult, output_schema
 from lancestat.spark.knn.parquet_side import parquet_scan
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.sides import (
@@ -52,9 +52,9 @@ from lancestat.spark.knn.sides import (
     read_in_place,
     source_rows,
 )
-from lancestat.spark.knn.strategies import Layout, Search, Searcher
+from lancestat.spark.knn.strategies import IndexSearch, Layout, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
-from lancestat.spark.knn.written_side import Writing, numbered, write_side
+from lancestat.spark.knn.written_side import SideWriteOptions, with_numbered_columns, write_side
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.failure import CANCELLED, job_error
 from lancestat.spark.session.jobs import job_group
@@ -77,7 +77,7 @@ class JoinSession:
         sources: tuple[_Source, _Source],
         names: OutputNames,
         unproven: Mapping[str, tuple[str, ...]],
-        folder: _Folder,
+        folder: _LazyScratch,
     ) -> None:
         self._engine = engine
         self._work = work
@@ -87,9 +87,9 @@ class JoinSession:
         self._folder = folder
         self._sides: _Sides | None = None
         self._writer: OutputWriter | None = None
-        self._prepared: Layout | Search | None = None
+        self._prepared: Layout | IndexSearch | None = None
         self._strategy = Strategy.EXACT
-        self._previous: Previous | None = None
+        self._previous: PreviousResult | None = None
 
     def prepare_sides(self) -> JoinFacts:
         """Open both sides, write to scratch those that are no tables, and count their rows.
@@ -99,7 +99,7 @@ class JoinSession:
         """
         engine, work = self._engine, self._work
         left, right = engine.open_sides(*self._sources, work.request, self._folder)
-        dimension, metric = _agreed(left, right), work.request.metric
+        dimension, metric = _common_dimension(left, right), work.request.metric
         self._sides = _Sides(
             left,
             right,
@@ -119,7 +119,7 @@ class JoinSession:
     def lay_out(self, lists: int) -> bool:
         """Write the right side to scratch in lists; False where no right row can match."""
         with self._task_errors():
-            self._prepared = self._searcher.lay_out(self._folder.place("partitions"), lists)
+            self._prepared = self._searcher.lay_out(self._folder.path("partitions"), lists)
         return self._prepared is not None
 
     def measure_index(self) -> bool:
@@ -154,7 +154,7 @@ class JoinSession:
                 "LS569",
                 f"{state.uri} has {state.rows} rows, but {sum(lines)} follow from its sides",
             )
-        self._previous = Previous(state, width, tuple(accumulate(lines[:-1], initial=0)))
+        self._previous = PreviousResult(state, width, tuple(accumulate(lines[:-1], initial=0)))
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
         """Search, write the result and commit it in one step.
@@ -164,10 +164,10 @@ class JoinSession:
         """
         searcher = self._searcher
         with self._task_errors():
-            found = searcher.search(self._strategy, self._prepared)
+            result = searcher.search(self._strategy, self._prepared)
         writer, self._writer = self._writer, None
         assert writer is not None, "sides are prepared first"
-        written = [chunk.written for chunk in found.chunks]
+        written = [chunk.written for chunk in result.chunks]
         schema, previous = searcher.materialize.schema, self._work.previous
         try:
             if stage.appends:
@@ -180,11 +180,11 @@ class JoinSession:
             raise
         return JoinOutcome(
             self._strategy.value,
-            self._counts(found.chunks),
+            self._counts(result.chunks),
             state,
-            sum(chunk.pairs for chunk in found.chunks),
-            found.recall,
-            found.nprobes,
+            sum(chunk.pairs for chunk in result.chunks),
+            result.recall,
+            result.nprobes,
             self._unproven,
         )
 
@@ -222,7 +222,7 @@ class JoinSession:
         left, right = sides.left.side, sides.right.side
         schema = output_schema(left, right, self._names, request.kind)
         assert self._writer is not None, "sides are prepared first"
-        materialize = Materialize(
+        materialize = Materializer(
             left, right, self._names, request.kind, schema, self._writer, self._previous
         )
         shares = grid(
@@ -271,7 +271,7 @@ class JoinSession:
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Both sides of a join, opened, and what reads their vectors."""
+    """Both sides of a join, opened, and the readers of their vectors."""
 
     left: OpenedSide
     right: OpenedSide
@@ -279,7 +279,7 @@ class _Sides:
     right_reader: VectorReader
 
 
-def _agreed(left: OpenedSide, right: OpenedSide) -> int:
+def _common_dimension(left: OpenedSide, right: OpenedSide) -> int:
     known = {side.dimension for side in (left, right)} - {None}
     if len(known) > 1:
         raise RunError(
@@ -292,25 +292,25 @@ def _agreed(left: OpenedSide, right: OpenedSide) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What joins run on.
+    """The Spark session, scratch and storage that joins use.
 
     Args:
         spark: A classic session.
         scratch_root: Where scratch folders go.
         run_id: Names the run: its Spark job group, by which it can be cancelled, and its files.
         storage_options: How to reach sides, scratch and output.
-        on_stage: Receives how far a join is.
+        on_stage: Receives the progress of joins.
     """
 
     spark: SparkSession
     scratch_root: str
     run_id: str
     storage_options: Mapping[str, str] = field(repr=False, default_factory=dict)
-    on_stage: OnStage = nobody
+    on_stage: OnStage = ignore_progress
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that run at once."""
         return int(self.spark.sparkContext.defaultParallelism)
 
     @contextmanager
@@ -320,7 +320,7 @@ class Engine:
         frames: Mapping[str, DataFrame] | None = None,
         names: OutputNames | None = None,
     ) -> Iterator[JoinSession]:
-        """Open a join; what it left in scratch and did not commit is removed in the end.
+        """Open a join; files in scratch and uncommitted ones are removed in the end.
 
         Args:
             work: The rows to compare, and the place of the result.
@@ -330,7 +330,7 @@ class Engine:
         Raises:
             LancestatError: a side cannot be read, or holds no plain query.
         """
-        work = _narrowed(work)
+        work = _scoped_work(work)
         # Neither side's query runs anything before both are known to be plain ones.
         queries = {
             name: QuerySide.parse(self.spark, side, self.storage_options, name)
@@ -348,14 +348,16 @@ class Engine:
             ExitStack() as stack,
             job_group(self.spark.sparkContext, self.run_id, f"lancestat: {work.node}"),
         ):
-            session = JoinSession(self, work, (left, right), names, unproven, _Folder(self, stack))
+            session = JoinSession(
+                self, work, (left, right), names, unproven, _LazyScratch(self, stack)
+            )
             try:
                 yield session
             except BaseException:
                 session.discard()
                 raise
 
-    def _source(self, name: str, side: SideWork, frame: DataFrame | None) -> _Source:
+    def _source(self, name: str, side: SideSource, frame: DataFrame | None) -> _Source:
         if side.table is None and frame is None:
             frame = source_rows(self.spark, side, self.storage_options, name)
         select = side.select
@@ -365,7 +367,7 @@ class Engine:
         return _Source(name, side.vector, select, side.table, frame)
 
     def open_sides(
-        self, left: _Source, right: _Source, request: JoinRequest, folder: _Folder
+        self, left: _Source, right: _Source, request: JoinRequest, folder: _LazyScratch
     ) -> tuple[OpenedSide, OpenedSide]:
         """Open both sides; those that have to be written are written side by side."""
         from pyspark.util import inheritable_thread_target
@@ -397,26 +399,26 @@ class Engine:
         self,
         source: _Source,
         request: JoinRequest,
-        folder: _Folder,
+        folder: _LazyScratch,
         left: Future[OpenedSide] | None,
     ) -> OpenedSide:
-        """A side; a right one may be read where it is, depending on the left one."""
+        """Open a side; a right one may be read where it is, depending on the left one."""
         name, vector, select = source.name, source.vector, source.select
         if source.table is not None:
             return opened_table(source.table, vector, select, self.storage_options, name)
         assert source.frame is not None
-        rows = numbered(source.frame, vector, select, name)
+        rows = with_numbered_columns(source.frame, vector, select, name)
         scan = parquet_scan(rows)
         if scan is not None and left is not None:
             cores = self.spark.sparkContext.defaultParallelism
-            found = read_in_place(scan, request, left.result(), cores)
-            if found is not None:
+            in_place = read_in_place(scan, request, left.result(), cores)
+            if in_place is not None:
                 note = f"the {name} side is read where it is"
                 self.on_stage(StageProgress(Stage.SCRATCH, note=note))
-                return found
+                return in_place
         self.on_stage(StageProgress(Stage.SCRATCH, note=f"writing the {name} side"))
-        uri = folder.place(name)
-        writing = Writing(uri, name, request.metric, name == "left", self.storage_options)
+        uri = folder.path(name)
+        writing = SideWriteOptions(uri, name, request.metric, name == "left", self.storage_options)
         opened = write_side(rows, scan, writing)
         count = len(opened.side.all_rows)
         self.on_stage(StageProgress(Stage.SCRATCH, count, count))
@@ -425,7 +427,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the rows of a side come from: a table, else a DataFrame that is not computed yet."""
+    """The source of a side's rows: a table, else a DataFrame that is not computed yet."""
 
     name: str
     vector: str
@@ -438,7 +440,7 @@ def _is_cancelled(error: BaseException) -> bool:
     return isinstance(error, LancestatError) and error.code == CANCELLED
 
 
-class _Folder:
+class _LazyScratch:
     """The scratch folder of a join, made when something is to be put there."""
 
     def __init__(self, engine: Engine, stack: ExitStack) -> None:
@@ -447,8 +449,8 @@ class _Folder:
         self._making = Lock()
         self._uri: str | None = None
 
-    def place(self, name: str) -> str:
-        """Where to write what is called `name`."""
+    def path(self, name: str) -> str:
+        """Return the URI of the dataset `name`, and make the folder first if need be."""
         with self._making:
             if self._uri is None:
                 application = str(self._engine.spark.sparkContext.applicationId)
@@ -457,16 +459,16 @@ class _Folder:
         return f"{self._uri}/{name}.lance"
 
 
-def _narrowed(work: JoinWork) -> JoinWork:
-    """The work over the new fragments alone, on the side that has some."""
+def _scoped_work(work: JoinWork) -> JoinWork:
+    """Return the work over the new fragments alone, on the side that has some."""
     if work.scope is Scope.NEW_LEFT:
-        return replace(work, left=_only(work.left, work.new_fragments))
+        return replace(work, left=_with_fragments(work.left, work.new_fragments))
     if work.scope is Scope.NEW_RIGHT:
-        return replace(work, right=_only(work.right, work.new_fragments))
+        return replace(work, right=_with_fragments(work.right, work.new_fragments))
     return work
 
 
-def _only(side: SideWork, fragments: frozenset[int]) -> SideWork:
+def _with_fragments(side: SideSource, fragments: frozenset[int]) -> SideSource:
     assert side.table is not None
-    kept = tuple(each for each in side.table.fragments if each.id in fragments)
-    return replace(side, table=replace(side.table, fragments=kept))
+    new_fragments = tuple(fragment for fragment in side.table.fragments if fragment.id in fragments)
+    return replace(side, table=replace(side.table, fragments=new_fragments))

@@ -1,4 +1,4 @@
-"""How pairs are shared among tasks: chunks of left rows meet parts of the right side."""
+"""The division of pairs among tasks: chunks of left rows meet parts of the right side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lancestat.knn.work import Rows
 CHUNK_BYTES = 64 << 20
 # Fewer queries than this make poor use of what is read of the right side.
 SMALLEST_CHUNK = 512
-# What merging costs: another stage of tasks, or the driver's time.
+# The cost of merging: another stage of tasks, or the driver's time.
 SHUFFLE_SECONDS, DRIVER_SECONDS = 0.15, 0.02
 # Neighbours that the driver merges and fetches itself.
 DRIVER_LINES = 4096
@@ -34,7 +34,7 @@ class Grid:
     merges_on_driver: bool = False
 
     def without_parts(self, cores: int) -> Grid:
-        """The same left rows against the right side as a whole, in no fewer chunks than cores."""
+        """Return a grid of the same left rows and the whole right side, with a chunk per core."""
         if self.parts == 1:
             return self
         rows = Rows(self.chunks[0].start, self.chunks[-1].stop)
@@ -42,7 +42,7 @@ class Grid:
 
 
 def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> Grid:
-    """Cells that keep all cores busy, within what a task may hold of the left side.
+    """Choose cells that keep all cores busy, within the memory of a task for the left side.
 
     With at least `SMALLEST_CHUNK` left rows for each core every task streams the whole right side;
     with fewer the right side is split, and the neighbours are merged, unless one task is through
@@ -64,12 +64,12 @@ def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> 
 
 
 def _seconds(left_rows: int, right_rows: int, dimension: int) -> float:
-    """What one core takes to read the right side and compare it with the left."""
+    """Estimate the seconds that one core needs to read the right side and compare it."""
     elements = right_rows * dimension
     return 2 * left_rows * elements / BLOCK_FLOPS + 4 * elements / READ_BYTES
 
 
 def cut(rows: Rows, count: int) -> Sequence[Rows]:
-    """`count` ranges of nearly equal length that make up `rows`, in order."""
+    """Split `rows` into `count` ranges of nearly equal length, in order."""
     edges = [rows.start + len(rows) * number // count for number in range(count + 1)]
     return [Rows(start, stop) for start, stop in pairwise(edges)]

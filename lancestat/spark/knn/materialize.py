@@ -20,8 +20,8 @@ from lancestat.spark.session.arrow_types import PROBE_ROWS, fitting_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """What was found for a chunk of left rows, whatever strategy found it.
+class ProbedChunk:
+    """The neighbours of a chunk of left rows, from any strategy.
 
     `is_valid` tells which rows of the chunk can match; `neighbours` are those of these, in order.
     """
@@ -33,7 +33,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Previous:
+class PreviousResult:
     """A result over the same left rows and earlier right rows.
 
     It has `width` lines for every left row that can match; `starts` are the places in it of the
@@ -46,8 +46,8 @@ class Previous:
 
 
 @dataclass(frozen=True, slots=True)
-class Materialize:
-    """How rows of the result are put together and where they go; travels to Spark's workers.
+class Materializer:
+    """Builds rows of the result and writes them; pickled for Spark's workers.
 
     `schema` is the result's.
     """
@@ -58,10 +58,10 @@ class Materialize:
     kind: JoinKind
     schema: pa.Schema
     writer: OutputWriter
-    previous: Previous | None = None
+    previous: PreviousResult | None = None
 
-    def completed(self, chunk: Chunk) -> Chunk:
-        """The chunk with what the previous result knows already, if there is one.
+    def completed(self, chunk: ProbedChunk) -> ProbedChunk:
+        """Merge the neighbours of the previous result, if there is one, into the chunk.
 
         Places up to that result's number of rows are then rows of it, which keep their columns of
         the right side; places of the right side follow them, as rows that were added follow others.
@@ -72,14 +72,14 @@ class Materialize:
         known = self._known(self.previous, chunk)
         places = chunk.neighbours.places
         shifted = np.where(places < 0, places, places + self.previous.state.rows)
-        found = Neighbours(shifted, chunk.neighbours.distances)
-        return replace(chunk, neighbours=merge([known, found], k))
+        added = Neighbours(shifted, chunk.neighbours.distances)
+        return replace(chunk, neighbours=merge([known, added], k))
 
-    def write(self, chunk: Chunk) -> Written:
+    def write(self, chunk: ProbedChunk) -> Written:
         """Write the rows of one chunk, in left row order, the nearest first."""
         return output.write(self.writer, chunk.number, self.schema, self._batches(chunk))
 
-    def _known(self, previous: Previous, chunk: Chunk) -> Neighbours:
+    def _known(self, previous: PreviousResult, chunk: ProbedChunk) -> Neighbours:
         lines = self.lines(chunk.is_valid, previous.width)
         start = previous.starts[chunk.number]
         first = start + np.cumsum(lines) - lines
@@ -91,24 +91,24 @@ class Materialize:
         return Neighbours(places, distances[places - start])
 
     def lines(self, is_valid: NDArray[np.bool_], width: int) -> NDArray[np.int64]:
-        """How many rows of the result each left row has, if those that can match have `width`."""
+        """Return the number of result rows per left row; those that can match have `width`."""
         return np.maximum(np.where(is_valid, width, 0), self._fewest)
 
     def line_count(self, valid: int, invalid: int, width: int) -> int:
-        """How many rows of the result so many left rows have together."""
+        """Return the number of result rows of so many left rows together."""
         return valid * max(width, self._fewest) + invalid * self._fewest
 
     @property
     def _fewest(self) -> int:
         return 1 if self.kind is JoinKind.LEFT_OUTER else 0
 
-    def _batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def _batches(self, chunk: ProbedChunk) -> Iterator[pa.RecordBatch]:
         places, distances = _spread(chunk)
         # Columns beyond the last neighbour of all are empty.
         counts = np.count_nonzero(places >= 0, axis=1)
         lines = np.maximum(counts, self._fewest)
         ends = np.cumsum(lines)
-        # The first rows tell how wide they are, and so how many a task may hold at once.
+        # The width of the first rows limits how many a task holds at once.
         start, most = 0, PROBE_ROWS
         while start < len(lines):
             before = ends[start - 1] if start else 0
@@ -127,18 +127,18 @@ class Materialize:
         distances: NDArray[np.float32],
         lines: NDArray[np.int64],
     ) -> Iterator[pa.RecordBatch]:
-        shown = np.arange(places.shape[1]) < lines[:, None]
-        wanted, found = places[shown], distances[shown]
+        is_line = np.arange(places.shape[1]) < lines[:, None]
+        wanted, line_distances = places[is_line], distances[is_line]
         if not len(wanted):
             return
         origin = pa.array(np.repeat(np.arange(len(rows)), lines))
         is_missing = wanted < 0
         arrays = [column.take(origin) for column in self._left_columns(rows)]
         arrays += self._right_columns(wanted)
-        arrays.append(pa.array(found, mask=is_missing))
+        arrays.append(pa.array(line_distances, mask=is_missing))
         if len(self.names.measures) > 1:
-            rank = np.broadcast_to(np.arange(1, places.shape[1] + 1, dtype=np.int32), shown.shape)
-            arrays.append(pa.array(rank[shown], mask=is_missing))
+            rank = np.broadcast_to(np.arange(1, places.shape[1] + 1, dtype=np.int32), is_line.shape)
+            arrays.append(pa.array(rank[is_line], mask=is_missing))
         table = pa.Table.from_arrays(arrays, names=list(self.names.all)).cast(self.schema)
         yield from table.combine_chunks().to_batches()
 
@@ -158,7 +158,7 @@ class Materialize:
         return [column.take(index) for column in fetched.columns]
 
     def _fetch(self, places: NDArray[np.int64]) -> pa.Table:
-        """The right columns at ascending places, under the names that the result has for them."""
+        """Fetch the right columns at ascending places, under their names in the result."""
         known = self.previous.state.rows if self.previous is not None else 0
         split = int(np.searchsorted(places, known))
         parts = []
@@ -176,8 +176,8 @@ class Materialize:
         side = self.right
         if not len(places):
             return self._right_schema.empty_table()
-        found = take(side, places, side.columns)
-        return found.rename_columns(list(self.names.right))
+        columns = take(side, places, side.columns)
+        return columns.rename_columns(list(self.names.right))
 
     def _from_previous(self, places: NDArray[np.int64]) -> pa.Table:
         assert self.previous is not None
@@ -187,18 +187,18 @@ class Materialize:
         return rows.select(list(self.names.right)).take(pa.array(places - start))
 
 
-def _spread(chunk: Chunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Places and distances for every row of the chunk, nothing for those that cannot match."""
-    found = chunk.neighbours
-    places = np.full((len(chunk.rows), max(1, found.places.shape[1])), -1, np.int64)
+def _spread(chunk: ProbedChunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return places and distances for every row of the chunk, -1 and inf without a match."""
+    neighbours = chunk.neighbours
+    places = np.full((len(chunk.rows), max(1, neighbours.places.shape[1])), -1, np.int64)
     distances = np.full(places.shape, np.inf, np.float32)
-    places[chunk.is_valid, : found.places.shape[1]] = found.places
-    distances[chunk.is_valid, : found.places.shape[1]] = found.distances
+    places[chunk.is_valid, : neighbours.places.shape[1]] = neighbours.places
+    distances[chunk.is_valid, : neighbours.places.shape[1]] = neighbours.distances
     return places, distances
 
 
 def output_schema(left: Side, right: Side, names: OutputNames, kind: JoinKind) -> pa.Schema:
-    """The columns of a result: those of the left as they are, those of the right, measures."""
+    """Return the schema of a result: the columns of the left, of the right, and measures."""
     is_outer = kind is JoinKind.LEFT_OUTER
     fields = [
         pa.field(name, field.type, field.nullable)

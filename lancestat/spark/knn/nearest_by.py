@@ -1,4 +1,4 @@
-"""The strategy below the gate: Spark's own `nearestByJoin`, ranked as every strategy ranks."""
+"""The strategy for small joins: Spark's own `nearestByJoin`, ranked as every strategy ranks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pyarrow as pa
 from lancestat.knn.request import Metric
 from lancestat.knn.search import nothing
 from lancestat.knn.work import Rows
-from lancestat.spark.knn.materialize import Materialize
+from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.tasks import (
     WRITING,
-    Probed,
+    ProbeResult,
     WrittenChunk,
     count_valid,
-    working,
+    worker_task,
     written_chunk,
 )
 from lancestat.spark.session.jobs import map_in_arrow
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class NearestBy:
+class NearestByJoin:
     """Joins by `DataFrame.nearestByJoin(mode="exact")`.
 
     Spark computes distances in double and breaks ties as it likes, so what it ranks is the distance
@@ -43,7 +43,7 @@ class NearestBy:
     spark: SparkSession
     left: VectorReader
     right: VectorReader
-    materialize: Materialize
+    materialize: Materializer
     k: int
     threads: int
 
@@ -52,34 +52,36 @@ class NearestBy:
         left_rows = self._frame(self.left, chunks)
         right_rows = self._frame(self.right, right)
         distance = _distance(self.left.metric)
-        found = _ranked(left_rows, right_rows, distance, self.k)
+        neighbours = _ranked(left_rows, right_rows, distance, self.k)
         valid = sum(count_valid(self.spark.sparkContext, self.right, right))
         excluded = sum(map(len, right)) - valid
-        written = self._written(found, chunks, excluded, valid)
+        written = self._written(neighbours, chunks, excluded, valid)
         return [written[number] for number in range(len(chunks))]
 
     def _frame(self, reader: VectorReader, parts: Sequence[Rows]) -> DataFrame:
-        """`chunk`, `place` and `vector` of all rows that can match, one partition for each part."""
+        """Return `chunk`, `place` and `vector` of rows that can match, a partition per part."""
         threads = self.threads
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with working(threads, reader.side.storage_options, f"reading the {reader.name} side"):
+            with worker_task(
+                threads, reader.side.storage_options, f"reading the {reader.name} side"
+            ):
                 for batch in batches:
                     for number in batch.column(0).to_pylist():
                         rows = parts[number]
-                        found = reader.read(rows)
-                        yield _batch(number, rows, found.values, found.valid)
+                        read_vectors = reader.read(rows)
+                        yield _batch(number, rows, read_vectors.values, read_vectors.valid)
 
         numbers = self.spark.range(0, len(parts), 1, len(parts))
         return map_in_arrow(numbers, read, "chunk int, place long, vector array<float>")
 
     def _written(
-        self, found: DataFrame, chunks: Sequence[Rows], excluded: int, valid: int
+        self, neighbours: DataFrame, chunks: Sequence[Rows], excluded: int, valid: int
     ) -> dict[int, WrittenChunk]:
         materialize, k, threads = self.materialize, self.k, self.threads
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with working(threads, materialize.writer.storage_options, WRITING):
+            with worker_task(threads, materialize.writer.storage_options, WRITING):
                 for number, table in _by_chunk(batches):
                     probed = _probed(table, chunks[number], k, excluded, valid)
                     done = written_chunk(materialize, number, chunks[number], probed)
@@ -88,7 +90,7 @@ class NearestBy:
                     )
 
         # Rows of a chunk come to one task, one chunk after the other.
-        parts = found.repartition(len(chunks), "chunk").sortWithinPartitions("chunk")
+        parts = neighbours.repartition(len(chunks), "chunk").sortWithinPartitions("chunk")
         rows = map_in_arrow(parts, write, "chunk int, done binary").collect()
         written = {row.chunk: pickle.loads(bytes(row.done)) for row in rows}  # noqa: S301
         empty = [number for number in range(len(chunks)) if number not in written]
@@ -97,17 +99,17 @@ class NearestBy:
     def _empty(
         self, numbers: Sequence[int], chunks: Sequence[Rows], excluded: int
     ) -> dict[int, WrittenChunk]:
-        """Chunks of which no row matches anything, which Spark's join does not return."""
+        """Write chunks in which no row matches anything, which Spark's join does not return."""
         if not numbers:
             return {}
         materialize, k, threads = self.materialize, self.k, self.threads
 
-        def write(found: Iterable[int]) -> Iterator[WrittenChunk]:
-            with working(threads, materialize.writer.storage_options, WRITING):
-                for number in found:
+        def write(chunk_numbers: Iterable[int]) -> Iterator[WrittenChunk]:
+            with worker_task(threads, materialize.writer.storage_options, WRITING):
+                for number in chunk_numbers:
                     rows = chunks[number]
                     none = np.zeros(len(rows), np.bool_)
-                    probed = Probed(none, nothing(0, k), excluded, 0)
+                    probed = ProbeResult(none, nothing(0, k), excluded, 0)
                     yield written_chunk(materialize, number, rows, probed)
 
         job = self.spark.sparkContext.parallelize(numbers, len(numbers)).mapPartitions(write)
@@ -115,7 +117,7 @@ class NearestBy:
 
 
 def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """Rows that are sorted by `chunk`, chunk by chunk."""
+    """Yield rows that are sorted by `chunk`, chunk by chunk."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         numbers = batch.column("chunk").to_numpy()
@@ -138,15 +140,15 @@ def _number(batch: pa.RecordBatch) -> int:
 def _ranked(left: DataFrame, right: DataFrame, distance: Column, k: int) -> DataFrame:
     from pyspark.sql.functions import col, struct
 
-    asked = left.select("chunk", col("place").alias("query"), col("vector").alias("left_vector"))
-    offered = right.select("place", col("vector").alias("right_vector"))
+    queries = left.select("chunk", col("place").alias("query"), col("vector").alias("left_vector"))
+    candidates = right.select("place", col("vector").alias("right_vector"))
     rank = struct(distance, col("place"))
-    joined = asked.nearestByJoin(offered, rank, k, "exact", "distance", joinType="inner")
+    joined = queries.nearestByJoin(candidates, rank, k, "exact", "distance", joinType="inner")
     return joined.select("chunk", "query", "place", distance.alias("distance"))
 
 
 def _distance(metric: Metric) -> Column:
-    """As `metric.distances` computes it: in double, element by element, rounded to float."""
+    """Return `request.distances` as a column: in double, element by element, rounded to float."""
     from pyspark.sql import functions as sf
 
     left, right = sf.col("left_vector"), sf.col("right_vector")
@@ -184,11 +186,11 @@ def _batch(
     values: np.ndarray,
     valid: np.ndarray,
 ) -> pa.RecordBatch:
-    kept = values[valid]
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(kept.reshape(-1)), values.shape[1])
+    valid_values = values[valid]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(valid_values.reshape(-1)), values.shape[1])
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(np.full(len(kept), number, np.int32)),
+            pa.array(np.full(len(valid_values), number, np.int32)),
             pa.array(np.arange(rows.start, rows.stop)[valid]),
             vectors.cast(pa.list_(pa.float32())),
         ],
@@ -196,18 +198,18 @@ def _batch(
     )
 
 
-def _probed(table: pa.Table, rows: Rows, k: int, excluded: int, compared: int) -> Probed:
-    """What Spark found for one chunk, in any order, as neighbours."""
+def _probed(table: pa.Table, rows: Rows, k: int, excluded: int, compared: int) -> ProbeResult:
+    """Convert the rows of Spark's join for one chunk, in any order, to neighbours."""
     queries, places, distances = (
         table.column(name).to_numpy() for name in ("query", "place", "distance")
     )
     order = np.lexsort((places, distances, queries))
-    asked, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
+    matched, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
     rank = np.arange(len(order)) - np.repeat(firsts, counts)
-    found = nothing(len(asked), k)
-    line = np.repeat(np.arange(len(asked)), counts)
-    found.places[line, rank] = places[order]
-    found.distances[line, rank] = distances[order]
+    neighbours = nothing(len(matched), k)
+    line = np.repeat(np.arange(len(matched)), counts)
+    neighbours.places[line, rank] = places[order]
+    neighbours.distances[line, rank] = distances[order]
     is_valid = np.zeros(len(rows), np.bool_)
-    is_valid[asked - rows.start] = True
-    return Probed(is_valid, found, excluded, len(asked) * compared)
+    is_valid[matched - rows.start] = True
+    return ProbeResult(is_valid, neighbours, excluded, len(matched) * compared)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-# The footer of every file is looked at first; of more files, that is for Spark's tasks to do.
+# The driver reads the footers of up to so many files; Spark's tasks read those of more.
 MOST_FILES = 256
 
 _RELATION = "org.apache.spark.sql.execution.datasources.LogicalRelation"
@@ -43,7 +43,7 @@ class _Split:
 
 
 def parquet_scan(rows: DataFrame) -> ParquetScan | None:
-    """The scan that a DataFrame is; None if it is anything else, or Spark may read it otherwise.
+    """Return the scan that a DataFrame is; None for others, or if Spark may read it otherwise.
 
     Filters, partition columns, files elsewhere than on this machine's file systems, and columns of
     other types than numbers, strings, bytes, booleans and lists of float and double are left to
@@ -71,18 +71,18 @@ def parquet_scan(rows: DataFrame) -> ParquetScan | None:
 
 
 def _columns(plan: Any) -> tuple[str, ...] | None:
-    """The columns of the files that a plan projects, if it does nothing else."""
+    """Return the columns of the files that a plan projects, if it does nothing else."""
     projected = None
     if _class(plan) == _PROJECT:
-        projected = [_projected(each) for each in _items(plan.projectList())]
+        projected = [_projected(expression) for expression in _items(plan.projectList())]
         plan = plan.child()
     if _class(plan) != _RELATION or not _is_plain(plan):
         return None
-    names = {each.exprId().toString(): each.name() for each in _items(plan.output())}
+    names = {attribute.exprId().toString(): attribute.name() for attribute in _items(plan.output())}
     if projected is None:
         return tuple(names.values())
-    found = [names.get(each or "") for each in projected]
-    return None if None in found else tuple(name for name in found if name)
+    columns = [names.get(expression_id or "") for expression_id in projected]
+    return None if None in columns else tuple(name for name in columns if name)
 
 
 def _is_plain(relation: Any) -> bool:
@@ -97,18 +97,18 @@ def _is_plain(relation: Any) -> bool:
 
 
 def _projected(expression: Any) -> str | None:
-    """The id of the column that an expression is, under whatever name."""
+    """Return the id of the column that an expression is, under whatever name."""
     inner = expression.child() if _class(expression) == _ALIAS else expression
     return str(inner.exprId().toString()) if _class(inner) == _ATTRIBUTE else None
 
 
 def _input(plan: Any) -> Any:
-    """What a scan reads, less the code that Spark would compile to project it."""
+    """Return the RDD that a scan reads, without the projection that Spark would compile."""
     return _input(plan.child()) if _class(plan) == _PROJECTING else plan.inputRDD()
 
 
 def _partitions(partitions: Any) -> tuple[tuple[_Split, ...], ...] | None:
-    found = []
+    partition_splits = []
     for partition in partitions:
         if _class(partition) != _PARTITION:
             return None
@@ -118,12 +118,12 @@ def _partitions(partitions: Any) -> tuple[tuple[_Split, ...], ...] | None:
             if uri.getScheme() != "file":
                 return None
             splits.append(_Split(uri.getPath(), file.start(), file.length()))
-        found.append(tuple(splits))
-    return tuple(found)
+        partition_splits.append(tuple(splits))
+    return tuple(partition_splits)
 
 
 def _footers(splits: Sequence[Sequence[_Split]]) -> dict[str, pq.FileMetaData] | None:
-    """The metadata of all files by their paths; None where there are many or one has none."""
+    """Read the metadata of all files by path; None where there are many or one has none."""
     paths = sorted({split.path for partition in splits for split in partition})
     if len(paths) > MOST_FILES:
         return None
@@ -131,21 +131,22 @@ def _footers(splits: Sequence[Sequence[_Split]]) -> dict[str, pq.FileMetaData] |
         with ThreadPoolExecutor(8) as pool:
             return dict(zip(paths, pool.map(pq.read_metadata, paths), strict=True))
     except (OSError, pa.ArrowException):
-        # Spark says best what is wrong with a file.
+        # Spark's own error about a bad file is better.
         return None
 
 
 def _is_alike(file: pq.FileMetaData, columns: Sequence[str], schema: pa.Schema) -> bool:
     """Whether a file has the columns with the types that Spark gives them."""
-    found = file.schema.to_arrow_schema()
+    file_schema = file.schema.to_arrow_schema()
     return all(
-        len(found.get_all_field_indices(name)) == 1 and _plain(found.field(name).type) == field.type
+        len(file_schema.get_all_field_indices(name)) == 1
+        and _plain(file_schema.field(name).type) == field.type
         for name, field in zip(columns, schema, strict=True)
     )
 
 
 def _column_bytes(file: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
-    """Compressed sizes of columns; those of lists are called by what is inside, too."""
+    """Return compressed sizes of columns; a list's path also names its elements."""
     sizes: Counter[str] = Counter()
     for number in range(file.num_row_groups):
         group = file.row_group(number)
@@ -158,15 +159,15 @@ def _column_bytes(file: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
 def _row_groups(
     splits: Sequence[_Split], files: Mapping[str, pq.FileMetaData]
 ) -> tuple[RowGroup, ...]:
-    """As `ParquetMetadataConverter.filterFileMetaDataByMidpoint` of parquet-java."""
-    found = []
+    """Choose row groups as `ParquetMetadataConverter.filterFileMetaDataByMidpoint` does."""
+    row_groups = []
     for split in splits:
         file = files[split.path]
         for number in range(file.num_row_groups):
             group = file.row_group(number)
             if split.start <= _middle(group) < split.start + split.length:
-                found.append(RowGroup(split.path, number, group.num_rows))
-    return tuple(found)
+                row_groups.append(RowGroup(split.path, number, group.num_rows))
+    return tuple(row_groups)
 
 
 def _middle(group: pq.RowGroupMetaData) -> int:
@@ -202,7 +203,7 @@ def _arrow_type(type: DataType) -> pa.DataType | None:
 
 
 def _plain(type: pa.DataType) -> pa.DataType:
-    """A type less the ways in which Arrow may hold its values."""
+    """Return a type without dictionaries, views and large offsets."""
     if pa.types.is_dictionary(type):
         return _plain(type.value_type)
     if pa.types.is_large_string(type) or pa.types.is_string_view(type):
@@ -229,7 +230,7 @@ def _items(sequence: Any) -> list[Any]:
 
 
 BATCH_ROWS = 16_384
-# Of a column of a row group that is held at once, compressed.
+# Compressed bytes of a column of a row group that are held at once.
 _BUFFER_BYTES = 1 << 20
 
 
@@ -256,22 +257,22 @@ class ParquetScan:
     column_bytes: tuple[int, ...]
 
     def read(self, partition: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition."""
+        """Yield the rows of a partition."""
         for group in self.partitions[partition]:
             yield from self.read_group(group, self.schema.names)
 
     def read_group(
         self, group: RowGroup, names: Sequence[str], rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of a row group by their names in `schema`, so many rows at a time."""
+        """Yield columns of a row group by their names in `schema`, so many rows at a time."""
         places = [self.schema.get_field_index(name) for name in names]
         columns = [self.columns[place] for place in places]
         schema = pa.schema([self.schema.field(place) for place in places])
         with pq.ParquetFile(group.path, buffer_size=_BUFFER_BYTES) as file:
             for batch in file.iter_batches(rows, [group.number], columns=columns):
-                found = [batch.column(name) for name in columns]
+                stored = [batch.column(name) for name in columns]
                 arrays = [
-                    _cast(array, field.type) for array, field in zip(found, schema, strict=True)
+                    _cast(array, field.type) for array, field in zip(stored, schema, strict=True)
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -295,11 +296,11 @@ class ParquetSide:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of all columns."""
+        """The schema of all columns."""
         return self.scan.schema
 
     def read(self, rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Columns of consecutive rows, in order."""
+        """Yield columns of consecutive rows, in order."""
         for group, start in self._groups:
             first, last = max(rows.start, start), min(rows.stop, start + group.rows)
             if first >= last:
@@ -314,9 +315,9 @@ class ParquetSide:
                     break
 
     def take(self, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-        """Columns of the rows at ascending places."""
+        """Return columns of the rows at ascending places."""
         schema = pa.schema([self.schema.field(name) for name in columns])
-        found = []
+        batches = []
         for group, start in self._groups:
             begin, end = np.searchsorted(places, (start, start + group.rows))
             wanted = places[begin:end]
@@ -324,9 +325,9 @@ class ParquetSide:
                 here = wanted[: np.searchsorted(wanted, start + batch.num_rows)]
                 wanted = wanted[len(here) :]
                 if len(here):
-                    found.append(batch.take(pa.array(here - start)))
+                    batches.append(batch.take(pa.array(here - start)))
                 start += batch.num_rows
-        return pa.Table.from_batches(found, schema)
+        return pa.Table.from_batches(batches, schema)
 
     @property
     def _groups(self) -> list[tuple[RowGroup, int]]:

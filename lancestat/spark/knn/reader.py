@@ -16,7 +16,7 @@ from lancestat.lake.open import pinned_reads
 from lancestat.spark.knn.parquet_side import ParquetSide
 from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
 
-# What a search reads: a Lance dataset, or Parquet files that it goes through once.
+# The rows of a side: a Lance dataset, or Parquet files that it goes through once.
 Side = VectorSide | ParquetSide
 
 # Vectors that a task holds at once.
@@ -42,14 +42,14 @@ class VectorReader:
     name: str
 
     def read(self, rows: Rows) -> Vectors:
-        """Those of consecutive rows."""
+        """Return the vectors of consecutive rows."""
         held = [batch.column(0) for batch in read_columns(self.side, rows, (self.side.vector,))]
         empty = pa.list_(pa.float32(), self.dimension)
         columns = pa.chunked_array(held) if held else pa.chunked_array([], empty)
         return self._vectors(columns, rows.start)
 
     def blocks(self, rows: Rows, size_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-        """Those of consecutive rows that can match, so many bytes at a time."""
+        """Yield the consecutive rows that can match, so many bytes of vectors at a time."""
         step = max(1, size_bytes // (4 * self.dimension))
         held: list[pa.Array] = []
         start = rows.start
@@ -66,23 +66,27 @@ class VectorReader:
             yield self._block(held, start)
 
     def _block(self, held: list[pa.Array], start: int) -> Block:
-        found = self._vectors(pa.chunked_array(held), start)
-        places = np.arange(start, start + len(found.valid))[found.valid]
-        excluded = len(found.valid) - len(places)
-        return Block(places, found.values[found.valid] if excluded else found.values, excluded)
+        block_vectors = self._vectors(pa.chunked_array(held), start)
+        places = np.arange(start, start + len(block_vectors.valid))[block_vectors.valid]
+        excluded = len(block_vectors.valid) - len(places)
+        return Block(
+            places,
+            block_vectors.values[block_vectors.valid] if excluded else block_vectors.values,
+            excluded,
+        )
 
     def _vectors(self, columns: pa.ChunkedArray, first_row: int) -> Vectors:
         place = f"the {self.name} side"
         return vectors(columns, self.dimension, self.metric, first_row=first_row, place=place)
 
     def take(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Those of rows at ascending places that can match."""
+        """Return the vectors of rows at ascending places that can match."""
         column = take(self.side, places, (self.side.vector,)).column(0)
-        found = vectors(column, self.dimension, self.metric, place=f"the {self.name} side")
-        return found.values[found.valid]
+        taken = vectors(column, self.dimension, self.metric, place=f"the {self.name} side")
+        return taken.values[taken.valid]
 
     def sample(self, count: int, together: int = 1) -> NDArray[np.float32]:
-        """Those of evenly spread rows that can match: the same in every run over the same rows.
+        """Return vectors of evenly spread rows that can match, the same in every run.
 
         Args:
             count: At most so many.
@@ -96,12 +100,12 @@ class VectorReader:
         return self.take((firsts[:, None] + np.arange(together)).ravel())
 
     def count(self, rows: Rows) -> int:
-        """How many of consecutive rows can match."""
+        """Return how many of consecutive rows can match."""
         return int(np.count_nonzero(self.read(rows).valid))
 
 
 def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Columns of consecutive rows of a side, in order."""
+    """Yield columns of consecutive rows of a side, in order."""
     if isinstance(side, ParquetSide):
         yield from side.read(rows, columns)
         return
@@ -111,7 +115,7 @@ def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[p
 
 
 def take(side: Side, places: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:
-    """Columns of the rows at ascending places."""
+    """Return columns of the rows at ascending places."""
     if isinstance(side, ParquetSide):
         return side.take(places, columns)
     dataset = pinned_dataset(side.pin, side.storage_options)
@@ -120,7 +124,7 @@ def take(side: Side, places: NDArray[np.int64], columns: tuple[str, ...]) -> pa.
 
 
 def read_schema(side: Side) -> pa.Schema:
-    """Of the columns that the output shows, and others."""
+    """Return the schema of the columns that the output has, and others."""
     if isinstance(side, ParquetSide):
         return side.schema
     return pinned_dataset(side.pin, side.storage_options).schema

@@ -1,4 +1,4 @@
-"""Where scratch goes when nothing is declared, and whether that is enough."""
+"""The default scratch root of joins, and the check that all workers share it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lancestat.errors import RunError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Processes of `local-cluster[...]` share this machine's files, but it stands in for a cluster, and
-# so it asks for what a cluster asks for.
+# Processes of `local-cluster[...]` share this machine's files, but it stands in for a cluster, so
+# it has a cluster's requirements.
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
 
 
 def scratch_root(declared: str | None, spark: SparkSession) -> str:
-    """The scratch root of a session's joins: a path or a URI that all its workers reach.
+    """Return the scratch root of a session's joins: a path or a URI that all its workers reach.
 
     Raises:
         RunError: As `root_for`.
@@ -32,7 +32,7 @@ def scratch_root(declared: str | None, spark: SparkSession) -> str:
 
 
 def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
-    """The scratch root of joins under a master.
+    """Return the scratch root of joins under a master.
 
     Args:
         declared: The target's `scratch`, which is taken as it is.
@@ -85,7 +85,7 @@ def require_shared(declared: str | None, master: str | None) -> None:
 
 
 def known_roots(declared: str | None, conf: Mapping[str, str]) -> list[str]:
-    """Where a user's joins may have left scratch: what is declared, and the default of sessions."""
+    """Return the roots that may hold a user's scratch: the declared one, and sessions' default."""
     roots = [declared] if declared is not None else []
     default = default_root(conf)
     try:
@@ -96,17 +96,19 @@ def known_roots(declared: str | None, conf: Mapping[str, str]) -> list[str]:
 
 
 def default_root(conf: Mapping[str, str]) -> Path:
-    """The folder for this user's scratch under Spark's local one; no session is needed to know it.
+    """Return the folder for this user's scratch under Spark's local one, without a session.
 
     Spark's own order: the first of `SPARK_LOCAL_DIRS`, else of `spark.local.dir`, else the system's
     folder for temporary files.
     """
     dirs = os.environ.get("SPARK_LOCAL_DIRS") or conf.get("spark.local.dir") or ""
-    first = next((each.strip() for each in dirs.split(",") if each.strip()), tempfile.gettempdir())
+    first = next(
+        (folder.strip() for folder in dirs.split(",") if folder.strip()), tempfile.gettempdir()
+    )
     owner = os.getuid() if hasattr(os, "getuid") else getuser()
     return Path(first).absolute() / f"lancestat-{owner}"
 
 
-def _is_own_folder(found: os.stat_result) -> bool:
-    owner = os.getuid() if hasattr(os, "getuid") else found.st_uid
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == owner
+def _is_own_folder(status: os.stat_result) -> bool:
+    owner = os.getuid() if hasattr(os, "getuid") else status.st_uid
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == owner

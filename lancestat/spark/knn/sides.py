@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
 from lancestat.knn.request import JoinRequest, Metric, Mode
 from lancestat.knn.vectors import vectors
-from lancestat.knn.work import PinnedTable, SideWork, VectorSide
+from lancestat.knn.work import PinnedTable, SideSource, VectorSide
 from lancestat.optimizer.table import open_pinned_table
 from lancestat.redact import secret_values
 from lancestat.spark.knn.grid import grid
@@ -18,7 +18,7 @@ from lancestat.spark.knn.reader import Side, read_columns
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.read.relation import Relation, relate
 from lancestat.spark.sql.proof import ParsedQuery, hidden_objection, parse_query, unproven
-from lancestat.spark.sql.query_failure import QueryText, Surroundings, explain_failure
+from lancestat.spark.sql.query_failure import QueryContext, QueryText, explain_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,14 +32,14 @@ class QuerySide:
     """
 
     name: str
-    source: SideWork
+    source: SideSource
     parsed: ParsedQuery
 
     @classmethod
     def parse(
         cls,
         spark: SparkSession,
-        source: SideWork,
+        source: SideSource,
         storage_options: Mapping[str, str],
         name: str,
     ) -> QuerySide:
@@ -59,7 +59,7 @@ class QuerySide:
         return cls(name, source, parsed)
 
     def rows(self, storage_options: Mapping[str, str]) -> tuple[DataFrame, tuple[str, ...]]:
-        """The rows, nothing of which is computed yet, and `query_proof.unproven` about them.
+        """Return the rows, nothing of which is computed yet, and `proof.unproven` about them.
 
         Raises:
             UsageError: LS459 what it names is no plain query.
@@ -83,11 +83,11 @@ class QuerySide:
 
 
 def unreadable(
-    error: Exception, source: SideWork, storage_options: Mapping[str, str], name: str
+    error: Exception, source: SideSource, storage_options: Mapping[str, str], name: str
 ) -> LancestatError:
     """The error (LS555) for a side of which Spark can make no rows."""
     secrets = secret_values(storage_options) | secret_values(source.options)
-    around = Surroundings({view.name: None for view in source.views}, secrets)
+    around = QueryContext({view.name: None for view in source.views}, secrets)
     found = explain_failure(error, QueryText(source.sql or "", f"the {name} side's query"), around)
     hint = found.hint
     if source.sql is not None and "no table" in found.message:
@@ -96,7 +96,7 @@ def unreadable(
     return RunError("LS555", message, location=source.location, hint=hint)
 
 
-def _not_plain(source: SideWork, name: str, objection: str) -> UsageError:
+def _not_plain(source: SideSource, name: str, objection: str) -> UsageError:
     return UsageError(
         "LS459",
         f"the query of the {name} side is not one plain query: it holds {objection}",
@@ -109,11 +109,11 @@ def _attach(
     session: SparkSession, views: Sequence[PinnedTable], storage_options: Mapping[str, str]
 ) -> None:
 
-    opened = [(each.name, open_pinned_table(each.pin, storage_options)) for each in views]
+    opened = [(view.name, open_pinned_table(view.pin, storage_options)) for view in views]
     relate(session, [Relation(table, view=name) for name, table in opened])
 
 
-# Columns that are read as a whole without a second thought, compressed.
+# Compressed bytes of columns that are small enough to be read as a whole.
 LIGHT_BYTES = 4 << 20
 
 
@@ -137,7 +137,7 @@ def opened_table(
     storage_options: Mapping[str, str],
     name: str,
 ) -> OpenedSide:
-    """A Lance table as it is; `name` is `left` or `right`, for errors.
+    """Open a Lance table in place; `name` is `left` or `right`, for errors.
 
     Raises:
         LakeError: the table cannot be opened.
@@ -161,13 +161,13 @@ def opened_table(
 
 
 def first_dimension(side: Side, name: str) -> int | None:
-    """The length of the first vector, where the type leaves it to the rows."""
+    """Return the length of the first vector, where the type does not give it."""
     row = 0
     for batch in read_columns(side, side.all_rows, (side.vector,)):
         column, place = batch.column(0), f"the {name} side"
-        found = vectors(column, None, Metric.L2, first_row=row, place=place).values.shape[1]
-        if found:
-            return int(found)
+        dimension = vectors(column, None, Metric.L2, first_row=row, place=place).values.shape[1]
+        if dimension:
+            return int(dimension)
         row += len(column)
     return None
 
@@ -175,7 +175,7 @@ def first_dimension(side: Side, name: str) -> int | None:
 def read_in_place(
     scan: ParquetScan, request: JoinRequest, left: OpenedSide, cores: int
 ) -> OpenedSide | None:
-    """Parquet files as a right side that a join goes through where they are, not by way of scratch.
+    """Return Parquet files as a right side that is read in place, not by way of scratch.
 
     None where they would be read more than once: an approximate join, left rows that take several
     tasks, and selected columns that are heavier than the vectors, which only neighbours need.
@@ -191,9 +191,9 @@ def read_in_place(
 
 
 def source_rows(
-    spark: SparkSession, source: SideWork, storage_options: Mapping[str, str], name: str
+    spark: SparkSession, source: SideSource, storage_options: Mapping[str, str], name: str
 ) -> DataFrame:
-    """The DataFrame of a side that is files of some format; nothing is computed yet.
+    """Return the DataFrame of a side that is files of some format; nothing is computed yet.
 
     Raises:
         RunError: LS555 Spark cannot make it, such as of a format that it does not know.

@@ -15,10 +15,10 @@ from typing_extensions import assert_never
 
 from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
 from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS, Strategy
-from lancestat.knn.index import Effort, IndexedSide
+from lancestat.knn.index import IndexedSide, SearchParameters
 from lancestat.knn.partitions import (
-    LaidOut,
-    Sampled,
+    PartitionedDataset,
+    SampledNeighbours,
     WrittenPart,
     commit,
     merge_sampled,
@@ -26,32 +26,39 @@ from lancestat.knn.partitions import (
     write_partition,
 )
 from lancestat.knn.request import JoinRequest, Mode, OnStage, Stage, StageProgress
-from lancestat.knn.search import Nearest, Neighbours, merge
+from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.spark.knn.grid import Grid, cut
-from lancestat.spark.knn.materialize import Materialize
-from lancestat.spark.knn.nearest_by import NearestBy
+from lancestat.spark.knn.materialize import Materializer
+from lancestat.spark.knn.nearest_by import NearestByJoin
 from lancestat.spark.knn.reader import Block, VectorReader
-from lancestat.spark.knn.tasks import Cell, ExactProbe, Probed, SearchJob, WrittenChunk, working
+from lancestat.spark.knn.tasks import (
+    Cell,
+    ExactProbe,
+    ProbeResult,
+    SearchJob,
+    WrittenChunk,
+    worker_task,
+)
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.start import task_threads
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """How far to search the index, and the recall measured on a sample of left rows.
+class IndexSearch:
+    """The search parameters for an index, and the recall measured on a sample of left rows.
 
     `excluded` right rows cannot match.
     """
 
-    effort: Effort
+    parameters: SearchParameters
     recall: float | None
     excluded: int
 
 
 @dataclass(frozen=True, slots=True)
-class Indexing:
-    """Finds out how far the index has to be searched."""
+class IndexTuning:
+    """Measures which search parameters of the index reach the recall."""
 
     context: SparkContext
     left: VectorReader
@@ -59,7 +66,7 @@ class Indexing:
     request: JoinRequest
     threads: int
 
-    def search(self) -> Search | None:
+    def search(self) -> IndexSearch | None:
         """Measure on a sample of left rows, whose true neighbours one pass over the right finds.
 
         Returns:
@@ -69,24 +76,24 @@ class Indexing:
         truth, excluded = self._true_neighbours(queries)
         side = indexed(self.right)
         if self.request.nprobes is not None:
-            effort = Effort(self.request.nprobes)
-            found = side.search(queries, self.request.k, effort)
-            return Search(effort, _recall(found, truth), excluded)
+            parameters = SearchParameters(self.request.nprobes)
+            neighbours = side.search(queries, self.request.k, parameters)
+            return IndexSearch(parameters, _recall(neighbours, truth), excluded)
         assert self.request.recall is not None
         if len(queries) < 2:
             return None
         measured = side.measure(queries, truth, self.request.recall)
-        if measured.effort is None:
+        if measured.parameters is None:
             return None
-        return Search(measured.effort, measured.recall, excluded)
+        return IndexSearch(measured.parameters, measured.recall, excluded)
 
     def _true_neighbours(self, queries: NDArray[np.float32]) -> tuple[Neighbours, int]:
         right, k, threads = self.right, self.request.k, self.threads
 
-        def compare(found: Iterable[Rows]) -> Iterator[tuple[Neighbours, int]]:
-            with working(threads, right.side.storage_options, "sampling the recall"):
-                for rows in found:
-                    nearest, excluded = Nearest(queries, k, right.metric), 0
+        def compare(task_parts: Iterable[Rows]) -> Iterator[tuple[Neighbours, int]]:
+            with worker_task(threads, right.side.storage_options, "sampling the recall"):
+                for rows in task_parts:
+                    nearest, excluded = ExactSearch(queries, k, right.metric), 0
                     for block in right.blocks(rows):
                         nearest.add(block.rows, block.places)
                         excluded += block.excluded
@@ -94,7 +101,9 @@ class Indexing:
 
         parts = cut(right.side.all_rows, self.context.defaultParallelism)
         done = self.context.parallelize(parts, len(parts)).mapPartitions(compare).collect()
-        return merge([found for found, _ in done], k), sum(excluded for _, excluded in done)
+        return merge([neighbours for neighbours, _ in done], k), sum(
+            excluded for _, excluded in done
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,37 +112,38 @@ class IndexProbe:
 
     left: VectorReader
     right: VectorReader
-    search: Search
+    search: IndexSearch
     k: int
 
-    def __call__(self, cell: Cell) -> Probed:
+    def __call__(self, cell: Cell) -> ProbeResult:
         """Search for one chunk."""
         started = time.perf_counter()
         queries = self.left.read(cell.left)
-        asked = queries.values[queries.valid]
-        found = indexed(self.right).search(asked, self.k, self.search.effort)
-        pairs = len(asked) * self.k * self.search.effort.proposals
+        vectors = queries.values[queries.valid]
+        neighbours = indexed(self.right).search(vectors, self.k, self.search.parameters)
+        pairs = len(vectors) * self.k * self.search.parameters.proposals
         seconds = time.perf_counter() - started
-        return Probed(queries.valid, found, self.search.excluded, pairs, seconds)
+        return ProbeResult(queries.valid, neighbours, self.search.excluded, pairs, seconds)
 
 
 def indexed(right: VectorReader) -> IndexedSide:
-    """The right side as the index sees it."""
+    """Return the right side with its index."""
     side = right.side
     assert isinstance(side, VectorSide)
     dataset = pinned_dataset(side.pin, side.storage_options)
     return IndexedSide(dataset, side, right.metric)
 
 
-def _recall(found: Neighbours, truth: Neighbours) -> float | None:
+def _recall(neighbours: Neighbours, truth: Neighbours) -> float | None:
     wanted = truth.places >= 0
     if not wanted.any():
         return None
-    hits = [np.isin(true, mine) for true, mine in zip(truth.places, found.places, strict=True)]
+    hits = [np.isin(true, mine) for true, mine in zip(truth.places, neighbours.places, strict=True)]
     return float(np.array(hits)[wanted].mean())
 
 
-# Right vectors that a task lays out at once: longer lists in a file make for fewer, longer reads.
+# Bytes of right vectors that a task lays out at once: longer lists in a file mean fewer, longer
+# reads.
 LAYOUT_BYTES = 128 << 20
 # Rows by which the search judges how accurate its products are.
 _LIKE_ROWS = 2048
@@ -143,13 +153,13 @@ _TRAIN_TOGETHER = 8
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The right side by list, and how many lists a left row visits.
+    """The right side by list, and the number of lists that a left row visits.
 
-    `recall` is what a sample of left rows finds that had no part in choosing `nprobes`; None where
+    `recall` is measured on a sample of left rows that did not choose `nprobes`; None where
     there are no left rows to sample. `excluded` right rows cannot match.
     """
 
-    laid_out: LaidOut
+    partitioned: PartitionedDataset
     centroids: Centroids
     nprobes: int
     recall: float | None
@@ -172,7 +182,7 @@ class Partitioning:
 
         The pass that writes holds every right row in memory once, and finds the true neighbours of
         some left rows among them. Half of these choose how many lists have to be visited, the
-        others tell the recall.
+        others measure the recall.
 
         Returns:
             None when no right row was found that can match.
@@ -184,22 +194,22 @@ class Partitioning:
         queries = self.left.sample(SAMPLE_ROWS)
         parts = self._written(uri, centroids, queries)
         options = self.right.side.storage_options
-        laid_out = commit([part for part, _ in parts], uri, self.right.dimension, options)
+        partitioned = commit([part for part, _ in parts], uri, self.right.dimension, options)
         sampled = merge_sampled([part.sampled for part, _ in parts], self.request.k)
         nprobes, recall = self._nprobes(centroids, queries, sampled)
         excluded = sum(excluded for _, excluded in parts)
-        return Layout(laid_out, centroids, nprobes, recall, excluded, rows[:_LIKE_ROWS])
+        return Layout(partitioned, centroids, nprobes, recall, excluded, rows[:_LIKE_ROWS])
 
     def _written(
         self, uri: str, centroids: Centroids, queries: NDArray[np.float32]
     ) -> list[tuple[WrittenPart, int]]:
         right, k, threads = self.right, self.request.k, self.threads
 
-        def write(found: Iterable[Rows]) -> Iterator[tuple[WrittenPart, int]]:
+        def write(task_parts: Iterable[Rows]) -> Iterator[tuple[WrittenPart, int]]:
             options = right.side.storage_options
-            with working(threads, options, "laying out the right side"):
-                for rows in found:
-                    blocks = _Counted(right.blocks(rows, LAYOUT_BYTES))
+            with worker_task(threads, options, "laying out the right side"):
+                for rows in task_parts:
+                    blocks = _CountedBlocks(right.blocks(rows, LAYOUT_BYTES))
                     part = write_partition(blocks, centroids, queries, k, uri, options)
                     yield part, blocks.excluded
 
@@ -209,18 +219,18 @@ class Partitioning:
         return list(self.context.parallelize(parts, len(parts)).mapPartitions(write).collect())
 
     def _nprobes(
-        self, centroids: Centroids, queries: NDArray[np.float32], sampled: Sampled
+        self, centroids: Centroids, queries: NDArray[np.float32], sampled: SampledNeighbours
     ) -> tuple[int, float | None]:
-        asked = self.request.nprobes
+        declared = self.request.nprobes
         if not len(queries):
-            return asked or 1, None
+            return declared or 1, None
         order = centroids.nearest_lists(queries, len(centroids))
-        # Every other one: the sample is in row order, which may have a meaning.
+        # Every other query: the sample is in row order, which may not be random.
         chosen = recall_curve(order[::2], sampled.lists[::2])
-        nprobes = asked or choose_nprobes(chosen, self.request.recall or 1.0)
+        nprobes = declared or choose_nprobes(chosen, self.request.recall or 1.0)
         nprobes = min(nprobes, len(centroids))
-        told = recall_curve(order[1::2], sampled.lists[1::2]) if len(queries) > 1 else chosen
-        return nprobes, float(told.recall[nprobes - 1])
+        measured = recall_curve(order[1::2], sampled.lists[1::2]) if len(queries) > 1 else chosen
+        return nprobes, float(measured.recall[nprobes - 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,38 +242,38 @@ class PartitionProbe:
     parts: tuple[range, ...]
     k: int
 
-    def __call__(self, cell: Cell) -> Probed:
+    def __call__(self, cell: Cell) -> ProbeResult:
         """Search some of the lists for the neighbours of one chunk."""
         started = time.perf_counter()
-        layout, laid_out = self.layout, self.layout.laid_out
+        layout, partitioned = self.layout, self.layout.partitioned
         queries = self.left.read(cell.left)
-        asked = queries.values[queries.valid]
-        found = search_lists(
-            pinned_dataset(laid_out.pin, laid_out.storage_options),
-            laid_out,
-            asked,
-            layout.centroids.nearest_lists(asked, layout.nprobes),
+        vectors = queries.values[queries.valid]
+        searched = search_lists(
+            pinned_dataset(partitioned.pin, partitioned.storage_options),
+            partitioned,
+            vectors,
+            layout.centroids.nearest_lists(vectors, layout.nprobes),
             self.parts[cell.part],
             self.k,
             self.left.metric,
             like=layout.like,
         )
-        # Every chunk is to be told of them once.
+        # Every chunk counts them once.
         excluded = layout.excluded if cell.part == 0 else 0
         seconds = time.perf_counter() - started
-        return Probed(queries.valid, found.neighbours, excluded, found.pairs, seconds)
+        return ProbeResult(queries.valid, searched.neighbours, excluded, searched.pairs, seconds)
 
 
 def split_lists(rows: NDArray[np.int64], parts: int) -> tuple[range, ...]:
-    """Consecutive lists with about as many rows in each part."""
+    """Split lists into parts of consecutive lists with about as many rows each."""
     ends = np.cumsum(rows)
     shares = [ends[-1] * number / parts for number in range(1, parts)]
     edges = [0, *np.searchsorted(ends, shares).tolist(), len(rows)]
     return tuple(range(start, stop) for start, stop in pairwise(edges))
 
 
-class _Counted:
-    """Blocks as the layout takes them; what cannot match is counted on the way."""
+class _CountedBlocks:
+    """Yields places and vectors of blocks, and counts the rows that cannot match."""
 
     def __init__(self, blocks: Iterable[Block]) -> None:
         self._blocks = blocks
@@ -276,7 +286,7 @@ class _Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The neighbours that a strategy found, written but not committed."""
 
     chunks: list[WrittenChunk]
@@ -297,24 +307,24 @@ class Searcher:
     right: VectorReader
     request: JoinRequest
     shares: Grid
-    materialize: Materialize
+    materialize: Materializer
     on_stage: OnStage
 
     def lay_out(self, uri: str, lists: int) -> Layout | None:
         """Lay the right side out at a URI; None where no right row was found that can match."""
-        self._tell(Stage.SCRATCH, f"laying the right side out in {lists:,} lists")
+        self._report(Stage.SCRATCH, f"laying the right side out in {lists:,} lists")
         partitioning = Partitioning(
             self._context, self.left, self.right, self.request, self._threads
         )
         return partitioning.lay_out(uri, lists)
 
-    def measure_index(self) -> Search | None:
+    def measure_index(self) -> IndexSearch | None:
         """Find how far the index has to be searched; None where no effort reaches the recall."""
-        self._tell(Stage.PROBE, "measuring the recall of the index")
-        indexing = Indexing(self._context, self.left, self.right, self.request, self._threads)
+        self._report(Stage.PROBE, "measuring the recall of the index")
+        indexing = IndexTuning(self._context, self.left, self.right, self.request, self._threads)
         return indexing.search()
 
-    def search(self, strategy: Strategy, prepared: Layout | Search | None) -> Found:
+    def search(self, strategy: Strategy, prepared: Layout | IndexSearch | None) -> SearchResult:
         """Search by a strategy.
 
         Args:
@@ -330,35 +340,35 @@ class Searcher:
                 assert isinstance(prepared, Layout), "the right side is laid out first"
                 return self._partitioned(prepared)
             case Strategy.INDEX:
-                assert isinstance(prepared, Search), "the index is measured first"
+                assert isinstance(prepared, IndexSearch), "the index is measured first"
                 return self._indexed(prepared)
             case _:
                 assert_never(strategy)
 
-    def _exact(self) -> Found:
+    def _exact(self) -> SearchResult:
         parts = tuple(cut(self.right.side.all_rows, self.shares.parts))
         chunks = self._job.run(ExactProbe(self.left, self.right, parts, self.request.k))
-        return Found(chunks, 1.0 if self.request.mode is Mode.APPROX else None)
+        return SearchResult(chunks, 1.0 if self.request.mode is Mode.APPROX else None)
 
-    def _by_spark(self) -> Found:
+    def _by_spark(self) -> SearchResult:
         k, threads = self.request.k, self._threads
-        self._tell(Stage.PROBE, "Spark's nearestByJoin")
-        nearest = NearestBy(self.spark, self.left, self.right, self.materialize, k, threads)
+        self._report(Stage.PROBE, "Spark's nearestByJoin")
+        nearest = NearestByJoin(self.spark, self.left, self.right, self.materialize, k, threads)
         parts = cut(self.right.side.all_rows, self.shares.parts)
-        return Found(nearest.search(self.shares.chunks, parts))
+        return SearchResult(nearest.search(self.shares.chunks, parts))
 
-    def _partitioned(self, layout: Layout) -> Found:
-        parts = split_lists(layout.laid_out.list_rows, self.shares.parts)
+    def _partitioned(self, layout: Layout) -> SearchResult:
+        parts = split_lists(layout.partitioned.list_rows, self.shares.parts)
         chunks = self._job.run(PartitionProbe(self.left, layout, parts, self.request.k))
-        return Found(chunks, layout.recall, layout.nprobes)
+        return SearchResult(chunks, layout.recall, layout.nprobes)
 
-    def _indexed(self, search: Search) -> Found:
+    def _indexed(self, search: IndexSearch) -> SearchResult:
         shares = self.shares.without_parts(self._context.defaultParallelism)
         probe = IndexProbe(self.left, self.right, search, self.request.k)
         chunks = replace(self._job, shares=shares).run(probe)
-        return Found(chunks, search.recall, search.effort.nprobes)
+        return SearchResult(chunks, search.recall, search.parameters.nprobes)
 
-    def _tell(self, stage: Stage, note: str) -> None:
+    def _report(self, stage: Stage, note: str) -> None:
         self.on_stage(StageProgress(stage, note=note))
 
     @property

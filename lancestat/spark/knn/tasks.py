@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from lancestat.errors import LancestatError, RunError
 from lancestat.knn.request import OnStage, Stage, StageProgress
-from lancestat.knn.search import Nearest, Neighbours, merge
+from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows
 from lancestat.lake.open import is_failure
 from lancestat.output.writer import Written
 from lancestat.redact import clean, secret_values
 from lancestat.spark.knn.grid import Grid
-from lancestat.spark.knn.materialize import Chunk, Materialize
+from lancestat.spark.knn.materialize import Materializer, ProbedChunk
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.session.failure import MORE_MEMORY, WorkerError
-from lancestat.spark.session.jobs import Done
+from lancestat.spark.session.jobs import ListAccumulatorParam
 from lancestat.spark.session.worker import prepare_worker
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Rows and pairs that a task got through, and the seconds that its pairs took."""
+class TaskProgress:
+    """Rows and pairs that a task has processed, and the seconds that its pairs took."""
 
     stage: Stage
     rows: int
@@ -41,13 +41,13 @@ class Step:
     seconds: float = 0.0
 
 
-class Meter:
-    """Adds up what tasks got through, and passes it on.
+class ProgressMeter:
+    """Sums the progress of tasks, and passes it on.
 
     Args:
-        on_stage: Told each time that a task ends.
-        totals: How many rows each stage has to get through.
-        tasks: How many run at once.
+        on_stage: Called each time that a task ends.
+        totals: The number of rows of each stage.
+        tasks: The number of tasks that run at once.
     """
 
     def __init__(self, on_stage: OnStage, totals: Mapping[Stage, int], tasks: int) -> None:
@@ -58,11 +58,11 @@ class Meter:
         self._pairs = 0
         self._seconds = 0.0
 
-    def accumulator(self, context: SparkContext) -> Accumulator[list[Step]]:
-        """What tasks add their steps to."""
-        return context.accumulator([], Done(self._listen))
+    def accumulator(self, context: SparkContext) -> Accumulator[list[TaskProgress]]:
+        """Return the accumulator to which tasks add their progress."""
+        return context.accumulator([], ListAccumulatorParam(self._listen))
 
-    def _listen(self, steps: Sequence[Step]) -> None:
+    def _listen(self, steps: Sequence[TaskProgress]) -> None:
         for step in steps:
             self._rows[step.stage] += step.rows
             self._pairs += step.pairs
@@ -83,22 +83,22 @@ class Meter:
         return StageProgress(stage, self._rows[stage], self._totals.get(stage), rate)
 
 
-# What tasks do, as errors call it.
+# Descriptions of what tasks do, for errors.
 SEARCHING = "searching for neighbours"
 WRITING = "writing the result"
 
 
 @contextmanager
-def working(threads: int, storage_options: Mapping[str, str], doing: str) -> Iterator[None]:
-    """Around what a task does: a worker made ready, and errors that cross to the driver.
+def worker_task(threads: int, storage_options: Mapping[str, str], doing: str) -> Iterator[None]:
+    """Prepare the worker for a task, and make errors of the block ones that reach the driver.
 
-    `doing` is what fails when something fails that has no error of its own.
+    `doing` describes the task in errors that are not LancestatErrors.
     """
     prepare_worker(threads, "lancestat.spark.knn.materialize")
     try:
         yield
     except WorkerError:
-        # Of an earlier stage in the same task.
+        # It comes from an earlier stage in the same task.
         raise
     except LancestatError as error:
         raise WorkerError.carrying(error) from None
@@ -121,8 +121,8 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
-    """What one chunk of left rows found in one part of the right side.
+class ProbeResult:
+    """The neighbours of one chunk of left rows in one part of the right side.
 
     `neighbours` are those of the left rows that can match, in order; `is_valid` tells which of the
     chunk's rows these are. `excluded` right rows of the part cannot match; `pairs` were compared,
@@ -145,24 +145,24 @@ class ExactProbe:
     parts: tuple[Rows, ...]
     k: int
 
-    def __call__(self, cell: Cell) -> Probed:
+    def __call__(self, cell: Cell) -> ProbeResult:
         """Search one part of the right side for the neighbours of one chunk."""
         started = time.perf_counter()
         queries = self.left.read(cell.left)
-        asked = queries.values[queries.valid]
-        nearest = Nearest(asked, self.k, self.left.metric)
+        vectors = queries.values[queries.valid]
+        nearest = ExactSearch(vectors, self.k, self.left.metric)
         excluded = compared = 0
         for block in self.right.blocks(self.parts[cell.part]):
             excluded += block.excluded
             compared += len(block.rows)
             nearest.add(block.rows, block.places)
-        pairs, seconds = compared * len(asked), time.perf_counter() - started
-        return Probed(queries.valid, nearest.neighbours(), excluded, pairs, seconds)
+        pairs, seconds = compared * len(vectors), time.perf_counter() - started
+        return ProbeResult(queries.valid, nearest.neighbours(), excluded, pairs, seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunk:
-    """A chunk of the result, written but not committed, and what was counted on the way.
+    """A chunk of the result, written but not committed, and its counts.
 
     `excluded` are right rows that cannot match, of the whole right side.
     """
@@ -176,8 +176,8 @@ class WrittenChunk:
 class Prober(Protocol):
     """A strategy inside Spark's workers. It is pickled."""
 
-    def __call__(self, cell: Cell) -> Probed:
-        """Neighbours of the chunk in that part of the right side."""
+    def __call__(self, cell: Cell) -> ProbeResult:
+        """Return the neighbours of the chunk in that part of the right side."""
         ...
 
 
@@ -191,7 +191,7 @@ class SearchJob:
 
     context: SparkContext
     shares: Grid
-    materialize: Materialize
+    materialize: Materializer
     k: int
     threads: int
     on_stage: OnStage
@@ -211,38 +211,42 @@ class SearchJob:
         ]
         steps = self._meter(cells).accumulator(self.context)
 
-        def probed(found: Iterable[Cell]) -> Iterator[tuple[int, Probed]]:
-            with working(threads, options, SEARCHING):
-                for cell in found:
+        def probed(task_cells: Iterable[Cell]) -> Iterator[tuple[int, ProbeResult]]:
+            with worker_task(threads, options, SEARCHING):
+                for cell in task_cells:
                     done = probe(cell)
                     yield cell.chunk, done
-                    steps.add([Step(Stage.PROBE, len(cell.left), done.pairs, done.seconds)])
+                    steps.add([TaskProgress(Stage.PROBE, len(cell.left), done.pairs, done.seconds)])
 
-        def written(found: Iterable[tuple[int, Probed]]) -> Iterator[tuple[int, WrittenChunk]]:
-            with working(threads, options, WRITING):
-                for number, done in found:
+        def written(
+            task_results: Iterable[tuple[int, ProbeResult]],
+        ) -> Iterator[tuple[int, WrittenChunk]]:
+            with worker_task(threads, options, WRITING):
+                for number, done in task_results:
                     rows = shares.chunks[number]
                     yield number, written_chunk(materialize, number, rows, done)
-                    steps.add([Step(Stage.MATERIALIZE, len(rows))])
+                    steps.add([TaskProgress(Stage.MATERIALIZE, len(rows))])
 
         rdd = self.context.parallelize(cells, len(cells)).mapPartitions(probed)
         if shares.merges_on_driver:
-            found = reduce(partial(_merged, k=self.k), (each for _, each in rdd.collect()))
-            return [written_chunk(materialize, 0, shares.chunks[0], found)]
+            merged = reduce(partial(_merged, k=self.k), (result for _, result in rdd.collect()))
+            return [written_chunk(materialize, 0, shares.chunks[0], merged)]
         if shares.parts > 1:
             rdd = rdd.reduceByKey(partial(_merged, k=self.k), len(shares.chunks))
         done = dict(rdd.mapPartitions(written).collect())
         return [done[number] for number in range(len(shares.chunks))]
 
-    def _meter(self, cells: Sequence[Cell]) -> Meter:
+    def _meter(self, cells: Sequence[Cell]) -> ProgressMeter:
         totals = {
             Stage.PROBE: sum(len(cell.left) for cell in cells),
             Stage.MATERIALIZE: sum(map(len, self.shares.chunks)),
         }
-        return Meter(self.on_stage, totals, min(len(cells), self.context.defaultParallelism))
+        return ProgressMeter(
+            self.on_stage, totals, min(len(cells), self.context.defaultParallelism)
+        )
 
 
-def _merged(left: Probed, right: Probed, k: int) -> Probed:
+def _merged(left: ProbeResult, right: ProbeResult, k: int) -> ProbeResult:
     return replace(
         left,
         neighbours=merge([left.neighbours, right.neighbours], k),
@@ -251,18 +255,20 @@ def _merged(left: Probed, right: Probed, k: int) -> Probed:
     )
 
 
-def written_chunk(materialize: Materialize, number: int, rows: Rows, done: Probed) -> WrittenChunk:
-    """Write a chunk of which `done` is known."""
-    chunk = materialize.completed(Chunk(number, rows, done.is_valid, done.neighbours))
+def written_chunk(
+    materialize: Materializer, number: int, rows: Rows, done: ProbeResult
+) -> WrittenChunk:
+    """Write a chunk of the result from the neighbours in `done`."""
+    chunk = materialize.completed(ProbedChunk(number, rows, done.is_valid, done.neighbours))
     matched = int((chunk.neighbours.places >= 0).any(axis=1).sum())
     return WrittenChunk(materialize.write(chunk), matched, done.excluded, done.pairs)
 
 
 def count_valid(context: SparkContext, reader: VectorReader, parts: Sequence[Rows]) -> list[int]:
-    """How many rows of each part can match, in the order of the parts."""
+    """Return the number of rows of each part that can match, in the order of the parts."""
 
-    def counted(found: Iterable[Rows]) -> Iterator[int]:
-        with working(1, reader.side.storage_options, f"counting the {reader.name} rows"):
-            yield from map(reader.count, found)
+    def counted(task_parts: Iterable[Rows]) -> Iterator[int]:
+        with worker_task(1, reader.side.storage_options, f"counting the {reader.name} rows"):
+            yield from map(reader.count, task_parts)
 
     return list(context.parallelize(parts, len(parts)).mapPartitions(counted).collect())

@@ -16,13 +16,13 @@ import pyarrow as pa
 from lancestat.errors import LancestatError, RunError, did_you_mean
 from lancestat.knn.request import Metric
 from lancestat.knn.vectors import Vectors, vectors
-from lancestat.knn.work import VectorSide, placed
+from lancestat.knn.work import VectorSide, fragment_rows
 from lancestat.lake.open import is_failure, readable, store_options
 from lancestat.lake.snapshot import pin_of
 from lancestat.redact import clean, secret_values
 from lancestat.spark.knn.parquet_side import ParquetScan
 from lancestat.spark.knn.sides import OpenedSide
-from lancestat.spark.knn.tasks import working
+from lancestat.spark.knn.tasks import worker_task
 from lancestat.spark.session.failure import job_error
 from lancestat.spark.session.jobs import map_in_arrow
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 VECTOR = "vector"
 ROWS_PER_FILE = 1 << 20
-# Files that are read faster than a job starts are read by the driver.
+# The driver reads files itself that take less time than starting a job.
 SMALLEST_JOB = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
-    """How a side is written; travels to Spark's workers.
+class SideWriteOptions:
+    """The target and options of writing a side; pickled for Spark's workers.
 
     `side` is `left` or `right`, for errors. `keeps_all` keeps rows whose vector cannot match, with
     null for it. `dimension` is the length of vectors, None to take that of the first.
@@ -51,13 +51,13 @@ class Writing:
     dimension: int | None = None
 
 
-def write_side(rows: DataFrame, scan: ParquetScan | None, writing: Writing) -> OpenedSide:
+def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOptions) -> OpenedSide:
     """Run a DataFrame once and write it in its row order, vectors as fixed-size lists of float32.
 
     Args:
-        rows: The columns that the output shows, then the vectors, as `numbered` has them.
-        scan: What the DataFrame is, if it is a plain scan.
-        writing: Where to, and how.
+        rows: The columns of the output, then the vectors, as `with_numbered_columns` has them.
+        scan: The same rows as a plain scan, if they are one.
+        writing: The target and options.
 
     Raises:
         RunError: LS550 vectors of different lengths, LS551 the column holds no vectors, LS552 Lance
@@ -65,20 +65,20 @@ def write_side(rows: DataFrame, scan: ParquetScan | None, writing: Writing) -> O
     """
     reports = _run(rows, scan, writing)
     dimension = _dimension(reports, writing.side)
-    if dimension is not None and any(each.dimension is None for each in reports if each.rows):
-        # A partition without any vector could not know the type of its column.
+    if dimension is not None and any(report.dimension is None for report in reports if report.rows):
+        # A partition without any vector has no type for its column.
         writing = replace(writing, dimension=dimension)
         reports = _run(rows, scan, writing)
     return OpenedSide(
         _committed(reports, writing, rows),
         dimension,
-        sum(each.excluded for each in reports),
+        sum(report.excluded for report in reports),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Report:
-    """What a partition wrote; `dimension` is None where no row had a vector."""
+class _PartitionReport:
+    """The result of writing a partition; `dimension` is None where no row had a vector."""
 
     fragments: Sequence[str]
     rows: int
@@ -88,10 +88,12 @@ class _Report:
     schema: str | None
 
 
-def numbered(rows: DataFrame, vector: str, select: Sequence[str], side: str) -> DataFrame:
-    """The selected columns as `c0`, `c1` and so on, and the vectors as `vector`.
+def with_numbered_columns(
+    rows: DataFrame, vector: str, select: Sequence[str], side: str
+) -> DataFrame:
+    """Return the selected columns as `c0`, `c1` and so on, and the vectors as `vector`.
 
-    Nothing else will be computed. Of columns with one name the first is meant.
+    Spark computes nothing else. Of columns with one name the first is taken.
 
     Raises:
         RunError: LS554 a column is missing.
@@ -102,49 +104,53 @@ def numbered(rows: DataFrame, vector: str, select: Sequence[str], side: str) -> 
     named = [(f"c{number}", column) for number, column in enumerate(select)]
     return renamed.select(
         *(
-            col(f"p{column_place(rows.columns, column, side)}").alias(name)
+            col(f"p{column_index(rows.columns, column, side)}").alias(name)
             for name, column in [*named, (VECTOR, vector)]
         )
     )
 
 
-def column_place(columns: Sequence[str], column: str, side: str) -> int:
-    """Which of the columns is called so; of several the first, however its case is written.
+def column_index(columns: Sequence[str], column: str, side: str) -> int:
+    """Return the index of the column of that name, ignoring case; of several the first.
 
     Raises:
         RunError: LS554 none is.
     """
     if column in columns:
         return columns.index(column)
-    lowered = [each.lower() for each in columns]
+    lowered = [name.lower() for name in columns]
     if column.lower() in lowered:
         return lowered.index(column.lower())
     hint = did_you_mean(column, columns) or f"it has: {', '.join(columns)}"
     raise RunError("LS554", f"the {side} side has no column '{column}'", hint=hint)
 
 
-def _run(rows: DataFrame, scan: ParquetScan | None, writing: Writing) -> list[_Report]:
+def _run(
+    rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOptions
+) -> list[_PartitionReport]:
     """Write every partition."""
     options = writing.storage_options
     doing = f"computing the {writing.side} side"
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with working(1, options, doing):
+        with worker_task(1, options, doing):
             report = _Writer(writing, _partition()).write(batches)
             yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
     try:
         if scan is not None:
             return _run_files(rows, scan, writing, doing)
-        found = map_in_arrow(rows, write, "report string").collect()
-        return [_Report(**json.loads(row.report)) for row in found]
+        results = map_in_arrow(rows, write, "report string").collect()
+        return [_PartitionReport(**json.loads(row.report)) for row in results]
     except Exception as error:
         raise job_error(error, "LS553", doing, secret_values(options)) from None
 
 
-def _run_files(rows: DataFrame, scan: ParquetScan, writing: Writing, doing: str) -> list[_Report]:
-    def write(partitions: Iterable[int]) -> Iterator[_Report]:
-        with working(1, writing.storage_options, doing):
+def _run_files(
+    rows: DataFrame, scan: ParquetScan, writing: SideWriteOptions, doing: str
+) -> list[_PartitionReport]:
+    def write(partitions: Iterable[int]) -> Iterator[_PartitionReport]:
+        with worker_task(1, writing.storage_options, doing):
             for partition in partitions:
                 yield _Writer(writing, partition).write(scan.read(partition))
 
@@ -165,20 +171,22 @@ def _partition() -> int:
 class _Writer:
     """Writes the rows of one partition."""
 
-    def __init__(self, writing: Writing, partition: int) -> None:
+    def __init__(self, writing: SideWriteOptions, partition: int) -> None:
         self._writing = writing
         self._partition = partition
         self._dimension = writing.dimension
         self._rows = self._seen = self._excluded = 0
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> _Report:
-        kept = (batch for batch in self._batches(batches) if batch.num_rows)
-        first = next(kept, None)
+    def write(self, batches: Iterable[pa.RecordBatch]) -> _PartitionReport:
+        nonempty = (batch for batch in self._batches(batches) if batch.num_rows)
+        first = next(nonempty, None)
         fragments, schema = [], None
         if first is not None:
-            fragments = self._write(first.schema, chain([first], kept))
+            fragments = self._write(first.schema, chain([first], nonempty))
             schema = _encoded(first.schema)
-        return _Report(fragments, self._rows, self._seen, self._excluded, self._dimension, schema)
+        return _PartitionReport(
+            fragments, self._rows, self._seen, self._excluded, self._dimension, schema
+        )
 
     def _write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[str]:
         uri, options = self._writing.uri, self._writing.storage_options
@@ -206,23 +214,23 @@ class _Writer:
 
     def _batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batches = map(_aligned, batches)
-        # Until some row has a vector nobody knows their length, and so the type of the column.
+        # The first vector gives the length of all, and so the type of the column.
         waiting: list[pa.RecordBatch] = []
         for batch in batches:
-            found = self._vectors(batch)
+            batch_vectors = self._vectors(batch)
             if self._dimension is None:
                 waiting.append(batch)
                 continue
             for early in waiting:
-                yield self._kept(early, _none(early.num_rows, self._dimension))
+                yield self._excluding_unmatched(early, _none(early.num_rows, self._dimension))
             waiting = []
-            yield self._kept(batch, found)
+            yield self._excluding_unmatched(batch, batch_vectors)
         for early in waiting:
-            yield self._kept(early, _none(early.num_rows, 1))
+            yield self._excluding_unmatched(early, _none(early.num_rows, 1))
 
     def _vectors(self, batch: pa.RecordBatch) -> Vectors:
         place = f"partition {self._partition} of the {self._writing.side} side"
-        found = vectors(
+        batch_vectors = vectors(
             batch.column(batch.num_columns - 1),
             self._dimension,
             self._writing.metric,
@@ -230,12 +238,12 @@ class _Writer:
             place=place,
         )
         self._seen += batch.num_rows
-        if found.values.shape[1]:
-            self._dimension = found.values.shape[1]
-        return found
+        if batch_vectors.values.shape[1]:
+            self._dimension = batch_vectors.values.shape[1]
+        return batch_vectors
 
-    def _kept(self, batch: pa.RecordBatch, found: Vectors) -> pa.RecordBatch:
-        values, valid = found.values, found.valid
+    def _excluding_unmatched(self, batch: pa.RecordBatch, batch_vectors: Vectors) -> pa.RecordBatch:
+        values, valid = batch_vectors.values, batch_vectors.valid
         excluded = len(valid) - int(np.count_nonzero(valid))
         self._excluded += excluded
         if excluded and not self._writing.keeps_all:
@@ -251,7 +259,7 @@ class _Writer:
 
 
 def _aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same values where Lance can take them: Spark aligns to 8 bytes, decimals need 16."""
+    """Copy decimals, which Lance needs aligned to 16 bytes and Spark aligns to 8."""
     if not any("decimal" in str(field.type) for field in batch.schema):
         return batch
     return batch.take(pa.array(range(batch.num_rows)))
@@ -261,13 +269,15 @@ def _none(rows: int, dimension: int) -> Vectors:
     return Vectors(np.zeros((rows, dimension), np.float32), np.zeros(rows, np.bool_))
 
 
-def _dimension(reports: Sequence[_Report], side: str) -> int | None:
-    """The one length of all vectors.
+def _dimension(reports: Sequence[_PartitionReport], side: str) -> int | None:
+    """Return the one length of all vectors.
 
     Raises:
         RunError: LS550 partitions differ.
     """
-    known = [(place, each) for place, each in enumerate(reports) if each.dimension is not None]
+    known = [
+        (place, report) for place, report in enumerate(reports) if report.dimension is not None
+    ]
     if not known:
         return None
     first = known[0][1].dimension
@@ -282,29 +292,31 @@ def _dimension(reports: Sequence[_Report], side: str) -> int | None:
     return first
 
 
-def _committed(reports: Sequence[_Report], writing: Writing, rows: DataFrame) -> VectorSide:
+def _committed(
+    reports: Sequence[_PartitionReport], writing: SideWriteOptions, rows: DataFrame
+) -> VectorSide:
     made = [
         lance.FragmentMetadata.from_json(text) for report in reports for text in report.fragments
     ]
-    known = next((each.schema for each in reports if each.schema), None)
+    known = next((report.schema for report in reports if report.schema), None)
     schema = _empty_schema(rows) if known is None else _decoded(known)
     options = store_options(writing.uri, writing.storage_options)
     operation = lance.LanceOperation.Overwrite(schema, made)
     with readable(writing.uri, storage_options=writing.storage_options):
         dataset = lance.LanceDataset.commit(writing.uri, operation, storage_options=options)
-        counts = [each.metadata.physical_rows for each in dataset.get_fragments()]
+        counts = [fragment.metadata.physical_rows for fragment in dataset.get_fragments()]
         pin = pin_of(dataset, writing.uri)
     return VectorSide(
         pin=pin,
         vector=VECTOR,
         columns=tuple(schema.names[:-1]),
-        fragments=placed(enumerate(counts)),
+        fragments=fragment_rows(enumerate(counts)),
         storage_options=writing.storage_options,
     )
 
 
 def _empty_schema(rows: DataFrame) -> pa.Schema:
-    """What the dataset has when no partition wrote anything to learn it from."""
+    """Return the schema of the dataset when no partition has written anything."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")

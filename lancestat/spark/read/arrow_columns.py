@@ -19,7 +19,7 @@ Convert = Callable[[pa.Array], pa.Array]
 
 
 def for_spark(batch: pa.RecordBatch, *, narrow_decimals: bool) -> pa.RecordBatch:
-    """The columns of a batch in Spark's Arrow types, named by their positions.
+    """Return the columns of a batch in Spark's Arrow types, named by their positions.
 
     Unsigned integers are widened, half floats too; finer times are floored to microseconds; lists
     of any kind are lists, dictionaries and extensions what they stand for. With `narrow_decimals`,

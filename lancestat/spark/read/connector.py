@@ -20,7 +20,7 @@ ABSENT, NOT_OPENED, OTHER_SCHEMA, NOT_PINNED, NOT_READABLE = (
     f"LS{number}" for number in range(540, 545)
 )
 
-# No table gets there, and it is an int to Java, as the connector takes versions.
+# No table has that many versions, and it fits Java's int, which the connector takes.
 _NO_VERSION = 2_000_000_000
 _SHOWN = 5
 _OWN_READER = "or let lancestat read: reader: lancestat"
@@ -28,7 +28,7 @@ _CATALOG = "org.apache.spark.sql.connector.catalog"
 
 
 def inner_table(spark: SparkSession, snapshot: Snapshot, storage_options: Mapping[str, str]) -> Any:
-    """A table as the connector reads it: the same version and columns, held by the JVM.
+    """Open a table with the connector: the same version and columns, held by the JVM.
 
     The connector's data source is found by its name, `lance`, and asked directly, not through a
     catalog. It is given the dataset as `path`, the version as `version`, and the storage options.
@@ -64,10 +64,10 @@ class _Connector:
         self._uri = snapshot.uri
         self._version = snapshot.version
         self._storage_options = storage_options
-        self._provider = self._found()
+        self._provider = self._find_provider()
 
     def schema(self) -> Any:
-        """The schema at that version, as the connector infers it."""
+        """Return the schema at that version, as the connector infers it."""
         try:
             schema = self._inferred(self._version)
         except Exception as error:
@@ -77,7 +77,7 @@ class _Connector:
         return schema
 
     def require_pinning(self) -> None:
-        """Ask for a version that cannot be: a source that answers reads whichever is the latest.
+        """Ask for a version that cannot exist: a source that answers always reads the latest one.
 
         Asked once per Spark context and class of source.
         """
@@ -99,7 +99,7 @@ class _Connector:
         proven.add(name)
 
     def table(self, schema: Any) -> Any:
-        """The table, if Spark can read it in batches."""
+        """Return the table, if Spark can read it in batches."""
         from py4j.java_gateway import is_instance_of
 
         options = self._options(self._version)
@@ -119,7 +119,7 @@ class _Connector:
             )
         return table
 
-    def _found(self) -> Any:
+    def _find_provider(self) -> Any:
         try:
             provider = relation_classes(self._spark).provider(self._spark._jsparkSession, SOURCE)
         except RunError:
@@ -161,10 +161,12 @@ class _Connector:
 
 
 def _require_same(snapshot: Snapshot, schema: dict[str, Any]) -> None:
-    """Refuse a schema that statistics are not about; whether columns are nullable is no matter."""
+    """Refuse a schema other than that of the statistics; nullability is not compared."""
     from pyspark.sql.types import StructType
 
-    read = {each.name: each.dataType.simpleString() for each in StructType.fromJson(schema).fields}
+    read = {
+        column.name: column.dataType.simpleString() for column in StructType.fromJson(schema).fields
+    }
     differences = _differences(snapshot.fields, read)
     if differences:
         more = len(differences) - _SHOWN
@@ -177,22 +179,22 @@ def _require_same(snapshot: Snapshot, schema: dict[str, Any]) -> None:
 
 
 def _differences(fields: Sequence[Field], read: Mapping[str, str]) -> list[str]:
-    """What is not as it should be; a column whose type Spark does not have may be missing."""
-    found = []
+    """Return the differences; a column whose type Spark does not have may be missing."""
+    differences = []
     for field in fields:
         type = read.get(field.name)
         if type is None and field.spark_type is not None:
-            found.append(f"it has no column '{field.name}'")
+            differences.append(f"it has no column '{field.name}'")
         elif type is not None and type != field.spark_type:
             expected = field.spark_type or "a type that Spark does not have"
-            found.append(f"column '{field.name}' is {type}, expected {expected}")
+            differences.append(f"column '{field.name}' is {type}, expected {expected}")
     known = {field.name for field in fields}
-    found += [f"it has a column '{name}'" for name in read if name not in known]
-    return found
+    differences += [f"it has a column '{name}'" for name in read if name not in known]
+    return differences
 
 
 def _said(error: Exception) -> str:
-    """The JVM's sentence, without its stack."""
+    """Return the JVM's message, without its stack."""
     java = getattr(error, "java_exception", None)
     if java is not None:
         return str(java.getMessage() or java.toString())

@@ -1,4 +1,4 @@
-"""Reads the rows of a fragment that pass a filter, in the way that suits how many do."""
+"""Reads the rows of a fragment that pass a filter, in the way that suits their number."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DENSE = 0.02
 WIDE_ROW_BYTES = 2_048
 
 
-# Where an index or an older format decides how matches are read; widths are guessed there.
+# Where an index or an older format decides how matches are read; widths are estimates there.
 LOOKED_UP_ROWS = 4_096
 
 
@@ -61,11 +61,11 @@ class FilteredRows:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the fragment."""
+        """Whether the rows are all of the fragment."""
         return self.start == 0 and self.stop >= self.fragment.physical_rows
 
     def count(self) -> int:
-        """How many they are."""
+        """Return the number of rows that pass the filter."""
         if self.is_whole:
             return int(self.fragment.count_rows(self.filter))
         if self._can_be_masked():
@@ -74,7 +74,7 @@ class FilteredRows:
         return sum(batch.num_rows for batch in self._addressed(BATCH_ROWS))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Their columns, in batches that are neither small nor large."""
+        """Yield the columns in batches that are neither small nor large."""
         width = self._width()
         if self._can_be_masked() and not self._has_index():
             yield from _joined(self._windows(is_wide=width > WIDE_ROW_BYTES))
@@ -85,7 +85,7 @@ class FilteredRows:
 
     def _windows(self, *, is_wide: bool) -> Iterator[pa.RecordBatch]:
         # Matches come in clusters: each window is read in the way that suited the one before. The
-        # first is also to tell how many rows fit a batch, and a surprise cuts a window short.
+        # first also shows how many rows fit a batch, and much wider rows cut a window short.
         start, size, rows, is_dense = self.start, FIRST_WINDOW, PROBE_ROWS, not is_wide
         while start < self.stop:
             stop = min(start + size, self.stop)
@@ -152,7 +152,7 @@ class FilteredRows:
     def _width(self) -> float:
         fields = [self.dataset.schema.field(name) for name in self.columns]
         widths = [fixed_width(field.type) for field in fields]
-        width = sum(each for each in widths if each is not None)
+        width = sum(value_width for value_width in widths if value_width is not None)
         if None in widths:
             files = self.fragment.metadata.files
             bytes_on_disk = sum(file.file_size_bytes or 0 for file in files)
@@ -192,7 +192,7 @@ _BLOCK = 1 << 16
 
 
 def row_mask(fragment_id: int, start: int, stop: int) -> bytes:
-    """The physical rows from `start` to before `stop` of a fragment, as `row_addr_allowlist`.
+    """Return the physical rows `start` to before `stop` of a fragment as `row_addr_allowlist`.
 
     It is what `lance.dataset.serialize_row_addrs` makes of their addresses, in runs: a count of
     fragments, and for each its id, the length of its bitmap and the bitmap, all little-endian

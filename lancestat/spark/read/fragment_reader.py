@@ -29,7 +29,7 @@ _opened: dict[_Key, lance.LanceDataset] = {}
 
 
 def pinned_dataset(pin: Pin, storage_options: Mapping[str, str]) -> lance.LanceDataset:
-    """A pinned dataset, kept open for the worker's next items of the same table.
+    """Open a pinned dataset, and keep it open for the worker's next items of the same table.
 
     Raises:
         LakeError: as `lake.open.open_pinned`.
@@ -62,10 +62,10 @@ def read_range(
         dataset: The table at the version to read.
         rows: Of live rows without a filter, else of physical ones.
         columns: Names; for none of them, batches have one row, the number of rows as an int64.
-        storage_options: Whose secrets no message may hold.
+        storage_options: The secrets in them are kept out of messages.
         filter: In Lance's SQL.
-        limit: Without a filter, read no more rows than this; with one, it is the caller's to stop.
-        row_bytes: A guess at the bytes of a row, which makes the first batch small enough.
+        limit: Without a filter, read no more rows than this; with one, the caller stops.
+        row_bytes: An estimate of the bytes of a row, which makes the first batch small enough.
 
     Raises:
         LakeError: a column's name, the fragment or its files cannot be read; says which.
@@ -86,22 +86,24 @@ def read_range(
         batches = filtered.batches() if columns else _counted(filtered.count)
     else:
         counts = [count for count in (rows.count, limit) if count is not None]
-        asked = _Asked(columns, rows.offset, min(counts, default=None), row_bytes)
-        batches = _sized(fragment, asked) if columns else _counted(lambda: _live(fragment, asked))
+        request = _RangeRequest(columns, rows.offset, min(counts, default=None), row_bytes)
+        batches = (
+            _sized(fragment, request) if columns else _counted(lambda: _live(fragment, request))
+        )
     return _named(batches, dataset, rows.fragment_id, storage_options)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RangeRequest:
     columns: tuple[str, ...]
     offset: int
     count: int | None
     row_bytes: int
 
 
-def _live(fragment: lance.LanceFragment, asked: _Asked) -> int:
-    rows = max(0, int(fragment.count_rows()) - asked.offset)
-    return rows if asked.count is None else min(rows, asked.count)
+def _live(fragment: lance.LanceFragment, request: _RangeRequest) -> int:
+    rows = max(0, int(fragment.count_rows()) - request.offset)
+    return rows if request.count is None else min(rows, request.count)
 
 
 def _counted(count: Callable[[], int]) -> Iterator[pa.RecordBatch]:
@@ -112,17 +114,17 @@ def _counted(count: Callable[[], int]) -> Iterator[pa.RecordBatch]:
         left -= rows
 
 
-def _sized(fragment: lance.LanceFragment, asked: _Asked) -> Iterator[pa.RecordBatch]:
+def _sized(fragment: lance.LanceFragment, request: _RangeRequest) -> Iterator[pa.RecordBatch]:
     # Lance's own bound on the bytes of a batch shrinks batches to a few rows, and sizes on disk say
-    # little about sizes in memory. So a short probe tells how many rows to ask for, and a surprise
-    # on the way makes the scan go on from there with fewer.
-    position, left = asked.offset, asked.count
-    rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, asked.row_bytes)))
+    # little about sizes in memory. So a short probe shows how many rows to ask for, and where
+    # rows turn out wider the scan goes on from there with fewer.
+    position, left = request.offset, request.count
+    rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, request.row_bytes)))
     limit: int | None = rows
     while left is None or left > 0:
         wanted = limit if left is None else min(limit, left) if limit else left
         got = 0
-        for batch in _scanner(fragment, asked.columns, rows, position, wanted).to_batches():
+        for batch in _scanner(fragment, request.columns, rows, position, wanted).to_batches():
             yield batch
             got += batch.num_rows
             fitting = fitting_rows(batch)

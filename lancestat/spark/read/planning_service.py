@@ -1,4 +1,4 @@
-"""Answers the JVM's questions about tables while it plans scans."""
+"""The service that answers the JVM's questions about tables while it plans scans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from lancestat.errors import LancestatError, RunError
 from lancestat.lake.row_ranges import split_fragments
 from lancestat.optimizer.estimates import ColumnEstimate, Estimate, Explanation, estimate, surviving
-from lancestat.optimizer.table import ReadTable, Scan, read_settings
+from lancestat.optimizer.table import QueryScan, ReadTable, read_settings
 from lancestat.predicates.filter import Filter, filter_text, read_filters
 from lancestat.predicates.filter_sql import exact_conjuncts
 from lancestat.redact import clean, secret_values
@@ -30,8 +30,8 @@ EXPLANATIONS_KEPT = 1000
 _log = logging.getLogger("lancestat.read")
 
 
-class Desk:
-    """Knows the tables that relations were made of, by handle; safe for threads.
+class PlanningService:
+    """Answers questions about the tables of relations, which have handles; thread-safe.
 
     Questions and answers are JSON objects: `estimate` is asked once per planned scan, `parts` once
     per executed one, or `verify` where another source reads it, `forget` when the JVM has let go of
@@ -52,7 +52,7 @@ class Desk:
         }
 
     def register(self, table: ReadTable) -> str:
-        """Take a table in; the handle that relations name it by."""
+        """Register a table, and return the handle that relations name it by."""
         handle = uuid.uuid4().hex
         with self._lock:
             self._tables[handle] = table
@@ -61,8 +61,8 @@ class Desk:
     def answer(self, question: str) -> str:
         """Answer one question of the JVM, both as JSON text.
 
-        What goes wrong is an answer too, `{"error": ...}`: the JVM goes on without statistics, or
-        fails the query with that error.
+        A failure is an answer too, `{"error": ...}`: the JVM goes on without statistics, or fails
+        the query with that error.
         """
         message: Message = json.loads(question)
         try:
@@ -78,24 +78,24 @@ class Desk:
         return json.dumps({"error": str(WorkerError.carrying(problem))})
 
     def handles(self) -> tuple[str, ...]:
-        """Of the tables that some relation may still ask about."""
+        """Return the handles of the tables that some relation may still ask about."""
         return tuple(self._tables)
 
     def explanations(self) -> tuple[Explanation, ...]:
-        """What was told of the latest scans, oldest first."""
+        """Return the explanations of the latest scans, oldest first."""
         return tuple(self._explanations)
 
     def _estimate(self, message: Message) -> Message:
         table = self._tables[message["table"]]
         filters = read_filters(message["filters"], table.fields)
         settings = read_settings(message["conf"], message["options"])
-        found = estimate(table, message["columns"], filters, settings, self._clock())
-        self._log_refusal(table, found)
-        self._explanations.append(_explained(table, filters, found))
+        scan_estimate = estimate(table, message["columns"], filters, settings, self._clock())
+        self._log_refusal(table, scan_estimate)
+        self._explanations.append(_explained(table, filters, scan_estimate))
         return {
-            "rows": found.rows,
-            "size": found.size_bytes,
-            "columns": {name: _column(column) for name, column in found.columns.items()},
+            "rows": scan_estimate.rows,
+            "size": scan_estimate.size_bytes,
+            "columns": {name: _column(column) for name, column in scan_estimate.columns.items()},
         }
 
     def _parts(self, message: Message) -> Message:
@@ -104,14 +104,14 @@ class Desk:
         filters = read_filters(message["filters"], table.fields)
         # No task opens a table of which all fragments are ruled out.
         table.verify()
-        survivors = surviving(table, filters)
+        remaining = surviving(table, filters)
         sql, _ = exact_conjuncts(filters, table.fields)
         fragments = table.snapshot.fragments
-        if survivors is not None:
-            left = set(survivors.fragment_ids)
+        if remaining is not None:
+            left = set(remaining.fragment_ids)
             fragments = tuple(fragment for fragment in fragments if fragment.id in left)
         width = decoded_size(1, [table.fields[name] for name in columns], {})
-        scan = Scan(
+        scan = QueryScan(
             pin=table.snapshot.pin,
             columns=tuple(columns),
             filter=sql,
@@ -136,8 +136,8 @@ class Desk:
             self._tables.pop(message["table"], None)
         return {}
 
-    def _log_refusal(self, table: ReadTable, found: Estimate) -> None:
-        verdict = found.verdict
+    def _log_refusal(self, table: ReadTable, scan_estimate: Estimate) -> None:
+        verdict = scan_estimate.verdict
         key = (table.snapshot.uri, table.snapshot.version, verdict.reason.value)
         with self._lock:
             if verdict.use or key in self._refusals:
@@ -154,21 +154,21 @@ class Desk:
 def _column(column: ColumnEstimate) -> Message:
     told: Message = column.to_json()
     if column.histogram is not None:
-        bins = [[each.low, each.high, each.distinct] for each in column.histogram.bins]
+        bins = [[bin.low, bin.high, bin.distinct] for bin in column.histogram.bins]
         told["histogram"] = {"height": column.histogram.height, "bins": bins}
     return {key: value for key, value in told.items() if value is not None}
 
 
-def _explained(table: ReadTable, filters: Sequence[Filter], found: Estimate) -> Explanation:
+def _explained(table: ReadTable, filters: Sequence[Filter], scan_estimate: Estimate) -> Explanation:
     fragments = len(table.snapshot.fragments)
-    scanned = fragments if found.fragment_ids is None else len(found.fragment_ids)
+    scanned = fragments if scan_estimate.fragment_ids is None else len(scan_estimate.fragment_ids)
     return Explanation(
         table=table.name,
         version=table.snapshot.version,
-        rows=found.rows,
-        size_bytes=found.size_bytes,
-        verdict=found.verdict,
-        columns=found.columns,
+        rows=scan_estimate.rows,
+        size_bytes=scan_estimate.size_bytes,
+        verdict=scan_estimate.verdict,
+        columns=scan_estimate.columns,
         fragments=fragments,
         fragments_scanned=scanned,
         filters=tuple(map(filter_text, filters)),

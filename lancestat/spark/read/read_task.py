@@ -1,4 +1,4 @@
-"""What runs inside Spark's Python workers for a query: parts of a scan in, Arrow batches out."""
+"""The task of Spark's Python workers for a query: parts of a scan in, Arrow batches out."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lancestat.errors import LancestatError, RunError
-from lancestat.lake.row_ranges import Part, RowRange
+from lancestat.lake.row_ranges import RowRange, ScanPartition
 from lancestat.lake.snapshot import Pin
-from lancestat.optimizer.table import Scan
+from lancestat.optimizer.table import QueryScan
 from lancestat.redact import clean, secret_values
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.session.start import task_threads
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def encode_scan(scan: Scan) -> str:
-    """The scan as one line of text."""
+def encode_scan(scan: QueryScan) -> str:
+    """Return the scan as one line of text."""
     return json.dumps(
         {
             "pin": asdict(scan.pin),
@@ -36,31 +36,31 @@ def encode_scan(scan: Scan) -> str:
     )
 
 
-def decode_scan(text: str) -> Scan:
-    """What `encode_scan` was given."""
-    told = json.loads(text)
-    return Scan(**{**told, "pin": Pin(**told["pin"]), "columns": tuple(told["columns"])})
+def decode_scan(text: str) -> QueryScan:
+    """Return the scan that `encode_scan` was given."""
+    fields = json.loads(text)
+    return QueryScan(**{**fields, "pin": Pin(**fields["pin"]), "columns": tuple(fields["columns"])})
 
 
-def encode_part(part: Part) -> str:
-    """The part as one line of text."""
-    return json.dumps([[each.fragment_id, each.offset, each.count] for each in part.ranges])
+def encode_part(part: ScanPartition) -> str:
+    """Return the part as one line of text."""
+    return json.dumps([[rows.fragment_id, rows.offset, rows.count] for rows in part.ranges])
 
 
-def decode_part(text: str) -> Part:
-    """What `encode_part` was given."""
-    return Part(tuple(RowRange(*rows) for rows in json.loads(text)))
+def decode_part(text: str) -> ScanPartition:
+    """Return the part that `encode_part` was given."""
+    return ScanPartition(tuple(RowRange(*rows) for rows in json.loads(text)))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """Reads parts of any scan that its storage options reach; pickled into the Spark job."""
+    """Reads parts of any scan with its storage options; pickled into the Spark job."""
 
     storage_options: Mapping[str, str] = field(repr=False)
     threads: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the part that the one binary value in `batches` asks for.
+        """Yield the rows of the part that the one binary value in `batches` names.
 
         Raises:
             WorkerError: anything went wrong; its text carries the `LancestatError` to the driver.
@@ -76,7 +76,7 @@ class ReadTask:
 
 
 def make_reader(spark: SparkSession, storage_options: Mapping[str, str]) -> Any:
-    """The `ChainedPythonFunctions` by which the relation's tasks read, through py4j.
+    """Return the `ChainedPythonFunctions` by which the relation's tasks read, through py4j.
 
     Storage options travel inside the pickled function only.
     """
@@ -93,9 +93,9 @@ def make_reader(spark: SparkSession, storage_options: Mapping[str, str]) -> Any:
 
 
 def read_part(
-    scan: Scan, part: Part, storage_options: Mapping[str, str]
+    scan: QueryScan, part: ScanPartition, storage_options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """The live rows of a part in Spark's Arrow types, columns named by their positions.
+    """Yield the live rows of a part in Spark's Arrow types, columns named by their positions.
 
     A scan of no columns yields the number of rows alone, as an int64.
 

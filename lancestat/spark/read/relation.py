@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lancestat.errors import LancestatError, UsageError, did_you_mean
 from lancestat.optimizer.table import ReadTable, open_table
 from lancestat.spark.read.connector import ABSENT, inner_table
-from lancestat.spark.read.planning_service import Desk
+from lancestat.spark.read.planning_service import PlanningService
 from lancestat.spark.read.read_task import make_reader
 from lancestat.spark.session.arrow_types import spark_schema, unreadable
 from lancestat.spark.session.compiler import relation_classes
@@ -32,8 +32,8 @@ _starting = threading.Lock()
 class Relation:
     """A table to relate, and the temporary view to make of it, if any.
 
-    `options` are those of its scans, such as `cbo.column.stats.enabled`. `inner` is what reads it
-    instead of lancestat's own workers: the JVM's table of another data source.
+    `options` are those of its scans, such as `cbo.column.stats.enabled`. `inner` is the JVM's table
+    of another data source, which reads it instead of lancestat's own workers.
     """
 
     table: ReadTable
@@ -43,10 +43,10 @@ class Relation:
 
 
 def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame]:
-    """Temporary views, or DataFrames where none is named, of tables that Spark's workers read.
+    """Make temporary views, or DataFrames where none is named, of tables that workers read.
 
     Scans are planned here. Each table stays at its version; every scan reports the statistics that
-    the guard lets pass. All tables are related in one call to the JVM.
+    the guard accepts. All tables are related in one call to the JVM.
 
     Args:
         spark: A classic session.
@@ -64,8 +64,8 @@ def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame
     require_classic(spark)
     if not relations:
         return []
-    readers = _Readers(spark)
-    declared = [_declared(each, readers) for each in relations]
+    readers = _ReaderFunctions(spark)
+    declared = [_declared(relation, readers) for relation in relations]
     attached = relation_classes(spark).attach(
         spark._jsparkSession, _planner(spark), readers.functions(), json.dumps(declared)
     )
@@ -73,51 +73,51 @@ def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame
 
 
 @cache
-def desk() -> Desk:
-    """The one desk of this process, which all its sessions ask."""
-    return Desk()
+def planning_service() -> PlanningService:
+    """Return the one planning service of this process, which all its sessions share."""
+    return PlanningService()
 
 
-class _Planner:
-    """What the JVM calls; it waits for the answer on whichever thread plans."""
+class _PlanningCallback:
+    """The function that the JVM calls and waits for, on the thread that plans."""
 
     def apply(self, question: str) -> str:
-        return desk().answer(question)
+        return planning_service().answer(question)
 
     class Java:
         implements = ("java.util.function.Function",)
 
 
-def _planner(spark: SparkSession) -> _Planner:
+def _planner(spark: SparkSession) -> _PlanningCallback:
     from pyspark.java_gateway import ensure_callback_server_started
 
     context = spark.sparkContext
     with _starting:
         ensure_callback_server_started(context._gateway)
-        planner = context.__dict__.setdefault("_lancestat_planner", _Planner())
-        return cast(_Planner, planner)
+        planner = context.__dict__.setdefault("_lancestat_planner", _PlanningCallback())
+        return cast(_PlanningCallback, planner)
 
 
-class _Readers:
-    """What reads: functions, one for each set of storage options, pickled once per context.
+class _ReaderFunctions:
+    """The functions that read, one for each set of storage options, pickled once per context.
 
-    Tables of other sources stand among them.
+    Tables of other data sources are among them.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._places: dict[tuple[tuple[str, str], ...], int] = {}
+        self._indexes: dict[tuple[tuple[str, str], ...], int] = {}
         self._functions: list[Any] = []
 
-    def place(self, relation: Relation) -> int:
+    def index_of(self, relation: Relation) -> int:
         if relation.inner is not None:
             self._functions.append(relation.inner)
             return len(self._functions) - 1
         key = tuple(sorted(relation.table.storage_options.items()))
-        if key not in self._places:
-            self._places[key] = len(self._functions)
+        if key not in self._indexes:
+            self._indexes[key] = len(self._functions)
             self._functions.append(self._function(key))
-        return self._places[key]
+        return self._indexes[key]
 
     def functions(self) -> Any:
         java = cast(Any, self._spark._jvm).java.util.ArrayList()
@@ -133,19 +133,19 @@ class _Readers:
         return made[key]
 
 
-def _declared(relation: Relation, readers: _Readers) -> dict[str, Any]:
+def _declared(relation: Relation, readers: _ReaderFunctions) -> dict[str, Any]:
     table = relation.table
     without = unreadable(table.snapshot.fields)
     for name, why in without.items():
         _log.warning("column '%s' of '%s' is left out: %s", name, table.name, why)
-    fields = [each for each in table.snapshot.fields if each.name not in without]
+    fields = [field for field in table.snapshot.fields if field.name not in without]
     return {
         "name": table.name,
-        "handle": desk().register(table),
+        "handle": planning_service().register(table),
         "schema": spark_schema(fields).jsonValue(),
         "rows": table.snapshot.rows,
         "size": decoded_size(table.snapshot.rows, fields, {}),
-        "reader": readers.place(relation),
+        "reader": readers.index_of(relation),
         "view": relation.view,
         "options": dict(relation.options),
     }
@@ -161,7 +161,7 @@ def read_table(
     options: Mapping[str, str] | None = None,
     reader: str = Reader.LANCESTAT.value,
 ) -> DataFrame:
-    """Any Lance table as a DataFrame that reports the statistics of its manifest.
+    """Read any Lance table as a DataFrame that reports the statistics of its manifest.
 
     The DataFrame stays at the version that it is made of; call again to see later ones. Statistics
     are used while `spark.sql.cbo.enabled` is true; sizes and row counts always.
@@ -191,7 +191,7 @@ def read_table(
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """The temporary views that were made, and why those of other tables were not."""
+    """The temporary views that were made, and the errors of tables without one."""
 
     views: tuple[str, ...]
     failed: Mapping[str, LancestatError] = field(default_factory=dict)

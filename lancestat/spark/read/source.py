@@ -13,9 +13,9 @@ from pyspark.sql.datasource import Filter as SparkFilter
 from lancestat.errors import UsageError, did_you_mean
 from lancestat.lake.observe import observe_at, parse_version, snapshot
 from lancestat.lake.open import open_pinned
-from lancestat.lake.row_ranges import Part, split_fragments
+from lancestat.lake.row_ranges import ScanPartition, split_fragments
 from lancestat.lake.snapshot import Pin, Snapshot
-from lancestat.optimizer.table import Scan
+from lancestat.optimizer.table import QueryScan
 from lancestat.spark.read.read_task import read_part
 from lancestat.spark.read.source_filters import pushed_filters
 from lancestat.spark.session.arrow_types import spark_schema
@@ -59,25 +59,25 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._place = _place(options)
+        self._source_options = _source_options(options)
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "lancestat"
 
     def schema(self) -> StructType:
-        """The columns that Spark can read."""
+        """Return the columns that Spark can read."""
         return spark_schema(self._pinned().fields)
 
     def reader(self, schema: StructType) -> LanceReader:
-        """A reader of the columns of `schema`.
+        """Return a reader of the columns of `schema`.
 
         Raises:
             UsageError: the table has no such column, or of another type (LS414).
         """
         found = self._pinned()
-        own = {each.name: each for each in spark_schema(found.fields).fields}
+        own = {field.name: field for field in spark_schema(found.fields).fields}
         for each in schema.fields:
             if each.name not in own:
                 what = f"{found.uri} has no column '{each.name}' at version {found.version}"
@@ -90,24 +90,24 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
                     f"not {each.dataType.simpleString()}",
                     hint="leave the schema out, and cast the column",
                 )
-        kind = PushingReader if self._place.pushdown else LanceReader
-        return kind(found, schema, self._place.storage_options)
+        kind = PushingReader if self._source_options.pushdown else LanceReader
+        return kind(found, schema, self._source_options.storage_options)
 
     def _pinned(self) -> Snapshot:
-        place = self._place
-        options = place.storage_options
-        if place.pin is not None:
-            return snapshot(open_pinned(place.pin, storage_options=options), place.uri, options)
-        opened = observe_at(place.uri, place.asked_version, place.tag, options)
-        observed = snapshot(opened, place.uri, options)
+        source = self._source_options
+        options = source.storage_options
+        if source.pin is not None:
+            return snapshot(open_pinned(source.pin, storage_options=options), source.uri, options)
+        opened = observe_at(source.uri, source.asked_version, source.tag, options)
+        observed = snapshot(opened, source.uri, options)
         # Spark pickles this source on its way from process to process.
-        place.pin = observed.pin
+        source.pin = observed.pin
         return observed
 
 
 @dataclass(slots=True)
-class _Place:
-    """What the options say, and what was observed there."""
+class _SourceOptions:
+    """The options of a source, and the pin once its dataset was observed."""
 
     uri: str
     asked_version: int | None
@@ -117,7 +117,7 @@ class _Place:
     pin: Pin | None = None
 
 
-def _place(options: Mapping[str, str]) -> _Place:
+def _source_options(options: Mapping[str, str]) -> _SourceOptions:
     given = {key.lower(): value for key, value in options.items()}
     storage = {
         key[len(_STORAGE) :]: value for key, value in given.items() if key.startswith(_STORAGE)
@@ -136,7 +136,7 @@ def _place(options: Mapping[str, str]) -> _Place:
     version, pushdown = given.get("version"), given.get("pushdown", "false").lower()
     if pushdown not in ("true", "false"):
         raise UsageError(BAD_OPTION, f"option pushdown is '{pushdown}', not true or false")
-    return _Place(
+    return _SourceOptions(
         uri=given["path"],
         asked_version=None if version is None else parse_version(version),
         tag=given.get("tag"),
@@ -157,9 +157,11 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         self._filter: str | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Small fragments together, large ones in row ranges."""
+        """Split the scan: small fragments together, large ones in row ranges."""
         table = self._table()
-        width = decoded_size(1, [each for each in table.fields if each.name in self._names()], {})
+        width = decoded_size(
+            1, [field for field in table.fields if field.name in self._names()], {}
+        )
         parts = split_fragments(
             table.fragments,
             row_bytes=width,
@@ -169,7 +171,7 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in Spark's Arrow types.
+        """Yield the rows of one partition, in Spark's Arrow types.
 
         Raises:
             LancestatError: what cannot be read, and why.
@@ -178,12 +180,12 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         from pyspark.sql.pandas.types import to_arrow_schema
 
         part = partition.value
-        if not isinstance(part, Part):
+        if not isinstance(part, ScanPartition):
             # Spark asks for one partition of a table that has none.
             return
         prepare_worker(1)
         target = to_arrow_schema(self._schema, timezone="UTC")
-        scan = Scan(self._pin, self._names(), self._filter)
+        scan = QueryScan(self._pin, self._names(), self._filter)
         for batch in read_part(scan, part, self._storage_options):
             columns = [
                 column if column.type == wanted.type else column.cast(wanted.type)
@@ -205,7 +207,7 @@ class PushingReader(LanceReader):
     def pushFilters(  # noqa: N802 - Spark's name
         self, filters: list[SparkFilter]
     ) -> Iterable[SparkFilter]:
-        """Take filters; those that stay with Spark are returned."""
-        fields = {each.name: each for each in self._table().fields}
+        """Push filters down, and return those that stay with Spark."""
+        fields = {field.name: field for field in self._table().fields}
         self._filter, left = pushed_filters(filters, fields)
         return left

@@ -42,7 +42,7 @@ _TEXT_OPERATORS: Mapping[type[spark.Filter], TextOperator] = {
 }
 # PySpark multiplies decimals in Python's default context: longer ones arrive rounded.
 _EXACT_DIGITS = 27
-# What Java puts where a string is not Unicode: the literal may stand for other bytes.
+# Java's replacement where a string is not Unicode: the literal may stand for other bytes.
 _REPLACEMENT = "\ufffd"
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)
@@ -62,10 +62,11 @@ class _Unknown(Exception):  # noqa: N818 - no error: the filter stays with Spark
 def pushed_filters(
     filters: Iterable[spark.Filter], fields: Mapping[str, Field]
 ) -> tuple[str | None, list[spark.Filter]]:
-    """What of Spark's filters Lance applies, and the filters that stay with Spark.
+    """Return the SQL of the filters that Lance applies, and the filters that stay with Spark.
 
     Lance applies exactly those filters that do not stay with Spark. A comparison with a date or an
-    instant does stay, and Lance applies a wider one, since the literal may not be what it was.
+    instant does stay, and Lance applies a wider one, since the literal may have been shifted on its
+    way.
 
     Args:
         filters: A conjunction.
@@ -73,24 +74,24 @@ def pushed_filters(
     """
     taken: list[Filter] = []
     left: list[spark.Filter] = []
-    for each in filters:
+    for filter in filters:
         try:
-            known = _filter(each, fields)
+            known = _filter(filter, fields)
         except _Unknown:
-            left.append(each)
+            left.append(filter)
             continue
         wider = _widened(known)
         if exact_conjuncts([wider], fields)[1]:
-            left.append(each)
+            left.append(filter)
             continue
         taken.append(wider)
         if wider is not known:
-            left.append(each)
+            left.append(filter)
     return exact_conjuncts(taken, fields)[0], left
 
 
-def _filter(found: spark.Filter, fields: Mapping[str, Field]) -> Filter:
-    match found:
+def _filter(filter: spark.Filter, fields: Mapping[str, Field]) -> Filter:
+    match filter:
         case spark.Not(child):
             operand = _filter(child, fields)
             if _widened(operand) is not operand:
@@ -100,31 +101,31 @@ def _filter(found: spark.Filter, fields: Mapping[str, Field]) -> Filter:
             return IsNull(column)
         case spark.IsNotNull((column,)):
             return Not(IsNull(column))
-        case _ if type(found) in _TEXT_OPERATORS and len(found.attribute) == 1:
-            (column,) = found.attribute
-            text = _literal(found.value, _type(column, fields))
+        case _ if type(filter) in _TEXT_OPERATORS and len(filter.attribute) == 1:
+            (column,) = filter.attribute
+            text = _literal(filter.value, _type(column, fields))
             if not isinstance(text, str):
                 raise _Unknown
-            return TextMatch(column, _TEXT_OPERATORS[type(found)], text)
+            return TextMatch(column, _TEXT_OPERATORS[type(filter)], text)
         case spark.In((column,), values):
             kind = _type(column, fields)
             return In(column, tuple(_literal(value, kind) for value in values))
-        case _ if type(found) in _OPERATORS and len(found.attribute) == 1:
-            (column,) = found.attribute
-            literal = _literal(found.value, _type(column, fields))
-            return Comparison(column, _OPERATORS[type(found)], literal)
+        case _ if type(filter) in _OPERATORS and len(filter.attribute) == 1:
+            (column,) = filter.attribute
+            literal = _literal(filter.value, _type(column, fields))
+            return Comparison(column, _OPERATORS[type(filter)], literal)
     raise _Unknown
 
 
 def _type(column: str, fields: Mapping[str, Field]) -> str:
-    found = fields.get(column)
-    if found is None or found.spark_type is None:
+    field = fields.get(column)
+    if field is None or field.spark_type is None:
         raise _Unknown
-    return found.spark_type
+    return field.spark_type
 
 
 def _literal(value: Any, kind: str) -> Literal | None:
-    """A value in the class that literals of the Spark type have."""
+    """Convert a value to the class that literals of the Spark type have."""
     match value:
         case datetime() if value.tzinfo is not None:
             local = value.astimezone(timezone.utc).replace(tzinfo=None)
@@ -146,7 +147,7 @@ def _literal(value: Any, kind: str) -> Literal | None:
 
 
 def _widened(filter: Filter) -> Filter:
-    """The filter itself, or one that is true wherever the filter was before its literals moved."""
+    """Return the filter, or one that is true for every literal that may have been shifted to it."""
     match filter:
         case Comparison(column, operator, Day() | Instant() as literal):
             low, high = _shifted(literal, -1), _shifted(literal, 1)
@@ -156,10 +157,10 @@ def _widened(filter: Filter) -> Filter:
                 return Comparison(column, Operator.LESS_OR_EQUAL, high)
             return _between(column, low, high)
         case In(column, literals):
-            dates = [each for each in literals if isinstance(each, Day | Instant)]
+            dates = [value for value in literals if isinstance(value, Day | Instant)]
             if dates:
-                low = min((_shifted(each, -1) for each in dates), key=_count)
-                high = max((_shifted(each, 1) for each in dates), key=_count)
+                low = min((_shifted(value, -1) for value in dates), key=_count)
+                high = max((_shifted(value, 1) for value in dates), key=_count)
                 return _between(column, low, high)
     return filter
 
@@ -172,7 +173,7 @@ def _between(column: str, low: Day | Instant, high: Day | Instant) -> Filter:
 
 
 def _shifted(literal: Day | Instant, sign: int) -> Day | Instant:
-    """The furthest that a literal may have been before it became an object of Java's."""
+    """Return the furthest value of a literal before Java's calendar may have shifted it."""
     is_day = isinstance(literal, Day)
     micros = _count(literal) * (_DAY_MICROS if is_day else 1)
     micros += sign * (_SHIFT_SINCE if micros >= _GREGORIAN_SINCE else _SHIFT_BEFORE)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def unreadable(fields: Iterable[Field]) -> dict[str, str]:
-    """Why a column cannot be read by Spark, by the names of those that cannot."""
+    """Return the reasons why Spark cannot read columns, by the names of those columns."""
     reasons = {}
     for field in fields:
         if field.spark_type is None or not _are_decimals_sparks(field.spark_type):
@@ -25,12 +25,12 @@ def unreadable(fields: Iterable[Field]) -> dict[str, str]:
 
 
 def _are_decimals_sparks(spark_type: str) -> bool:
-    found = re.findall(r"decimal\((\d+),(-?\d+)\)", spark_type)
-    return all(0 <= int(scale) <= int(precision) for precision, scale in found)
+    decimals = re.findall(r"decimal\((\d+),(-?\d+)\)", spark_type)
+    return all(0 <= int(scale) <= int(precision) for precision, scale in decimals)
 
 
 def spark_schema(fields: Iterable[Field]) -> StructType:
-    """The Spark schema of the columns that Spark can read, in their order."""
+    """Return the Spark schema of the columns that Spark can read, in their order."""
     from pyspark.sql.types import StructField, StructType
 
     fields = tuple(fields)
@@ -45,7 +45,7 @@ def spark_schema(fields: Iterable[Field]) -> StructType:
 
 
 def data_type(arrow_type: pa.DataType) -> DataType:
-    """The Spark type that `lake.spark_type` names for an Arrow type that has one."""
+    """Return the Spark type that `lake.spark_type` names for an Arrow type that has one."""
     import pyarrow as pa
     from pyspark.sql import types as spark
 
@@ -57,7 +57,10 @@ def data_type(arrow_type: pa.DataType) -> DataType:
     if types.is_struct(arrow_type):
         members = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
         return spark.StructType(
-            [spark.StructField(each.name, data_type(each.type), each.nullable) for each in members]
+            [
+                spark.StructField(member.name, data_type(member.type), member.nullable)
+                for member in members
+            ]
         )
     if types.is_map(arrow_type):
         item = arrow_type.item_field
@@ -123,6 +126,6 @@ SCAN_OPTIONS = {
 
 
 def fitting_rows(batch: pa.RecordBatch) -> int:
-    """How many rows like those of `batch` fill a batch."""
+    """Return how many rows like those of `batch` fill a batch."""
     width = max(1, batch.nbytes // max(1, batch.num_rows))
     return int(max(1, min(BATCH_ROWS, BATCH_BYTES // width)))

@@ -28,7 +28,7 @@ _compiled: list[Path] = []
 
 
 def relation_classes(spark: SparkSession) -> Any:
-    """An instance of the Java class `lancestat.relation.LanceRelation`, through py4j.
+    """Return an instance of the Java class `lancestat.relation.LanceRelation`, through py4j.
 
     The first session of this process compiles the sources into a jar, and the first of each Spark
     context hands that to the context's executors; all others share what is loaded.
@@ -45,13 +45,13 @@ def relation_classes(spark: SparkSession) -> Any:
 
 
 def relation_jar(spark: SparkSession) -> Path:
-    """The jar of the package's Java sources, compiled when this process first asks for it.
+    """Return the jar of the package's Java sources, compiled when this process first asks for it.
 
     Raises:
         RunError: the sources do not compile (LS530).
     """
     with _compiling:
-        # Compiled again they would meet themselves: a JVM keeps the classes of a stopped Spark.
+        # A second compilation would clash: a JVM keeps the classes of a stopped Spark.
         if not _compiled:
             _compiled.append(compile_jar(spark, sources()))
         return _compiled[0]
@@ -61,16 +61,16 @@ def relation_jar(spark: SparkSession) -> Path:
 def compiling(spark: SparkSession) -> Iterator[None]:
     """Compile the relation's sources, unless that is done, while the block does something else."""
     with ThreadPoolExecutor(1) as beside:
-        # What fails here fails again, and is told, once the classes are asked for.
+        # A failure here is raised again once the classes are needed.
         beside.submit(relation_jar, spark)
         yield
 
 
 def sources() -> dict[str, str]:
-    """The Java sources that the package holds, by file name."""
+    """Return the Java sources that the package holds, by file name."""
     folder = resources.files("lancestat.spark") / "java"
     files = sorted(folder.iterdir(), key=lambda file: file.name)
-    return {each.name: each.read_text(encoding="utf-8") for each in files}
+    return {file.name: file.read_text(encoding="utf-8") for file in files}
 
 
 def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
@@ -118,7 +118,7 @@ def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
 def _jar(files: Mapping[str, bytes]) -> Path:
     folder = make_temporary_folder()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    # Spark takes one jar of a name.
+    # Spark takes only one jar of any name.
     path = folder / f"{folder.name}.jar"
     with zipfile.ZipFile(path, "w") as jar:
         for name, code in files.items():

@@ -20,7 +20,7 @@ class WorkerError(Exception):
 
     @classmethod
     def carrying(cls, error: LancestatError) -> WorkerError:
-        """The exception whose text holds `error`."""
+        """Return the exception whose text holds `error`."""
         payload = {
             "type": type(error).__name__,
             "code": error.code,
@@ -31,7 +31,7 @@ class WorkerError(Exception):
 
 
 def carried_error(text: str) -> LancestatError | None:
-    """The error that a `WorkerError` put into `text`, or None when there is none."""
+    """Return the error that a `WorkerError` put into `text`, or None when there is none."""
     _, mark, rest = text.partition(_MARK)
     if not mark:
         return None
@@ -58,7 +58,7 @@ _CRASHED = re.compile(
 def explain(
     error: Exception, table: TableScan, storage_options: Mapping[str, str]
 ) -> LancestatError:
-    """The error that a user should see for a job over `table` that raised `error` on the driver.
+    """Return the error to show for a job over `table` that raised `error` on the driver.
 
     What a worker raised comes back as it was; anything else becomes a RunError: LS512 when the
     job was cancelled, else LS511 with the cause of the last failed task.
@@ -92,7 +92,7 @@ def job_error(
 
 
 def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:
-    """Why the last failed task failed, or what the driver said, in a line; a hint if there is one.
+    """Return the cause of the last failed task, or the driver's, in a line; and a hint or None.
 
     Args:
         error: What Spark raised on the driver.

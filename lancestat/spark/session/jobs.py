@@ -20,7 +20,7 @@ _PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrup
 
 @contextmanager
 def job_group(context: SparkContext, group: str, description: str) -> Iterator[None]:
-    """Jobs that this thread starts within the block are of a group, by which to cancel them.
+    """Put jobs that this thread starts within the block into a group, by which to cancel them.
 
     Afterwards the thread has the group that it had before: jobs of others must not be of one that
     may have been cancelled for good.
@@ -41,8 +41,8 @@ OnProgress = Callable[[int, int], None]
 T = TypeVar("T")
 
 
-class Done(AccumulatorParam[list[T]], Generic[T]):  # type: ignore[misc]
-    """Accumulates what tasks tell of what they have done.
+class ListAccumulatorParam(AccumulatorParam[list[T]], Generic[T]):  # type: ignore[misc]
+    """Passes the reports of finished tasks to a listener.
 
     Spark applies a task's updates once, when the task succeeds, whatever retries it took. On the
     driver `listener` receives them at that moment; it does not travel to the workers.
@@ -51,15 +51,15 @@ class Done(AccumulatorParam[list[T]], Generic[T]):  # type: ignore[misc]
     def __init__(self, listener: Callable[[Sequence[T]], None] | None = None) -> None:
         self.listener = listener
 
-    def __reduce__(self) -> tuple[type[Done[T]], tuple[()]]:
-        return Done, ()
+    def __reduce__(self) -> tuple[type[ListAccumulatorParam[T]], tuple[()]]:
+        return ListAccumulatorParam, ()
 
     def zero(self, value: list[T]) -> list[T]:
-        """Nothing done."""
+        """Return an empty list."""
         return []
 
     def addInPlace(self, value1: list[T], value2: list[T]) -> list[T]:  # noqa: N802
-        """Both; on the driver they are passed on instead of being kept."""
+        """Join two lists; on the driver the listener gets the second instead."""
         if self.listener is None:
             value1.extend(value2)
         else:
@@ -67,8 +67,8 @@ class Done(AccumulatorParam[list[T]], Generic[T]):  # type: ignore[misc]
         return value1
 
 
-class Tally:
-    """Totals of what is read of one table."""
+class ScanProgress:
+    """Fragments and bytes read so far of one table."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress
@@ -78,7 +78,7 @@ class Tally:
     def listener(
         self, scans: Sequence[Scan], parts: Sequence[int]
     ) -> Callable[[Sequence[int]], None]:
-        """What receives the done slices of one job over `scans`, each cut into so many parts."""
+        """Return a listener for the finished parts of one job; `parts` is their number per scan."""
         left = list(parts)
 
         def add(done: Sequence[int]) -> None:
@@ -87,17 +87,17 @@ class Tally:
                 self._bytes += scans[index].size_bytes // parts[index]
                 if left[index] == 0:
                     self._fragments.add(scans[index].fragment_id)
-            self._tell()
+            self._report()
 
         return add
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._on_progress is None:
             return
         try:
             self._on_progress(len(self._fragments), self._bytes)
         except Exception:
-            # Spark's scheduler waits for this thread: a broken display must not stop the run.
+            # Spark's scheduler waits for this thread, so a failing listener must not stop the run.
             self._on_progress = None
 
 
@@ -105,7 +105,7 @@ Function = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 def map_in_arrow(rows: DataFrame, function: Function, schema: str) -> DataFrame:
-    """The batches that `function` makes of those of each partition.
+    """Apply a function to the batches of each partition.
 
     PySpark asks for pandas in `mapInArrow`, which neither its workers nor the function use; this
     builds the same plan without asking.

@@ -38,7 +38,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` picks it.
+    """Return the Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` picks it.
 
     Raises:
         RunError: there is none (LS520), or it is older than Spark accepts (LS521).
@@ -199,7 +199,7 @@ ALLOCATOR_VARIABLES = {
 def start_session(
     target: Target, app_name: str, *, quiet: bool = True, is_short_lived: bool = False
 ) -> SparkSession:
-    """The Spark session of a target, started unless this process has one.
+    """Return the Spark session of a target, started unless this process has one.
 
     The target's configuration is final; around it, lancestat turns off the console's progress bar,
     the user interface of a local session, and threads beyond a task's cores in its workers, which
@@ -241,7 +241,7 @@ def start_session(
 
 
 def running_session() -> SparkSession | None:
-    """The classic Spark session that this process has, if any.
+    """Return the classic Spark session that this process has, if any.
 
     Raises:
         RunError: it is a Spark Connect session, which cannot run lancestat's jobs (LS523).
@@ -296,12 +296,12 @@ def require_classic(session: object) -> None:
 
 
 def task_threads(spark: SparkSession) -> int:
-    """How many cores each task of a session has to itself: `spark.task.cpus`."""
+    """Return the number of cores that each task of a session has: `spark.task.cpus`."""
     return int(spark.conf.get("spark.task.cpus", "1") or 1)
 
 
 def defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """The configuration that lancestat prefers and a target may override."""
+    """Return the configuration that lancestat prefers and a target may override."""
     threads = conf.get("spark.task.cpus", "1")
     chosen = {f"spark.executorEnv.{name}": threads for name in THREAD_VARIABLES}
     chosen |= {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR_VARIABLES.items()}
@@ -321,19 +321,19 @@ def _has_unix_sockets(conf: Mapping[str, str]) -> bool:
     # about 100 bytes, half of which are Spark's, and so only the usual folder is trusted.
     options = [os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")]
     options += [value for key, value in conf.items() if key.endswith("JavaOptions")]
-    is_elsewhere = any("java.io.tmpdir" in each for each in options)
+    is_elsewhere = any("java.io.tmpdir" in option for option in options)
     return hasattr(socket, "AF_UNIX") and sys.platform != "win32" and not is_elsewhere
 
 
 def optimizer_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """What makes Spark use column statistics, as far as the configuration does not decide it."""
+    """Return settings with which Spark uses column statistics, where none are configured."""
     wanted = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
     return {key: value for key, value in wanted.items() if key not in conf}
 
 
 def with_attempts(master: str, attempts: str | None = None) -> str:
-    """A local master that retries failed tasks as clusters do; Spark's own gives one chance."""
-    found = _LOCAL.fullmatch(master)
-    if found is None or found.group(2) is not None:
+    """Return a local master that retries failed tasks as clusters do; Spark's own does not."""
+    matched = _LOCAL.fullmatch(master)
+    if matched is None or matched.group(2) is not None:
         return master
-    return f"local[{found.group(1) or 1},{attempts or LOCAL_ATTEMPTS}]"
+    return f"local[{matched.group(1) or 1},{attempts or LOCAL_ATTEMPTS}]"

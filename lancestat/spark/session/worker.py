@@ -12,7 +12,7 @@ THREAD_VARIABLES = ("POLARS_MAX_THREADS", "LANCE_CPU_THREADS", "OMP_NUM_THREADS"
 
 @cache
 def prepare_worker(threads: int, *modules: str) -> None:
-    """Make this process a good worker: as many threads as its task has cores, cheap collections.
+    """Give this process as many threads as its task has cores, and cheap garbage collections.
 
     The libraries read their variables when they are imported; a worker that did so before, for
     other jobs of its session, keeps what it has. `modules` are those that its tasks will import.

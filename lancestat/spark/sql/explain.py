@@ -1,4 +1,4 @@
-"""Explains a query: Spark's plan with its estimates, and what these rest on."""
+"""Explains a query: Spark's plan with its estimates, and the statistics behind them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.optimizer.estimates import ColumnEstimate, Explanation
-from lancestat.spark.sql.query_failure import NOTHING_AROUND, Surroundings, explain_failure
+from lancestat.spark.sql.query_failure import NO_CONTEXT, QueryContext, explain_failure
 from lancestat.spark.sql.statement import Statement
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
-    """How a join is to be done: `build_side` is the one that is broadcast or hashed, if any is."""
+class PhysicalJoin:
+    """The physical plan of a join; `build_side` is the side that is broadcast or hashed, if any."""
 
     strategy: str
     type: str
@@ -36,30 +36,30 @@ class Operator:
     depth: int
     rows: int | None = None
     size_bytes: int | None = None
-    join: Join | None = None
+    join: PhysicalJoin | None = None
     scan: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScanLine:
-    """A scan of the plan; `told` is None for tables that are not lancestat's."""
+    """A scan of the plan; `explanation` is None for tables that are not lancestat's."""
 
     table: str
     rows: int | None
     size_bytes: int | None
-    told: Explanation | None = None
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlanExplanation:
-    """The plan before execution; `is_cost_based` says whether column statistics are looked at."""
+    """The plan before execution; `is_cost_based` says whether Spark uses column statistics."""
 
     operators: tuple[Operator, ...]
     scans: tuple[ScanLine, ...]
     is_cost_based: bool
 
     def to_json(self) -> dict[str, object]:
-        """The object in the JSON of `lancestat sql --explain`."""
+        """Return the object in the JSON of `lancestat sql --explain`."""
         return {
             "cost_based": self.is_cost_based,
             "plan": [asdict(operator) for operator in self.operators],
@@ -68,22 +68,22 @@ class PlanExplanation:
 
 
 def _scan(scan: ScanLine) -> dict[str, object]:
-    told = scan.told
+    explanation = scan.explanation
     seen = {"table": scan.table, "rows": scan.rows, "size_bytes": scan.size_bytes}
-    if told is None:
+    if explanation is None:
         return {**seen, "statistics": None}
     return {
         **seen,
-        "version": told.version,
-        "table_rows": told.table_rows,
-        "fragments": told.fragments,
-        "fragments_scanned": told.fragments_scanned,
-        "filters": list(told.filters),
+        "version": explanation.version,
+        "table_rows": explanation.table_rows,
+        "fragments": explanation.fragments,
+        "fragments_scanned": explanation.fragments_scanned,
+        "filters": list(explanation.filters),
         "statistics": {
-            "verdict": "use" if told.verdict.use else "refuse",
-            "reason": told.verdict.reason.value,
-            "detail": told.verdict.detail,
-            "columns": _columns(told.columns),
+            "verdict": "use" if explanation.verdict.use else "refuse",
+            "reason": explanation.verdict.reason.value,
+            "detail": explanation.verdict.detail,
+            "columns": _columns(explanation.columns),
         },
     }
 
@@ -118,15 +118,15 @@ def explain_query(
     spark: SparkSession,
     statement: Statement,
     explanations: Callable[[], Sequence[Explanation]],
-    surroundings: Surroundings = NOTHING_AROUND,
+    query_context: QueryContext = NO_CONTEXT,
 ) -> PlanExplanation:
-    """The physical plan of a statement with Spark's estimates; nothing is run, not even a command.
+    """Return the physical plan of a statement with Spark's estimates; not even a command is run.
 
     Args:
         spark: The session with what the statement names.
         statement: From `parse` with the same session.
-        explanations: What was told of scans so far, oldest first.
-        surroundings: What errors speak of.
+        explanations: Returns the explanations of scans so far, oldest first.
+        query_context: The tables and views that errors may name.
 
     Raises:
         LancestatError: Spark refuses the query (see `explain_failure`).
@@ -138,12 +138,16 @@ def explain_query(
     reader = _Reader(jvm, state)
     try:
         reader.read(reader.planned(statement.plan), 0)
-        told = [each for each in explanations() if not any(each is old for old in before)]
+        latest = [
+            explanation
+            for explanation in explanations()
+            if not any(explanation is old for old in before)
+        ]
     except Exception as error:
-        raise explain_failure(error, statement.text, surroundings) from None
+        raise explain_failure(error, statement.text, query_context) from None
     return PlanExplanation(
         tuple(reader.operators),
-        tuple(_with_told(reader.scans, told)),
+        tuple(_with_explanations(reader.scans, latest)),
         is_cost_based=state.conf().cboEnabled(),
     )
 
@@ -169,7 +173,7 @@ class _Reader:
         self._subqueries: list[Any] = []
 
     def planned(self, plan: Any) -> Any:
-        """The physical plan of a parsed one; a command in it is not run."""
+        """Return the physical plan of a parsed one; a command in it is not run."""
         skip = self._execution.CommandExecutionMode.SKIP()
         return self._state.executePlan(plan, skip).sparkPlan()
 
@@ -184,8 +188,8 @@ class _Reader:
         name = plan.nodeName()
         if name.startswith(_COMMAND):
             self.operators.append(Operator(name, depth))
-            for each in _sequence(plan.cmd().innerChildren()):
-                self.read(self.planned(each), depth + 1)
+            for child in _sequence(plan.cmd().innerChildren()):
+                self.read(self.planned(child), depth + 1)
             return
         if not inputs and name.startswith(_SCANS):
             relation = _sequence(logical.collectLeaves())[0] if logical is not None else None
@@ -200,14 +204,14 @@ class _Reader:
             join = _join(plan, name)
             text = _text(plan) if join is None else _join_text(plan, name, join)
             self.operators.append(Operator(text, depth, *_estimate(logical), join))
-        for each in _sequence(plan.subqueries()):
-            self._read_subquery(each, depth + 1)
-        for each in inputs:
-            self.read(each, depth + 1)
+        for child in _sequence(plan.subqueries()):
+            self._read_subquery(child, depth + 1)
+        for child in inputs:
+            self.read(child, depth + 1)
 
     def _read_subquery(self, plan: Any, depth: int) -> None:
         canonical = plan.canonicalized()
-        if any(canonical.equals(each) for each in self._subqueries):
+        if any(canonical.equals(subquery) for subquery in self._subqueries):
             self.operators.append(Operator("Subquery that is there already", depth))
             return
         self._subqueries.append(canonical)
@@ -218,36 +222,40 @@ class _Reader:
         self.read(plan, depth + 1)
 
 
-def _with_told(scans: Sequence[_Scan], told: Sequence[Explanation]) -> Iterator[ScanLine]:
-    """Scans with what was told of them: the same table, figures and columns, each told once.
+def _with_explanations(
+    scans: Sequence[_Scan], explanations: Sequence[Explanation]
+) -> Iterator[ScanLine]:
+    """Yield scans with their explanations: of the same table, figures and columns, each once.
 
-    Scans of which all that is the same differ in nothing that is shown but their filters, and
-    those are told in the order of the plan.
+    Scans that agree in all of these differ only in their filters, and are explained in the order
+    of the plan.
     """
-    left = list(told)
+    left = list(explanations)
     for scan in scans:
-        found = next((each for each in left if _is_of(each, scan)), None)
-        if found is not None:
-            left.remove(found)
-        yield ScanLine(scan.table, scan.rows, scan.size_bytes, found)
+        matching = next(
+            (explanation for explanation in left if _describes(explanation, scan)), None
+        )
+        if matching is not None:
+            left.remove(matching)
+        yield ScanLine(scan.table, scan.rows, scan.size_bytes, matching)
 
 
-def _is_of(told: Explanation, scan: _Scan) -> bool:
-    same_figures = (told.table, told.rows) == (scan.table, scan.rows)
-    return same_figures and scan.columns.issuperset(told.columns)
+def _describes(explanation: Explanation, scan: _Scan) -> bool:
+    same_figures = (explanation.table, explanation.rows) == (scan.table, scan.rows)
+    return same_figures and scan.columns.issuperset(explanation.columns)
 
 
-def _join(plan: Any, name: str) -> Join | None:
+def _join(plan: Any, name: str) -> PhysicalJoin | None:
     strategy = _STRATEGIES.get(name)
     if strategy is None:
         return None
     build_side = None
     if strategy in _WITH_BUILD_SIDE:
         build_side = "left" if "Left" in plan.buildSide().toString() else "right"
-    return Join(strategy, plan.joinType().toString().lower(), build_side)
+    return PhysicalJoin(strategy, plan.joinType().toString().lower(), build_side)
 
 
-def _join_text(plan: Any, name: str, join: Join) -> str:
+def _join_text(plan: Any, name: str, join: PhysicalJoin) -> str:
     parts = [name, join.type]
     if join.strategy in _WITH_KEYS:
         pairs = zip(_sequence(plan.leftKeys()), _sequence(plan.rightKeys()), strict=True)

@@ -1,4 +1,4 @@
-"""Proves that a query gives the same rows as long as its tables hold theirs."""
+"""Proves that a query gives the same rows as long as its tables have the same rows."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class Facts:
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> Facts:
-        """The facts that the JVM's lines tell."""
+        """Return the facts that the JVM's lines tell."""
         return cls(tuple(Fact(*line.split("\t", 2)) for line in lines))
 
     def __iter__(self) -> Iterator[Fact]:
         return iter(self.facts)
 
     def about(self, kind: str) -> tuple[str, ...]:
-        """What facts of a kind are about."""
+        """Return the subjects of the facts of a kind."""
         return tuple(fact.about for fact in self.facts if fact.kind == kind)
 
 
-# What the parser makes of queries. Whatever else it makes, or learns to make, runs or writes
-# something, or is not known to leave everything as it is.
+# The parser's plans of queries. Any other plan, also one of a later Spark, may run or write
+# something.
 _QUERY_PLANS = {
     f"{CATALYST}plans.logical": """
         Aggregate AsOfJoin Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin
@@ -94,7 +94,7 @@ _STATEMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A text as Spark's parser read it; `plan` is the JVM's. Only a plain one may be run."""
+    """A query as Spark's parser read it; `plan` is the JVM's. Only a plain query may be run."""
 
     session: SparkSession
     plan: Any
@@ -102,18 +102,18 @@ class ParsedQuery:
 
     @property
     def objection(self) -> str | None:
-        """What makes it something else than one plain query, None when it is one."""
-        return next((found for fact in self.facts if (found := _objection(fact))), None)
+        """The reason why it is not one plain query, None when it is one."""
+        return next((reason for fact in self.facts if (reason := _objection(fact))), None)
 
     def rows(self) -> DataFrame:
-        """The rows of the plan that was looked at; nothing is computed yet."""
+        """Return the rows of the plan that was looked at; nothing is computed yet."""
         from pyspark.sql import DataFrame
 
         classes = relation_classes(self.session)
         return DataFrame(classes.rows(self.session._jsparkSession, self.plan), self.session)
 
     def analyzed(self, rows: DataFrame) -> Facts:
-        """What `rows` are made of once all names are resolved."""
+        """Return the facts about `rows` once all names are resolved."""
         return Facts.of(relation_classes(self.session).analyzedFacts(rows._jdf))
 
 
@@ -131,7 +131,7 @@ def parse_query(session: SparkSession, text: str) -> ParsedQuery:
 
 
 def hidden_objection(analyzed: Facts) -> str | None:
-    """What names of a plain query turned out to stand for that no query may do, if anything."""
+    """Return a forbidden operation that the names of a plain query stand for, None for none."""
     for fact in analyzed:
         if fact.kind == "plan" and (fact.short_name in _PROGRAMS or "Command" in fact.short_name):
             return _STATEMENTS.get(fact.short_name, fact.short_name)
@@ -240,14 +240,14 @@ _ROWS = {
 
 
 def unproven(text: str, parsed: Facts, analyzed: Facts, declared: Iterable[str]) -> tuple[str, ...]:
-    """What keeps it from being proven, in words that follow "its query"; nothing when it is proven.
+    """Return the reasons why it is not proven, in words that follow "its query"; empty if it is.
 
-    No text of the query is among these words, which are kept and shown.
+    The reasons, which are stored and shown, hold no text of the query.
 
     Args:
         text: The query.
-        parsed: What the parser made of it.
-        analyzed: What the analyzer made of that.
+        parsed: The facts about the parsed plan.
+        analyzed: The facts about the analyzed plan.
         declared: The names of the declared tables that are there for the query, as views.
     """
     names = {name.lower() for name in declared} | {name.lower() for name in parsed.about("cte")}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lancestat.spark.session.start import active, optimizer_settings, running_session, start_session
-from lancestat.spark.sql.query_failure import NOTHING_AROUND, Surroundings, explain_failure
+from lancestat.spark.sql.query_failure import NO_CONTEXT, QueryContext, explain_failure
 from lancestat.spark.sql.statement import Statement
 from lancestat.spec.model import Target
 
@@ -25,7 +25,7 @@ _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 def shape_of(type: DataType) -> Shape:
-    """The shape of values of a type."""
+    """Return the shape of values of a type."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(type, ArrayType):
@@ -38,7 +38,7 @@ def shape_of(type: DataType) -> Shape:
 
 
 def plain(column: Column, type: DataType, *, local_time: bool) -> Column:
-    """An expression that gives a column's values in their plain form.
+    """Return an expression that gives a column's values in their plain form.
 
     Args:
         column: Of the type.
@@ -53,16 +53,16 @@ def plain(column: Column, type: DataType, *, local_time: bool) -> Column:
 
 
 def to_plain(value: Any, shape: Shape) -> Any:
-    """What PySpark made of a plain form: rows as tuples of their fields, maps as pairs."""
+    """Convert PySpark's values of a plain form: rows to tuples of fields, maps to pairs."""
     if value is None:
         return None
     match shape:
         case Array(element):
-            return [to_plain(each, element) for each in value]
+            return [to_plain(item, element) for item in value]
         case Map(key, of):
             return [(to_plain(pair[0], key), to_plain(pair[1], of)) for pair in value]
         case Struct(fields):
-            return tuple(to_plain(each, of) for each, (_, of) in zip(value, fields, strict=True))
+            return tuple(to_plain(item, of) for item, (_, of) in zip(value, fields, strict=True))
     return value
 
 
@@ -71,7 +71,7 @@ def _plain(column: Column, shape: Shape, local_time: bool) -> Column:
 
     match shape:
         case Array(element):
-            return f.transform(column, lambda each: _plain(each, element, local_time))
+            return f.transform(column, lambda item: _plain(item, element, local_time))
         case Map(key, value):
             return f.transform(
                 f.map_entries(column),
@@ -102,7 +102,7 @@ def _scalar(column: Column, kind: str, local_time: bool) -> Column:
 
 
 def _numbered(type: DataType) -> DataType:
-    """The type with its fields named by their places: names may be the same but for case."""
+    """Return the type with its fields named by their places: names may be the same but for case."""
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
     if isinstance(type, ArrayType):
@@ -119,8 +119,8 @@ def _numbered(type: DataType) -> DataType:
     return type
 
 
-# What stands for a value of Spark's: null, boolean and integer as they are, a list for an array, a
-# tuple of its fields for a struct, a list of pairs for a map, and text for everything else.
+# The Python form of a value of Spark's: null, boolean and integer as they are, a list for an array,
+# a tuple of its fields for a struct, a list of pairs for a map, and text for everything else.
 Plain = bool | int | str | list["Plain"] | tuple["Plain", ...] | None
 
 
@@ -183,7 +183,7 @@ _NAMES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 @contextmanager
 def silent_query_logger() -> Iterator[None]:
-    """PySpark prints every error of a query as JSON to stderr, besides raising it.
+    """Silence the loggers by which PySpark prints every error of a query as JSON to stderr.
 
     For the whole of a command or a run: blocks that overlap on several threads would leave the
     loggers off.
@@ -227,7 +227,7 @@ def query_session(target: Target) -> Iterator[SparkSession]:
 def run_query(
     spark: SparkSession,
     statement: Statement,
-    surroundings: Surroundings = NOTHING_AROUND,
+    query_context: QueryContext = NO_CONTEXT,
     *,
     limit: int | None = None,
     local_time: bool = False,
@@ -237,7 +237,7 @@ def run_query(
     Args:
         spark: The session with what the statement names.
         statement: From `parse` with the same session.
-        surroundings: What errors speak of.
+        query_context: The tables and views that errors may name.
         limit: Compute one row more than these, so that it is seen whether there are more.
         local_time: See `plain`.
 
@@ -258,12 +258,12 @@ def run_query(
             ]
         )
     except Exception as error:
-        raise explain_failure(error, statement.text, surroundings) from None
+        raise explain_failure(error, statement.text, query_context) from None
     columns = tuple(
         ResultColumn(field.name, field.dataType.simpleString(), shape_of(field.dataType))
         for field in schema.fields
     )
-    return QueryResult(columns, _rows(wanted, columns, statement, limit, surroundings), limit)
+    return QueryResult(columns, _rows(wanted, columns, statement, limit, query_context), limit)
 
 
 def _rows(
@@ -271,20 +271,20 @@ def _rows(
     columns: tuple[ResultColumn, ...],
     statement: Statement,
     limit: int | None,
-    surroundings: Surroundings,
+    query_context: QueryContext,
 ) -> Iterator[tuple[Plain, ...]]:
     if not columns:
         return
     shapes = [column.shape for column in columns]
     try:
-        found: Iterable[Any] = (
+        result_rows: Iterable[Any] = (
             rows.limit(limit + 1).collect()
             if limit is not None
             else rows.toLocalIterator(prefetchPartitions=True)
         )
-        for row in found:
+        for row in result_rows:
             yield tuple(to_plain(value, of) for value, of in zip(row, shapes, strict=True))
     except GeneratorExit:
         raise
     except Exception as error:
-        raise explain_failure(error, statement.text, surroundings) from None
+        raise explain_failure(error, statement.text, query_context) from None

@@ -26,26 +26,26 @@ class QueryText:
     source: str = "query"
 
     def location(self, offset: int) -> Location:
-        """The place of a character."""
+        """Return the place of a character."""
         before = self.text[:offset]
         return Location(self.source, before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
     def offset(self, line: int, position: int) -> int:
-        """The character at a line, counted from 1, and a position in it, counted from 0."""
+        """Return the character at a line, counted from 1, and a position in it, counted from 0."""
         lines = self.text.split("\n")
-        return sum(len(each) + 1 for each in lines[: line - 1]) + position
+        return sum(len(earlier_line) + 1 for earlier_line in lines[: line - 1]) + position
 
     def excerpt(self, start: int, stop: int | None = None) -> str:
-        """The line of a character, and carets under it and the others up to `stop`."""
+        """Return the line of a character, and carets under it and the others up to `stop`."""
         begin = self.text.rfind("\n", 0, start) + 1
         end = self.text.find("\n", start)
         line = self.text[begin : end if end >= 0 else len(self.text)].replace("\t", " ").rstrip()
         position = start - begin
         width = max(1, min((stop if stop is not None else start) - start + 1, len(line) - position))
         left = max(0, position - _WIDEST_EXCERPT // 2) if len(line) > _WIDEST_EXCERPT else 0
-        shown = line[left : left + _WIDEST_EXCERPT]
-        carets = "^" * max(1, min(width, len(shown) - (position - left)))
-        return f"      | {shown}\n      | {' ' * (position - left)}{carets}"
+        visible = line[left : left + _WIDEST_EXCERPT]
+        carets = "^" * max(1, min(width, len(visible) - (position - left)))
+        return f"      | {visible}\n      | {' ' * (position - left)}{carets}"
 
 
 def query_text(content: bytes, source: str) -> QueryText:
@@ -73,8 +73,8 @@ _FROM_STATE_ON = re.compile(r"\s*SQLSTATE:.*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a query may name: declared tables, each with the error if it could not be opened.
+class QueryContext:
+    """The tables that a query may name, each with the error if it could not be opened.
 
     `views` are the full names of lancestat's own. `secrets` are values that messages must not show.
     """
@@ -84,13 +84,13 @@ class Surroundings:
     views: tuple[str, ...] = ()
 
 
-NOTHING_AROUND = Surroundings()
+NO_CONTEXT = QueryContext()
 
 
 def explain_failure(
-    error: Exception, text: QueryText, surroundings: Surroundings = NOTHING_AROUND
+    error: Exception, text: QueryText, query_context: QueryContext = NO_CONTEXT
 ) -> LancestatError:
-    """The error that a user should see for a query at which Spark raised `error`.
+    """Return the error that a user should see for a query at which Spark raised `error`.
 
     What a worker raised comes back as it was. A query that Spark cannot parse or resolve is a
     UsageError (LS420); anything else a RunError: LS512 when it was cancelled, else LS513.
@@ -102,24 +102,24 @@ def explain_failure(
         return carried
     error = _unwrapped(error)
     if _condition(error) == "TABLE_OR_VIEW_NOT_FOUND":
-        return _no_table(error, text, surroundings)
-    said = _said(error, surroundings)
+        return _no_table(error, text, query_context)
+    sentence = _said(error, query_context)
     place = _place(error, text)
-    message = said if place is None else f"{said}\n{text.excerpt(*place)}"
+    message = sentence if place is None else f"{sentence}\n{text.excerpt(*place)}"
     location = None if place is None else text.location(place[0])
     if isinstance(error, (AnalysisException, ParseException)):
         return UsageError(BAD_QUERY, message, location=location)
     if is_cancelled(error):
         return RunError(CANCELLED, "the query was cancelled")
-    reason, hint = cause(error, surroundings.secrets)
+    reason, hint = cause(error, query_context.secrets)
     if _condition(error) is None:
         message = reason
     return RunError(QUERY_FAILED, f"the query failed: {message}", location=location, hint=hint)
 
 
-def _no_table(error: Any, text: QueryText, surroundings: Surroundings) -> LancestatError:
+def _no_table(error: Any, text: QueryText, query_context: QueryContext) -> LancestatError:
     name = str(error.getMessageParameters()["relationName"]).replace("`", "")
-    for declared, failure in surroundings.tables.items():
+    for declared, failure in query_context.tables.items():
         if failure is not None and declared.lower() == name.lower():
             return failure
     place = _place(error, text)
@@ -128,31 +128,31 @@ def _no_table(error: Any, text: QueryText, surroundings: Surroundings) -> Lances
         BAD_QUERY,
         message if place is None else f"{message}\n{text.excerpt(*place)}",
         location=None if place is None else text.location(place[0]),
-        hint=hint_for(name, surroundings),
+        hint=hint_for(name, query_context),
     )
 
 
-def hint_for(name: str, surroundings: Surroundings) -> str:
-    """What may have been meant: of lancestat's own views where the schema is named."""
+def hint_for(name: str, query_context: QueryContext) -> str:
+    """Suggest a name: one of lancestat's own views where the schema is named."""
     schema, _, view = name.rpartition(".")
-    own = {each.rpartition(".")[0].lower() for each in surroundings.views} | {SCHEMA}
-    if surroundings.views and schema.lower() in own:
-        by_name = {each.rpartition(".")[2]: each for each in surroundings.views}
+    own = {full_name.rpartition(".")[0].lower() for full_name in query_context.views} | {SCHEMA}
+    if query_context.views and schema.lower() in own:
+        by_name = {full_name.rpartition(".")[2]: full_name for full_name in query_context.views}
         near = difflib.get_close_matches(view.lower(), by_name, n=1)
-        listed = ", ".join(surroundings.views)
+        listed = ", ".join(query_context.views)
         return f"did you mean '{by_name[near[0]]}'?" if near else f"there are {listed}"
-    declared = ", ".join(list(surroundings.tables)[:20]) or "none"
-    return did_you_mean(name, surroundings.tables) or f"declared tables: {declared}"
+    declared = ", ".join(list(query_context.tables)[:20]) or "none"
+    return did_you_mean(name, query_context.tables) or f"declared tables: {declared}"
 
 
-def _said(error: Any, surroundings: Surroundings) -> str:
-    """Spark's sentence, without its state, the excerpt and the plan that follow."""
+def _said(error: Any, query_context: QueryContext) -> str:
+    """Return Spark's message, without its state, the excerpt and the plan that follow."""
     text = str(getattr(error, "desc", None) or error).strip()
-    return clean(_FROM_STATE_ON.sub("", text), surroundings.secrets)
+    return clean(_FROM_STATE_ON.sub("", text), query_context.secrets)
 
 
 def _unwrapped(error: Any) -> Any:
-    """The innermost of Java's causes that has a condition, if the outer ones have none."""
+    """Return the innermost of Java's causes that has a condition, if the outer ones have none."""
     from pyspark.errors.exceptions.captured import convert_exception
 
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
@@ -170,7 +170,7 @@ def _condition(error: Any) -> str | None:
 
 
 def _place(error: Any, text: QueryText) -> tuple[int, int] | None:
-    """First and last character of what Spark complains about, where it is in this very query."""
+    """Return the first and last character of the error, where it is in this very query."""
     contexts = error.getQueryContext() if hasattr(error, "getQueryContext") else []
     for context in contexts:
         start, stop = context.startIndex(), context.stopIndex()
@@ -179,9 +179,9 @@ def _place(error: Any, text: QueryText) -> tuple[int, int] | None:
             return start, stop
     if contexts:
         return None
-    found = _LINE_AND_POSITION.search(str(error))
-    if found is None:
+    matched = _LINE_AND_POSITION.search(str(error))
+    if matched is None:
         return None
-    line, position = (int(group) for group in found.groups() if group is not None)
+    line, position = (int(group) for group in matched.groups() if group is not None)
     start = min(text.offset(line, position), len(text.text))
     return start, start

@@ -48,7 +48,7 @@ class AnalyzeStatement:
 
 
 def read_analyze(plan: Any) -> AnalyzeStatement | None:
-    """The statement that a parsed plan of the JVM is, None when it is another kind.
+    """Return the statement that a parsed plan of the JVM is, None when it is another kind.
 
     `ANALYZE TABLES` is another kind: it is about a namespace of Spark's catalog.
     """
@@ -72,7 +72,7 @@ def read_analyze(plan: Any) -> AnalyzeStatement | None:
 def find_declared(
     statement: AnalyzeStatement, declared: Sequence[str], *, is_case_sensitive: bool
 ) -> str | None:
-    """The declared name that the statement means, None when it means none.
+    """Return the declared name that the statement means, None when it means none.
 
     Declared names differ by more than case, so that at most one is meant.
     """
@@ -96,7 +96,7 @@ def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageE
 
 
 def strings(sequence: Any) -> tuple[str, ...]:
-    """A Scala sequence of strings."""
+    """Return a Scala sequence of strings."""
     return tuple(str(sequence.apply(index)) for index in range(sequence.size()))
 
 
@@ -160,7 +160,7 @@ def parse(spark: SparkSession, text: QueryText) -> Statement:
 
 
 def mentioned(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of `names` that a query may read: whose letters stand in it, in whatever case.
+    """Return those of `names` that a query may read: those that occur in it, in any case.
 
     Others need not be opened for it. Statements that name tables in other ways, or list them, may
     read any.
@@ -172,7 +172,7 @@ def mentioned(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _starts(text: str) -> list[int]:
-    """Where statements begin: what is between semicolons and more than space and comments."""
+    """Return the offsets of statements: text between semicolons that is not blank."""
     starts: list[int] = []
     is_inside = False
     for token in _TOKEN.finditer(text):

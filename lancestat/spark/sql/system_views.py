@@ -18,12 +18,12 @@ SCHEMA = "lancestat"
 
 
 def view_schema(spark: SparkSession) -> str:
-    """The schema that the views of a session are in: `lancestat`, unless others started Spark."""
+    """Return the schema of a session's views: `lancestat`, unless others started Spark."""
     return str(spark.conf.get(SETTING))
 
 
 def mentioned_views(text: str, schema: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the views `names` that a query may read: none unless it has the schema's name.
+    """Return the views of `names` that a query may read: none unless it names the schema.
 
     A query that names the schema and no view, as one that lists views, may read all.
     """

@@ -35,7 +35,7 @@ from typing import Any
 from lancestat.errors import RunError
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import Lease, Process, abandoned, parse_instant, this_process
-from lancestat.output.writer import place_digest, refused
+from lancestat.output.writer import location_digest, refused
 from lancestat.redact import clean
 
 _log = logging.getLogger("lancestat.knn")
@@ -54,7 +54,7 @@ GRACE = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetPlace:
+class ParquetLocation:
     """The place of one result; `path` is what readers open, absolute."""
 
     uri: str
@@ -99,7 +99,7 @@ class ParquetPlace:
             return
         if mark.place is None:
             self._check_earlier(generation, is_remembered)
-        elif mark.place != place_digest(str(self.root)):
+        elif mark.place != location_digest(str(self.root)):
             what = "a copy of a join's result that was written at another place"
             raise refused(str(self.root if generation is None else self.path), what, {})
         elif generation is not None:
@@ -127,7 +127,7 @@ class ParquetPlace:
             mark = self._mark()
             if mark is not None and mark.place is not None:
                 return
-            mark, generation = ParquetMark(place_digest(str(self.root))), self.generation()
+            mark, generation = ParquetMark(location_digest(str(self.root))), self.generation()
             if generation is not None:
                 mark = mark.with_generation(self.root / generation)
             write_durably(self.root / MARKER, mark.to_json())
@@ -158,7 +158,7 @@ class ParquetPlace:
             link.replace(self.path)
         else:
             sync_folder(self.root)
-            # Unlike a rename this spares what somebody puts there meanwhile.
+            # Unlike a rename this does not replace what somebody puts there meanwhile.
             self.path.symlink_to(target)
         sync_folder(self.path.parent)
 
@@ -179,7 +179,7 @@ class ParquetPlace:
         """
         names = {entry.name for entry in self.root.iterdir()}
         generations = {match[1] for name in names if (match := _OURS.fullmatch(name))}
-        for generation in abandoned((each, self._lease(each)) for each in generations):
+        for generation in abandoned((name, self._lease(name)) for name in generations):
             self.forget(generation)
 
     @contextmanager
@@ -203,9 +203,9 @@ class ParquetPlace:
         """
         superseded = self._superseded()
         now = datetime.now(timezone.utc)
-        readable = {each for each, since in superseded.items() if now - since < GRACE}
+        readable = {generation for generation, since in superseded.items() if now - since < GRACE}
         if superseded:
-            readable.add(max(superseded, key=lambda each: superseded[each]))
+            readable.add(max(superseded, key=lambda generation: superseded[generation]))
         with suppress(RunError):
             readable.add(self.generation() or "")
         return readable
@@ -222,14 +222,14 @@ class ParquetPlace:
 
     def _supersede(self, generation: str) -> None:
         since = {**self._superseded(), generation: datetime.now(timezone.utc)}
-        present = {each: at for each, at in since.items() if (self.root / each).is_dir()}
-        stored = {each: at.isoformat() for each, at in present.items()}
+        present = {name: at for name, at in since.items() if (self.root / name).is_dir()}
+        stored = {name: at.isoformat() for name, at in present.items()}
         write_durably(self.root / _SUPERSEDED, json.dumps(stored))
 
     def _superseded(self) -> dict[str, datetime]:
         try:
             stored = json.loads((self.root / _SUPERSEDED).read_text(encoding="utf-8"))
-            return {each: datetime.fromisoformat(since) for each, since in stored.items()}
+            return {name: datetime.fromisoformat(since) for name, since in stored.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
@@ -265,7 +265,7 @@ class ParquetPlace:
         return {entry.name for entry in self.root.iterdir()}
 
 
-def place_of(uri: str) -> ParquetPlace:
+def location_of(uri: str) -> ParquetLocation:
     """Return the place that a URI names.
 
     Raises:
@@ -279,7 +279,7 @@ def place_of(uri: str) -> ParquetPlace:
             "have neither links nor renames",
             hint="use 'output: {lance: ...}', which commits atomically there",
         )
-    return ParquetPlace(uri, Path(os.path.normpath(path.absolute())))
+    return ParquetLocation(uri, Path(os.path.normpath(path.absolute())))
 
 
 def write_durably(path: Path, text: str) -> None:
@@ -333,7 +333,7 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class ParquetMark:
-    """`place` is a `place_digest`, None in the marks of earlier releases, which list no files."""
+    """`place` is a `location_digest`; marks of earlier releases have None and list no files."""
 
     place: str | None
     generations: Mapping[str, tuple[ListedFile, ...]] = field(default_factory=dict)

@@ -14,81 +14,81 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <p>Spark closes the columns of a batch when it has read them. The runner fills the same vectors
  * again, and a struct that was closed has lost its members. In the end the runner closes them all.
  */
-class LentVector extends ColumnVector {
-  final ColumnVector lent;
+class NonClosingVector extends ColumnVector {
+  final ColumnVector delegate;
 
-  LentVector(ColumnVector lent, DataType type) {
+  NonClosingVector(ColumnVector delegate, DataType type) {
     super(type);
-    this.lent = lent;
+    this.delegate = delegate;
   }
 
   public void close() {}
 
   public boolean hasNull() {
-    return lent.hasNull();
+    return delegate.hasNull();
   }
 
   public int numNulls() {
-    return lent.numNulls();
+    return delegate.numNulls();
   }
 
   public boolean isNullAt(int row) {
-    return lent.isNullAt(row);
+    return delegate.isNullAt(row);
   }
 
   public boolean getBoolean(int row) {
-    return lent.getBoolean(row);
+    return delegate.getBoolean(row);
   }
 
   public byte getByte(int row) {
-    return lent.getByte(row);
+    return delegate.getByte(row);
   }
 
   public short getShort(int row) {
-    return lent.getShort(row);
+    return delegate.getShort(row);
   }
 
   public int getInt(int row) {
-    return lent.getInt(row);
+    return delegate.getInt(row);
   }
 
   public long getLong(int row) {
-    return lent.getLong(row);
+    return delegate.getLong(row);
   }
 
   public float getFloat(int row) {
-    return lent.getFloat(row);
+    return delegate.getFloat(row);
   }
 
   public double getDouble(int row) {
-    return lent.getDouble(row);
+    return delegate.getDouble(row);
   }
 
   public ColumnarArray getArray(int row) {
-    return lent.getArray(row);
+    return delegate.getArray(row);
   }
 
   public ColumnarMap getMap(int row) {
-    return lent.getMap(row);
+    return delegate.getMap(row);
   }
 
   public Decimal getDecimal(int row, int precision, int scale) {
-    return lent.getDecimal(row, precision, scale);
+    return delegate.getDecimal(row, precision, scale);
   }
 
   public UTF8String getUTF8String(int row) {
-    return lent.getUTF8String(row);
+    return delegate.getUTF8String(row);
   }
 
   public byte[] getBinary(int row) {
-    return lent.getBinary(row);
+    return delegate.getBinary(row);
   }
 
   public CalendarInterval getInterval(int row) {
-    return lent.getInterval(row);
+    return delegate.getInterval(row);
   }
 
   public ColumnVector getChild(int ordinal) {
-    return lent.getChild(ordinal);
+    return delegate.getChild(ordinal);
   }
 }
