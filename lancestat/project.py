@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, TypeVar
 
-from lancestat.errors import LancestatError
+from lancestat.errors import LancestatError, UnknownTable
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
 from lancestat.spec.load import load_project
@@ -453,16 +453,15 @@ class Project:
         return Execution(self._observer, self.state, self._digests, told, threads, fail_fast)
 
     def _table(self, name: str) -> Table:
-        from lancestat.errors import UsageError, did_you_mean
+        from lancestat.errors import did_you_mean
 
         node = self.spec.node(name)
         if isinstance(node, Table):
             return node
         if node is not None:
-            raise UsageError(
-                "LS404",
+            raise UnknownTable(
                 f"'{name}' is a KNN join, and statistics are those of tables",
                 hint="declare a table over its result",
             )
         names = [table.name for table in self.spec.tables]
-        raise UsageError("LS404", f"no table '{name}' is declared", hint=did_you_mean(name, names))
+        raise UnknownTable(f"no table '{name}' is declared", hint=did_you_mean(name, names))

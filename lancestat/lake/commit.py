@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from lancestat.errors import LakeError
-from lancestat.lake.error_mapping import Cause, LakeErrorCode, cause_of
+from lancestat.errors import DatasetReplaced, LakeError
+from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.open import observe_dataset, open_pinned, replacement, store_options
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import clean, secret_values
@@ -142,9 +142,7 @@ class SameDataset:
         """See `Requirement`."""
         try:
             open_pinned(self.pin, storage_options=storage_options)
-        except LakeError as error:
-            if error.code != LakeErrorCode.REPLACED.value:
-                raise
+        except DatasetReplaced:
             return _REPLACED
         return None
 
@@ -153,7 +151,7 @@ class SameDataset:
         failure = replacement(self.pin, storage_options)
         # A version that is gone was cleaned up: a dataset without it would not have taken the
         # commit.
-        is_replaced = failure is not None and failure.code == LakeErrorCode.REPLACED.value
+        is_replaced = isinstance(failure, DatasetReplaced)
         return _REPLACED if is_replaced else None
 
 

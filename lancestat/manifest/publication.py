@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LakeError, PublishError
+from lancestat.errors import CommitFailed, LakeError, PublishError, TableNotOpened
 from lancestat.lake.commit import Change, CommitOutcome, SameDataset, VersionIs, commit_properties
 from lancestat.lake.commit import commit as commit_change
 from lancestat.lake.observe import snapshot_at
@@ -88,13 +88,12 @@ def commit(
     except PublishError:
         raise
     except LakeError as error:
-        raise PublishError(
-            "LS602", f"statistics were not published: {error.message}", hint=error.hint
+        raise TableNotOpened(
+            f"statistics were not published: {error.message}", hint=error.hint
         ) from None
     except Exception as error:
         secrets = secret_values(storage_options)
-        raise PublishError(
-            "LS603",
+        raise CommitFailed(
             f"statistics were not published to {clean(publication.uri, secrets)}:"
             f" {clean(str(error), secrets)}",
             hint="the table's data is untouched; run again",
@@ -120,8 +119,7 @@ def _withdraw(
         commit_change(Change(uri, _update(updates), version), storage_options=storage_options)
     except Exception as error:
         secrets = secret_values(storage_options)
-        raise PublishError(
-            "LS603",
+        raise CommitFailed(
             f"{clean(uri, secrets)} was replaced while its statistics were published, "
             f"and those of the old table could not be taken back: {clean(str(error), secrets)}",
             hint=f"remove the entries {PREFIX}* from the table's config, and run again",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from lancestat.errors import PublishError
+from lancestat.errors import UnpublishableColumn
 from lancestat.formats import format_instant
 from lancestat.statistics.bound_text import are_estimable, format_bound, parse_bound, parse_integer
 from lancestat.statistics.bounds import Bound
@@ -108,8 +108,7 @@ def encode_statistics(
     }
     for name, (type, statistics) in columns.items():
         if not is_storable_name(name):
-            raise PublishError(
-                "LS601",
+            raise UnpublishableColumn(
                 f"statistics of column {name!r} cannot be stored: its name is empty or holds a dot",
                 hint="exclude the column, or rename it",
             )

@@ -32,7 +32,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from lancestat.errors import RunError
+from lancestat.errors import OutputNotReplaceable, RunError
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import Lease, Process, abandoned, parse_instant, this_process
 from lancestat.output.writer import place_digest, refused
@@ -273,8 +273,7 @@ def place_of(uri: str) -> ParquetPlace:
     """
     path = local_path(uri)
     if path is None:
-        raise RunError(
-            "LS572",
+        raise OutputNotReplaceable(
             f"a Parquet result cannot be replaced in one step at {clean(uri)}, since object stores "
             "have neither links nor renames",
             hint="use 'output: {lance: ...}', which commits atomically there",

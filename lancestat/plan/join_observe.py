@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from lancestat.errors import LakeError, LancestatError
+from lancestat.errors import LakeError, LancestatError, OutputOverlapsInput, VectorLengthMismatch
 from lancestat.knn.request import output_names
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.files import store_of
@@ -97,7 +97,7 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
             if nested or fnmatchcase(join.output_uri, uri):
                 place = Place(join, name)
                 raise place.error(
-                    "LS453",
+                    OutputOverlapsInput,
                     f"the result of knn join '{join.name}' would be written to what {place} reads",
                     "give the output a place of its own",
                 )
@@ -155,7 +155,7 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     lengths = (left.dimension, right.dimension)
     if None not in lengths and lengths[0] != lengths[1]:
         raise Place(join, "left").error(
-            "LS456",
+            VectorLengthMismatch,
             f"the vectors of knn join '{join.name}' have {lengths[0]} elements on the left "
             f"and {lengths[1]} on the right",
         )

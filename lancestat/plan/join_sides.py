@@ -11,7 +11,15 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LakeError, UsageError, did_you_mean
+from lancestat.errors import (
+    LakeError,
+    NotVectors,
+    ReferenceNotLance,
+    SideColumnMissing,
+    SideFilesMissing,
+    UsageError,
+    did_you_mean,
+)
 from lancestat.knn.work import PinnedTable, SideWork
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leaves, rows_digest
@@ -103,9 +111,9 @@ class Place:
     def __str__(self) -> str:
         return f"the {self.side} side of knn join '{self.join.name}'"
 
-    def error(self, code: str, message: str, hint: str | None = None) -> UsageError:
+    def error(self, kind: type[UsageError], message: str, hint: str | None = None) -> UsageError:
         """An error about the side, where the join is declared."""
-        return UsageError(code, message, location=self.join.location, hint=hint)
+        return kind(message, location=self.join.location, hint=hint)
 
 
 def check_columns(
@@ -122,14 +130,14 @@ def check_columns(
         if column not in types:
             known = ", ".join(list(types)[:_SHOWN]) + (", ..." if len(types) > _SHOWN else "")
             raise place.error(
-                "LS454",
+                SideColumnMissing,
                 f"{place} names column '{column}', which {clean(uri)} does not have",
                 did_you_mean(column, types) or f"its columns: {known or 'none'}",
             )
     type = types[side.vector]
     if not is_vector(type):
         raise place.error(
-            "LS455",
+            NotVectors,
             f"{place} names '{side.vector}' as its vectors, which is of type {type}",
             "vectors are fixed-size or variable lists of float, double or halffloat",
         )
@@ -159,7 +167,7 @@ def look_into(
         files = list_files(uri) if is_local else list_store_files(uri, storage_options)
     if not files:
         if is_plain and is_local:
-            raise place.error("LS457", f"{place} has no files at {shown}")
+            raise place.error(SideFilesMissing, f"{place} has no files at {shown}")
         # Other sources may read anything, wherever their path leads.
         note = f"whether the {place.side} side has changed cannot be told from {shown}"
         return JoinInput(work, None, columns=side.select, notes=(note,))
@@ -281,7 +289,7 @@ class SideReader:
     ) -> JoinInput:
         for ref in set(side.refs) - {dataset.name for dataset in datasets}:
             raise place.error(
-                "LS458",
+                ReferenceNotLance,
                 f"the query of {place} names '{ref}', whose result is no Lance dataset",
                 f"give '{ref}' a Lance output, or read its files as a side",
             )

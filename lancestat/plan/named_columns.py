@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lancestat.errors import SpecError, UsageError, did_you_mean
+from lancestat.errors import InvalidColumnChoice, SpecError, did_you_mean
 from lancestat.plan.assessment import Appraisal, resolve
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Publish
-
-BAD_COLUMN = "LS423"
 
 
 def named_columns(
@@ -31,7 +29,7 @@ def named_columns(
             replace(appraisal.spec, columns=selection), appraisal.snapshot, dict(appraisal.types)
         )
     except SpecError as error:
-        raise UsageError(BAD_COLUMN, error.message, hint=error.hint) from None
+        raise InvalidColumnChoice(error.message, hint=error.hint) from None
     kept = [name for name in _known(appraisal) if name in appraisal.types and name not in named]
     return _only([*named, *kept])
 
@@ -45,15 +43,13 @@ def _resolved(appraisal: Appraisal, name: str, is_case_sensitive: bool) -> str:
         found = [column for column in columns if column.lower() == name.lower()]
     if len(found) > 1:
         listed = " and ".join(f"'{column}'" for column in found)
-        raise UsageError(
-            BAD_COLUMN,
+        raise InvalidColumnChoice(
             f"column '{name}' of table '{table}' may be {listed}",
             hint="set spark.sql.caseSensitive to true",
         )
     if not found:
         shown = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
-        raise UsageError(
-            BAD_COLUMN,
+        raise InvalidColumnChoice(
             f"table '{table}' has no column '{name}'",
             hint=did_you_mean(name, columns) or f"its columns: {shown or 'none'}",
         )

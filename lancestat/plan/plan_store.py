@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lancestat import codec
-from lancestat.errors import LancestatError, UsageError
+from lancestat.errors import (
+    PlanFileError,
+    PlanFileNotWritten,
+    PlanFileOfOtherProject,
+    PlanFileOfOtherRelease,
+    PlanFileUnreadable,
+    PlanMoved,
+    UsageError,
+)
 from lancestat.lake.temporary_files import write_whole
 from lancestat.plan.actions import Plan
 from lancestat.plan.drift import moves
@@ -80,19 +88,10 @@ MAX_BYTES = 64 << 20
 _AGAIN = "make a new one with 'lancestat plan --out'"
 
 
-class PlanFileError(LancestatError):
-    """LS62x: a plan file cannot be written, read or held to."""
-
-
-class PlanMoved(PlanFileError):  # noqa: N818 - a state of the project, not a defect of the file
-    """LS620: what the plan rests on has moved on; the message has a line for each node."""
-
-
 def moved(path: Path, lines: Sequence[str]) -> PlanMoved:
     """The refusal to run a plan, with all that has moved."""
     listed = "".join(f"\n      {line}" for line in lines)
     return PlanMoved(
-        "LS620",
         f"the plan in {_shown(path)} does not hold any more, and nothing was run{listed}",
         hint="look at a new plan: lancestat plan --out",
     )
@@ -154,8 +153,7 @@ def read_plan_file(path: Path) -> SavedPlan:
         raise _unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
     version = found.get("format_version")
     if version != FORMAT_VERSION:
-        raise PlanFileError(
-            "LS623",
+        raise PlanFileOfOtherRelease(
             f"the plan in {_shown(path)} is of format {quoted(str(version))}, "
             f"and this release reads format {FORMAT_VERSION}",
             hint=_AGAIN,
@@ -179,8 +177,7 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
         found = f"target {quoted(plan.target)}, and not for {quoted(target)}"
         raise _other(path, found, f"run it with --target {quoted(plan.target)}")
     if plan.lancestat != version:
-        raise PlanFileError(
-            "LS623",
+        raise PlanFileOfOtherRelease(
             f"the plan in {_shown(path)} was made by lancestat {quoted(plan.lancestat)[1:-1]}, "
             f"and this is {version}",
             hint=_AGAIN,
@@ -226,15 +223,15 @@ def _broken(error: json.JSONDecodeError) -> str:
 
 
 def _other(path: Path, found: str, hint: str) -> PlanFileError:
-    return PlanFileError("LS624", f"the plan in {_shown(path)} was made for {found}", hint=hint)
+    return PlanFileOfOtherProject(f"the plan in {_shown(path)} was made for {found}", hint=hint)
 
 
 def _unreadable(path: Path, why: str, hint: str) -> PlanFileError:
-    return PlanFileError("LS622", f"cannot read a plan from {_shown(path)}: {why}", hint=hint)
+    return PlanFileUnreadable(f"cannot read a plan from {_shown(path)}: {why}", hint=hint)
 
 
 def _unwritable(path: Path, why: str, hint: str) -> PlanFileError:
-    return PlanFileError("LS621", f"cannot write the plan to {_shown(path)}: {why}", hint=hint)
+    return PlanFileNotWritten(f"cannot write the plan to {_shown(path)}: {why}", hint=hint)
 
 
 def _why(error: OSError | ValueError) -> str:

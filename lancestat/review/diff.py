@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from lancestat.errors import UsageError
+from lancestat.errors import ForeignState, NothingSelected, UsageError
 from lancestat.review.evidence import Evidence, gather, is_state_trusted, trusted_uris, why_withheld
 from lancestat.review.join_diff import JoinChange, judge_join
 from lancestat.review.properties import (
@@ -21,7 +21,6 @@ from lancestat.review.source import Side, Sides, find_sides
 from lancestat.review.table_diff import TableChange, judge_table
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
 from lancestat.review.wording import Mask
-from lancestat.spec import codes
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
@@ -242,8 +241,6 @@ def _origins(spec: ProjectSpec, node: Node) -> Origins:
 
 Selector = str | Sequence[str] | None
 
-FOREIGN_STATE = "LS669"
-
 
 def review(
     project_dir: Path,
@@ -315,7 +312,7 @@ def _state_of(old: ProjectSpec | None, new: ProjectSpec) -> Callable[[], StateRe
     def opened() -> StateReader:
         if old is None or not is_state_trusted(old, new):
             message = "the place of the state or its storage options are not those of BASE"
-            raise UsageError(FOREIGN_STATE, message)
+            raise ForeignState(message)
         return open_state(new.target.state, new.target.storage_options)
 
     return opened
@@ -333,9 +330,7 @@ def _names(
     for spec in specs:
         try:
             chosen |= {node.name for node in _selected(spec, select, exclude, state)}
-        except UsageError as error:
-            if error.code != codes.NOTHING_SELECTED:
-                raise
+        except NothingSelected as error:
             refused.append(error)
     if len(refused) == len(specs):
         raise refused[-1]

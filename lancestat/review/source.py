@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancestat.errors import InvalidProject, LancestatError, Location, UsageError
+from lancestat.errors import (
+    AmbiguousSide,
+    InvalidProject,
+    LancestatError,
+    Location,
+    ProjectMissing,
+    TooManySides,
+    UsageError,
+)
 from lancestat.spec.files import Files, Folder, resolved_inside, work_tree
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ProjectSpec
@@ -17,9 +25,6 @@ from lancestat.vcs.git import Repository, Revision
 
 WORK_TREE = "."
 MERGE_BASE = "..."
-NO_PROJECT = "LS664"
-TWO_HEADS = "LS665"
-AMBIGUOUS = "LS668"
 
 _REFS = re.compile(r"^refs/(?:heads|remotes|tags)/")
 
@@ -53,8 +58,7 @@ class Side:
             UsageError: LS664 there is no project, or it has no such target.
         """
         if not self.files.has(PROJECT_FILE):
-            raise UsageError(
-                NO_PROJECT,
+            raise ProjectMissing(
                 f"there is no {PROJECT_FILE} {self.place}",
                 hint="give --project-dir, or compare with what has the project",
             )
@@ -65,16 +69,14 @@ class Side:
                 raise
             raise InvalidProject([self._placed(error) for error in invalid.errors]) from None
         except UsageError as error:
-            raise UsageError(
-                error.code, f"{error.message} (at {self.label})", hint=error.hint
-            ) from None
+            raise type(error)(f"{error.message} (at {self.label})", hint=error.hint) from None
 
     def _placed(self, error: LancestatError) -> LancestatError:
         place = error.location
         if place is None:
             return error
         moved = Location(f"{self.prefix}{place.file}", place.line, place.column)
-        return type(error)(error.code, error.message, location=moved, hint=error.hint)
+        return type(error)(error.message, location=moved, hint=error.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
         one, _, other = base.partition(MERGE_BASE)
         if other and head is not None:
             message = f"'{base}' names two sides, and '{head}' is a third"
-            raise UsageError(TWO_HEADS, message, hint=f"write '{one}{MERGE_BASE}' '{head}'")
+            raise TooManySides(message, hint=f"write '{one}{MERGE_BASE}' '{head}'")
         found = finder.revision(other) if other else finder.side(head or WORK_TREE)
         return Sides(root, finder.merge_base(one or "HEAD", found), found)
     sides = finder.side(base), finder.side(head or WORK_TREE)
@@ -121,11 +123,10 @@ def _project_folder(project_dir: Path) -> Path:
     written = Path(os.path.abspath(project_dir))  # noqa: PTH100 - links must be seen here
     root = written.resolve()
     if not root.is_dir():
-        raise UsageError(NO_PROJECT, f"there is no folder {root}", hint="give --project-dir")
+        raise ProjectMissing(f"there is no folder {root}", hint="give --project-dir")
     top = work_tree(written)
     if top is not None and resolved_inside(top, written) != written:
-        raise UsageError(
-            NO_PROJECT,
+        raise ProjectMissing(
             f"the project's folder {written} is a symbolic link in its repository",
             hint="give --project-dir the folder that it leads to",
         )
@@ -145,8 +146,7 @@ def _is_folder(word: str) -> bool:
 
 
 def _ambiguous(word: str) -> UsageError:
-    return UsageError(
-        AMBIGUOUS,
+    return AmbiguousSide(
         f"'{word}' is both a git revision and the folder of a project",
         hint=f"write './{word}' for the folder; 'refs/heads/{word}' for a branch, "
         f"'refs/tags/{word}' for a tag or '{word}^0' for any commit",

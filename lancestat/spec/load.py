@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
+from lancestat.errors import InvalidProject, LancestatError, Location, UnreadableFile
 from lancestat.redact import Audience, Known, Origin, Redactor
-from lancestat.spec import codes
 from lancestat.spec.build import Builder
 from lancestat.spec.disclosure import resolved_places
 from lancestat.spec.document import Document, KeyPath
@@ -83,8 +82,7 @@ def load_project(
 
 
 def _missing(root: Path) -> InvalidProject:
-    missing = SpecError(
-        codes.UNREADABLE,
+    missing = UnreadableFile(
         f"there is no {PROJECT_FILE} in {root}",
         location=Location(PROJECT_FILE, 1, 1),
         hint="run 'lancestat init', or give --project-dir",

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lancestat.execution.summarize
-from lancestat.errors import StateError
+from lancestat.errors import StateUnreachable
 from lancestat.lake.observe import snapshot
 from lancestat.optimizer.column_groups import GroupColumn
 from lancestat.optimizer.groups import GroupedStatistics, load_groups
@@ -174,11 +174,11 @@ class Unreachable(MemoryState):
     is_silent = False
 
     def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
-        raise StateError("LS301", "the state cannot be reached")
+        raise StateUnreachable("the state cannot be reached")
 
     def summary(self, table: str):  # type: ignore[no-untyped-def]
         if self.is_silent:
-            raise StateError("LS301", "the state cannot be reached")
+            raise StateUnreachable("the state cannot be reached")
         return super().summary(table)
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from lancestat.errors import RunError
+from lancestat.errors import Cancelled
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import TableVersion
@@ -151,7 +151,7 @@ class SparkScanner:
 
     def _refuse_when_cancelled(self, what: str) -> None:
         if self._is_cancelled:
-            raise RunError("LS512", f"{what} was cancelled")
+            raise Cancelled(f"{what} was cancelled")
 
     def _advance(self, node: str, fragments: int, size_bytes: int) -> None:
         if self._on_progress is not None:

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
+from lancestat.errors import (
+    LancestatError,
+    NotPlainQuery,
+    SideColumnMissing,
+    SideUnreadable,
+    UsageError,
+    did_you_mean,
+)
 from lancestat.knn.request import JoinRequest, Metric, Mode
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import PinnedTable, SideWork, VectorSide
@@ -93,12 +100,11 @@ def unreadable(
     if source.sql is not None and "no table" in found.message:
         hint = "a query names declared tables as {{ ref('name') }}"
     message = f"the {name} side cannot be read: {found.message}"
-    return RunError("LS555", message, location=source.location, hint=hint)
+    return SideUnreadable(message, location=source.location, hint=hint)
 
 
 def _not_plain(source: SideWork, name: str, objection: str) -> UsageError:
-    return UsageError(
-        "LS459",
+    return NotPlainQuery(
         f"the query of the {name} side is not one plain query: it holds {objection}",
         location=source.location,
         hint="a side is one SELECT, which writes nothing and runs no program",
@@ -147,7 +153,7 @@ def opened_table(
     for column in (vector, *select):
         if column not in schema.names:
             hint = did_you_mean(column, schema.names)
-            raise RunError("LS554", f"the {name} side has no column '{column}'", hint=hint)
+            raise SideColumnMissing(f"the {name} side has no column '{column}'", hint=hint)
     empty = schema.empty_table().column(vector)
     known = vectors(empty, None, Metric.L2, place=f"the {name} side").values.shape[1]
     side = VectorSide(

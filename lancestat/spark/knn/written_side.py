@@ -13,7 +13,14 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from lancestat.errors import LancestatError, RunError, did_you_mean
+from lancestat.errors import (
+    JoinFailed,
+    LancestatError,
+    SideColumnMissing,
+    SideNotWritten,
+    VectorLengthMismatch,
+    did_you_mean,
+)
 from lancestat.knn.request import Metric
 from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import VectorSide, placed
@@ -120,7 +127,7 @@ def column_place(columns: Sequence[str], column: str, side: str) -> int:
     if column.lower() in lowered:
         return lowered.index(column.lower())
     hint = did_you_mean(column, columns) or f"it has: {', '.join(columns)}"
-    raise RunError("LS554", f"the {side} side has no column '{column}'", hint=hint)
+    raise SideColumnMissing(f"the {side} side has no column '{column}'", hint=hint)
 
 
 def _run(rows: DataFrame, scan: ParquetScan | None, writing: Writing) -> list[_Report]:
@@ -139,7 +146,7 @@ def _run(rows: DataFrame, scan: ParquetScan | None, writing: Writing) -> list[_R
         found = map_in_arrow(rows, write, "report string").collect()
         return [_Report(**json.loads(row.report)) for row in found]
     except Exception as error:
-        raise job_error(error, "LS553", doing, secret_values(options)) from None
+        raise job_error(error, JoinFailed, doing, secret_values(options)) from None
 
 
 def _run_files(rows: DataFrame, scan: ParquetScan, writing: Writing, doing: str) -> list[_Report]:
@@ -197,8 +204,7 @@ class _Writer:
             if not is_failure(error):
                 raise
             reason = clean(f"{type(error).__name__}: {error}", secret_values(options))
-            raise RunError(
-                "LS552",
+            raise SideNotWritten(
                 f"the {self._writing.side} side cannot be written: {reason}",
                 hint="leave out columns of types that Lance has not",
             ) from error
@@ -274,8 +280,7 @@ def _dimension(reports: Sequence[_Report], side: str) -> int | None:
     for place, each in known:
         if each.dimension != first:
             row = sum(before.seen for before in reports[:place])
-            raise RunError(
-                "LS550",
+            raise VectorLengthMismatch(
                 f"vectors of the {side} side have {first} elements, "
                 f"but those from row {row} on have {each.dimension}",
             )

@@ -6,7 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import RunError
+from lancestat.errors import (
+    ConnectorCannotOpen,
+    ConnectorMissing,
+    ConnectorNotPinned,
+    ConnectorNotReadable,
+    ConnectorSchemaDiffers,
+    RunError,
+)
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.redact import clean, secret_values
@@ -16,9 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SOURCE = "lance"
-ABSENT, NOT_OPENED, OTHER_SCHEMA, NOT_PINNED, NOT_READABLE = (
-    f"LS{number}" for number in range(540, 545)
-)
 
 # No table gets there, and it is an int to Java, as the connector takes versions.
 _NO_VERSION = 2_000_000_000
@@ -90,8 +94,7 @@ class _Connector:
         except Exception:
             answer = None
         if answer is not None:
-            raise RunError(
-                NOT_PINNED,
+            raise ConnectorNotPinned(
                 f"the data source '{SOURCE}' ({name}) does not read version {self._version} of "
                 f"'{self._uri}': it takes no notice of the option 'version'",
                 hint=f"use a later release of the connector, {_OWN_READER}",
@@ -112,8 +115,7 @@ class _Connector:
             raise self._not_opened(_said(error)) from None
         gateway = cast(Any, self._spark.sparkContext._gateway)
         if not readable or not is_instance_of(gateway, table, f"{_CATALOG}.SupportsRead"):
-            raise RunError(
-                NOT_READABLE,
+            raise ConnectorNotReadable(
                 f"the data source '{SOURCE}' cannot read '{self._uri}' in batches",
                 hint=_OWN_READER.removeprefix("or "),
             )
@@ -129,8 +131,7 @@ class _Connector:
                 raise self._not_opened(_said(error)) from None
             provider = None
         if provider is None or "PythonDataSource" in provider.getClass().getName():
-            raise RunError(
-                ABSENT,
+            raise ConnectorMissing(
                 f"Spark's class path has no data source '{SOURCE}', the Lance connector for Spark, "
                 "which is to read",
                 hint="set spark.jars.packages to its bundle for this Spark, such as "
@@ -152,8 +153,7 @@ class _Connector:
 
     def _not_opened(self, said: str) -> RunError:
         reason = clean(said, secret_values(self._storage_options))
-        return RunError(
-            NOT_OPENED,
+        return ConnectorCannotOpen(
             f"the data source '{SOURCE}' does not open version {self._version} of "
             f"'{self._uri}': {reason}",
             hint=f"see that the connector is one for this Spark and this table, {_OWN_READER}",
@@ -169,8 +169,7 @@ def _require_same(snapshot: Snapshot, schema: dict[str, Any]) -> None:
     if differences:
         more = len(differences) - _SHOWN
         listed = "; ".join(differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-        raise RunError(
-            OTHER_SCHEMA,
+        raise ConnectorSchemaDiffers(
             f"the data source '{SOURCE}' sees '{snapshot.uri}' otherwise than Lance does: {listed}",
             hint=_OWN_READER.removeprefix("or "),
         )

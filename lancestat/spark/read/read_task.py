@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lancestat.errors import LancestatError, RunError
+from lancestat.errors import LancestatError, ValueOutOfRange
 from lancestat.lake.row_ranges import Part, RowRange
 from lancestat.lake.snapshot import Pin
 from lancestat.optimizer.table import Scan
@@ -124,7 +124,7 @@ def read_part(
                     f"fragment {rows.fragment_id} of {scan.pin.uri} at version {scan.pin.version}"
                 )
                 said = clean(str(error), secret_values(storage_options))
-                raise RunError("LS514", f"{where}: {said}") from None
+                raise ValueOutOfRange(f"{where}: {said}") from None
             yield converted
             if left == 0:
                 return

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import LancestatError, UsageError, did_you_mean
+from lancestat.errors import ConnectorMissing, LancestatError, UnknownReader, did_you_mean
 from lancestat.optimizer.table import ReadTable, open_table
-from lancestat.spark.read.connector import ABSENT, inner_table
+from lancestat.spark.read.connector import inner_table
 from lancestat.spark.read.planning_service import Desk
 from lancestat.spark.read.read_task import make_reader
 from lancestat.spark.session.arrow_types import spark_schema, unreadable
@@ -215,9 +215,9 @@ def attach_views(
             if isinstance(table, LancestatError):
                 raise table
             relations[name] = Relation(table, view=name, inner=_inner(spark, table, reader))
+        except ConnectorMissing:
+            raise
         except LancestatError as error:
-            if error.code == ABSENT:
-                raise
             failed[name] = error
     relate(spark, list(relations.values()))
     return Attachment(tuple(relations), failed)
@@ -234,8 +234,7 @@ def _reader(name: str) -> Reader:
         return Reader(name)
     except ValueError:
         valid = [each.value for each in Reader]
-        raise UsageError(
-            "LS406",
+        raise UnknownReader(
             f"unknown reader '{name}', expected {' or '.join(valid)}",
             hint=did_you_mean(name, valid),
         ) from None

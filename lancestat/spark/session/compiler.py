@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import RunError
+from lancestat.errors import JavaClassNotLoaded, JavaSourcesRefused
 from lancestat.lake.temporary_files import make_temporary_folder
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
         compiler.compile(units)
     except Exception as error:
         names = ", ".join(texts)
-        raise RunError("LS530", f"Spark's Java compiler refuses {names}: {_said(error)}") from None
+        raise JavaSourcesRefused(f"Spark's Java compiler refuses {names}: {_said(error)}") from None
     return _jar({str(path): bytes(found[path]) for path in found})
 
 
@@ -112,7 +112,7 @@ def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
         loaded = session.sharedState().jarClassLoader().loadClass(class_name)
         return loaded.getConstructors()[0].newInstance(None)
     except Exception as error:
-        raise RunError("LS531", f"Spark does not load {class_name}: {_said(error)}") from None
+        raise JavaClassNotLoaded(f"Spark does not load {class_name}: {_said(error)}") from None
 
 
 def _jar(files: Mapping[str, bytes]) -> Path:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import RunError
+from lancestat.errors import JavaMissing, JavaTooOld, RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import clean
 from lancestat.spark.session.worker import THREAD_VARIABLES
@@ -45,8 +45,7 @@ def find_java() -> Java:
     """
     java = Java(path := _executable(), _version(path))
     if java.version < OLDEST_JAVA:
-        raise RunError(
-            "LS521",
+        raise JavaTooOld(
             f"Spark needs Java {OLDEST_JAVA} or newer, and {path} is Java {java.version}",
             hint=f"install OpenJDK {OLDEST_JAVA} and set JAVA_HOME to its folder",
         )
@@ -59,11 +58,11 @@ def _executable() -> Path:
     if home:
         path = Path(home) / "bin" / "java"
         if shutil.which(path) is None:
-            raise RunError("LS520", f"JAVA_HOME is {home}, which holds no bin/java", hint=hint)
+            raise JavaMissing(f"JAVA_HOME is {home}, which holds no bin/java", hint=hint)
         return path
     found = shutil.which("java")
     if found is None:
-        raise RunError("LS520", "Spark needs Java, and no java is on the PATH", hint=hint)
+        raise JavaMissing("Spark needs Java, and no java is on the PATH", hint=hint)
     return Path(found)
 
 
@@ -73,11 +72,11 @@ def _version(path: Path) -> int:
             [path, "-version"], capture_output=True, text=True, timeout=60, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError) as error:
-        raise RunError("LS520", f"{path} does not run: {error}") from error
+        raise JavaMissing(f"{path} does not run: {error}") from error
     # "1.8.0_392" is Java 8, "17.0.15" is Java 17 (JEP 223).
     found = re.search(r'version "(?:1\.)?(\d+)', shown)
     if found is None:
-        raise RunError("LS520", f"{path} does not say its version: {shown.strip()[:200]!r}")
+        raise JavaMissing(f"{path} does not say its version: {shown.strip()[:200]!r}")
     return int(found.group(1))
 
 
@@ -145,8 +144,7 @@ def not_started(output: str, conf: Mapping[str, str]) -> RunError:
     causes = [line for line in lines if _CAUSE.search(line)]
     said = " ".join((causes or lines)[:_LAST_LINES]) or "it ended without a word"
     secrets = [value for key, value in conf.items() if _SECRET.search(key)]
-    return RunError(
-        "LS522",
+    return SparkNotStarted(
         f"Spark did not start: {clean(said, secrets)}",
         hint="check the target's spark section, and `lancestat debug`",
     )
@@ -288,8 +286,7 @@ def require_classic(session: object) -> None:
     from pyspark.sql import SparkSession
 
     if not isinstance(session, SparkSession) or not hasattr(session, "_jsc"):
-        raise RunError(
-            "LS523",
+        raise SparkConnectSession(
             "the active session is a Spark Connect session, and lancestat needs a classic one",
             hint="stop it, or run lancestat in a process of its own",
         )
