@@ -173,7 +173,7 @@ class Project:
         """Plan, and write the plan to a file for `load_plan`; an older plan there is replaced.
 
         Raises:
-            PlanFileError: LS621 something else is at `path`, or it cannot be written.
+            PlanFileNotWritten: something else is at `path`, or it cannot be written.
             UsageError, StateError: as for `plan`.
         """
         from lancestat.plan.saved import Options
@@ -186,9 +186,8 @@ class Project:
         It is made again, under the options that it was made with, and has to come out the same.
 
         Raises:
-            PlanMoved: LS620 something has moved on; the message names every node and how it moved.
-            PlanFileError: LS622 to LS624 the file is no such plan, or that of another project,
-                target or release.
+            PlanMoved: something has moved on; the message names every node and how it moved.
+            PlanFileError: the file is no such plan, or that of another project, target or release.
         """
         return self._keeper.load(Path(path))
 

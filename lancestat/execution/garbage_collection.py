@@ -31,7 +31,7 @@ def sweep_all(spec: ProjectSpec, state: LanceState, *, now: datetime, dry_run: b
 
     Raises:
         StateError: The state cannot be reached.
-        RunError: LS583 a scratch root cannot be looked at.
+        ScratchUnusable: a scratch root cannot be looked at.
     """
 
     declared = {

@@ -130,9 +130,10 @@ def knn_join(
         The selected columns of both sides, `_distance` (float) and, if asked for, `_rank` (int).
 
     Raises:
-        UsageError: an argument is wrong (LS460), or names of columns clash (LS450 to LS452).
-        RunError: a column is missing or holds no vectors, vectors differ in length, there is no
-            scratch, or Spark failed.
+        InvalidArgument: an argument is wrong.
+        UsageError: names of columns clash, a column is missing or holds no vectors, or vectors
+            differ in length.
+        RunError: there is no scratch, or Spark failed.
     """
     spark = left.sparkSession
     require_classic(spark)

@@ -73,7 +73,8 @@ class IndexedSide:
         """How many partitions the index has; the most that a query can visit.
 
         Raises:
-            RunError: LS565 the index cannot be read, LS566 there is none.
+            IndexUnreadable: the index cannot be read.
+            IndexMissing: there is none.
         """
         if self._partitions is None:
             with self._readable():

@@ -89,7 +89,7 @@ def write_partition(
         storage_options: For the store.
 
     Raises:
-        RunError: LS586 scratch cannot be written.
+        PartitionsNotWritten: scratch cannot be written.
     """
     nearest = Nearest(sample, k, centroids.metric)
     fragments: list[str] = []
@@ -120,7 +120,7 @@ def commit(
     """Make what was laid out a dataset.
 
     Raises:
-        RunError: LS586 scratch cannot be written.
+        PartitionsNotWritten: scratch cannot be written.
     """
     import lance
 

@@ -134,8 +134,9 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
         with_rank: Whether there is a column `_rank`.
 
     Raises:
-        UsageError: a side selects a column twice (LS450) or one that is called like what the join
-            adds (LS451), or a name with its suffix is taken (LS452).
+        ColumnSelectedTwice: a side selects a column twice.
+        ReservedColumnName: a side selects a column that is called like what the join adds.
+        SuffixedNameTaken: a name with its suffix is taken.
     """
     measures = (DISTANCE, RANK) if with_rank else (DISTANCE,)
     for side, names in (("left", left), ("right", right)):

@@ -270,7 +270,8 @@ def vectors(
         Of dimension 0 when no row has a vector and neither argument nor type tells.
 
     Raises:
-        RunError: LS550 a vector of another length or without elements, LS551 no vectors.
+        VectorLengthMismatch: a vector of another length or without elements.
+        NotVectors: no vectors.
     """
     if not is_vector(array.type):
         raise NotVectors(

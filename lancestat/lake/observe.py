@@ -137,9 +137,11 @@ def observe_at(
         storage_options: For opening the dataset.
 
     Raises:
-        UsageError: Both were given (LS410), or the version cannot be one (LS411).
-        LakeError: No such tag (LS208), the dataset has been replaced since the tag was looked up
-            (LS209), or as `lake.open.observe_dataset`.
+        VersionAndTag: Both were given.
+        InvalidVersion: The version cannot be one.
+        UnknownTag: There is no such tag.
+        LakeError: The dataset has been replaced since the tag was looked up, or as
+            `lake.open.observe_dataset`.
     """
     if version is not None and tag is not None:
         raise VersionAndTag(
@@ -157,7 +159,7 @@ def parse_version(text: str) -> int:
     """The version that an option's text means.
 
     Raises:
-        UsageError: It is not a whole number from 1 on (LS411).
+        InvalidVersion: It is not a whole number from 1 on.
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_LARGEST_VERSION))):

@@ -49,8 +49,8 @@ def observe_dataset(
         storage_options: Used for object stores only; timeouts they leave open are kept short.
 
     Raises:
-        LakeError: LS201 missing, LS202 denied, LS203 unsupported, LS204 corrupt, LS205 unreachable,
-            LS206 version gone, LS207 misconfigured; no message holds a secret.
+        LakeError: The dataset cannot be opened, for any of the reasons in `lancestat.errors.lake`;
+            no message holds a secret.
     """
     return _open(uri, version, storage_options, None)
 
@@ -70,8 +70,8 @@ def open_pinned(
             takes a manifest from the cache without asking whether it is still there.
 
     Raises:
-        LakeError: LS209 another dataset has taken its place; LS206 the version is gone; and as
-            `observe_dataset`.
+        DatasetReplaced: another dataset has taken its place.
+        VersionMissing: the version is gone; and as `observe_dataset`.
     """
     try:
         dataset = _open(pin.uri, pin.version, storage_options, session)
@@ -188,7 +188,7 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
         storage_options: As for opening.
 
     Raises:
-        LakeError: LS205 unreachable. Whatever else is wrong is for opening to say.
+        StoreUnreachable: unreachable. Whatever else is wrong is for opening to say.
     """
     from lance.file import LanceFileSession
 

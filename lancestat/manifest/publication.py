@@ -72,7 +72,8 @@ def commit(
             read, so only readers whose policy accepts the distance use the entries.
 
     Raises:
-        PublishError: LS602 the table cannot be opened, LS603 the commit failed.
+        TableNotOpened: the table cannot be opened.
+        CommitFailed: the commit failed.
     """
     pin = publication.pin
     updates = plan_updates(publication.config, publication.entries)
@@ -109,7 +110,7 @@ def _withdraw(
     another publication has replaced the entries already, nothing is left to take back.
 
     Raises:
-        PublishError: LS603 they could not be taken back.
+        CommitFailed: they could not be taken back.
     """
     uri, version = publication.uri, landed.version
     try:

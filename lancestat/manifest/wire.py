@@ -96,7 +96,7 @@ def encode_statistics(
         computed_at: an aware instant.
 
     Raises:
-        PublishError: a column's name is empty or holds a dot (LS601).
+        UnpublishableColumn: a column's name is empty or holds a dot.
     """
     entries = {
         VERSION: FORMAT_VERSION,

@@ -183,7 +183,7 @@ def read_rows(
 
 
 def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> LanceDataset | None:
-    """Open the result at its latest version; None when there is none, LS570 for anything else."""
+    """Open the result at its latest version; None when there is none, `OutputOccupied` else."""
     dataset = _existing(uri, options)
     if dataset is None:
         return None
@@ -301,8 +301,8 @@ def _commit(
         before: The result that was looked at, None where there is no dataset yet.
 
     Raises:
-        RunError: LS570 another dataset had taken the place of that result, and has been put back;
-            LS571 the commit failed.
+        OutputOccupied: another dataset had taken the place of that result, and has been put back.
+        OutputNotWritten: the commit failed.
     """
     uri, options = writer.uri, writer.storage_options
 

@@ -69,7 +69,7 @@ class ParquetPlace:
         """Return the generation that readers see, None when there is none; see `check`.
 
         Raises:
-            RunError: LS570 something else is there than a link to a generation.
+            OutputOccupied: something else is there than a link to a generation.
         """
         if not os.path.lexists(self.path):
             return None
@@ -89,7 +89,7 @@ class ParquetPlace:
                 lancestat, whose mark names neither its place nor its files, needs that.
 
         Raises:
-            RunError: LS570 something else is there.
+            OutputOccupied: something else is there.
         """
         generation = self.generation()
         if self.root.is_symlink() or (self.root.exists() and not self._is_marked()):
@@ -119,7 +119,7 @@ class ParquetPlace:
         """Make the folder for generations, after `check`; its mark names this place from now on.
 
         Raises:
-            RunError: LS570 something else is there.
+            OutputOccupied: something else is there.
         """
         self.check(is_remembered)
         self.root.mkdir(parents=True, exist_ok=True)
@@ -269,7 +269,7 @@ def place_of(uri: str) -> ParquetPlace:
     """Return the place that a URI names.
 
     Raises:
-        RunError: LS572 it is in an object store.
+        OutputNotReplaceable: it is in an object store.
     """
     path = local_path(uri)
     if path is None:

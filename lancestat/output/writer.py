@@ -64,7 +64,7 @@ def stale(uri: str, what: str, options: Mapping[str, str]) -> StaleBase:
 
 @contextmanager
 def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Raise what goes wrong when a result is written as the RunError (LS571) that says so."""
+    """Raise what goes wrong when a result is written as `OutputNotWritten`."""
     try:
         yield
     except LancestatError:

@@ -87,7 +87,7 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
     """See that a join does not write to what it reads.
 
     Raises:
-        UsageError: LS453 the result would lie in, on or around an input.
+        OutputOverlapsInput: the result would lie in, on or around an input.
     """
     output = canonical_uri(join.output_uri)
     for name in SIDES:
@@ -149,7 +149,8 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     """See that the sides fit each other, as far as is known before they are read.
 
     Raises:
-        UsageError: LS450 to LS452 about names (`knn.names`), LS456 vectors of different lengths.
+        UsageError: names of columns clash, as `output_names`.
+        VectorLengthMismatch: the sides have vectors of different lengths.
     """
     output_names(left.columns or (), right.columns or (), with_rank=join.rank)
     lengths = (left.dimension, right.dimension)

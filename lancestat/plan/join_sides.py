@@ -122,7 +122,8 @@ def check_columns(
     """See that what a side names is there; the vectors' length, None where rows may differ.
 
     Raises:
-        UsageError: LS454 a column is missing, LS455 the vectors are none.
+        SideColumnMissing: a column is missing.
+        NotVectors: the vector column is of another type.
     """
     from lancestat.knn.vectors import dimension, is_vector
 
@@ -156,7 +157,8 @@ def look_into(
     """What a side of files is now, as far as a listing tells.
 
     Raises:
-        UsageError: LS454 or LS455 about columns (`check_columns`), LS457 there are no files.
+        UsageError: about columns, as `check_columns`.
+        SideFilesMissing: there are no files.
     """
     shown = clean(uri, secret_values(side.options))
     work = SideWork(side.vector, side.select, format=format, uri=uri, options=side.options)
@@ -251,8 +253,9 @@ class SideReader:
 
         Raises:
             LakeError: a dataset cannot be opened.
-            UsageError: LS454 or LS455 about columns (`check_columns`), LS457 there are no files,
-                LS458 a query names the result of a join that is no Lance dataset.
+            UsageError: about columns, as `check_columns`.
+            SideFilesMissing: there are no files.
+            ReferenceNotLance: a query names the result of a join that is no Lance dataset.
         """
         side = side_of(place.join, place.side)
         datasets, options = datasets_of(self.spec, side), self.spec.target.storage_options

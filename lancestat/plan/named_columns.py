@@ -20,7 +20,8 @@ def named_columns(
         names: As they were written; case counts only if `is_case_sensitive`.
 
     Raises:
-        UsageError: a column is not there, may be one of several, or cannot have statistics (LS423).
+        InvalidColumnChoice: a column is not there, may be one of several, or cannot have
+            statistics.
     """
     named = [_resolved(appraisal, name, is_case_sensitive) for name in names]
     selection = _only(named)

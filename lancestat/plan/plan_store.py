@@ -43,7 +43,7 @@ class PlanKeeper:
         """Plan, and write the plan to a file.
 
         Raises:
-            PlanFileError: LS621 something else is at `path`, or it cannot be written.
+            PlanFileNotWritten: something else is at `path`, or it cannot be written.
             UsageError: a selector is wrong or matches nothing.
             StateError: the state cannot be reached.
         """
@@ -56,9 +56,8 @@ class PlanKeeper:
         """Plan again what a file has, provided that it comes out the same.
 
         Raises:
-            PlanMoved: LS620 it does not.
-            PlanFileError: LS622 to LS624 the file is no such plan, or that of another project,
-                target or release.
+            PlanMoved: it does not.
+            PlanFileError: the file is no such plan, or that of another project, target or release.
             StateError: the state cannot be reached.
         """
         spec = self.observer.spec
@@ -116,7 +115,7 @@ def check_writable(path: Path) -> None:
     """See that a plan file may be written at `path`: nothing is there, or another plan file.
 
     Raises:
-        PlanFileError: LS621 something else is there, or no folder to write into.
+        PlanFileNotWritten: something else is there, or no folder to write into.
     """
     if path.is_dir():
         raise _unwritable(path, "it is a folder", "name a file in it")
@@ -130,7 +129,7 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
     """Write a plan, all of it or nothing; an older plan at that place is replaced.
 
     Raises:
-        PlanFileError: LS621 something else is there, or it cannot be written.
+        PlanFileNotWritten: something else is there, or it cannot be written.
     """
     check_writable(path)
     try:
@@ -145,8 +144,8 @@ def read_plan_file(path: Path) -> SavedPlan:
     """Read a plan file of this format.
 
     Raises:
-        PlanFileError: LS622 it cannot be read, or is no whole plan file; LS623 its format is
-            another.
+        PlanFileUnreadable: it cannot be read, or is no whole plan file.
+        PlanFileOfOtherRelease: its format is another.
     """
     found = _parsed(path, _content(path))
     if not isinstance(found, dict) or found.get("kind") != KIND:
@@ -168,7 +167,8 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
     """See that a plan was made for this project and target, by this release.
 
     Raises:
-        PlanFileError: LS623 another release made it; LS624 for another project or target.
+        PlanFileOfOtherRelease: another release made it.
+        PlanFileOfOtherProject: for another project or target.
     """
     if plan.project != project:
         found = f"project {quoted(plan.project)}, and this one is {quoted(project)}"

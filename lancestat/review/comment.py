@@ -43,7 +43,7 @@ def pull_request(environment: Mapping[str, str], number: int | None = None) -> P
         number: The pull request's number; that of the job's event when None.
 
     Raises:
-        CommentError: LS610 when there is none.
+        GitHubNotConfigured: when there is none.
     """
     repository = environment.get("GITHUB_REPOSITORY", "")
     if not _REPOSITORY.fullmatch(repository):

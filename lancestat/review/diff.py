@@ -273,8 +273,8 @@ def review(
 
     Raises:
         InvalidProject: A side has errors, each at its place there.
-        UsageError: LS660 to LS665 and LS668 about the sides, or a selector that is wrong; LS669 a
-            selector asks for a state that is not that of `base`.
+        UsageError: As `find_sides`, or a selector is wrong.
+        ForeignState: A selector asks for a state that is not that of `base`.
     """
     sides = find_sides(project_dir, base, head)
     old, new = _load(sides, target, vars or {}, loaded)

@@ -55,7 +55,8 @@ class Side:
 
         Raises:
             InvalidProject: with every error, each at its place on this side.
-            UsageError: LS664 there is no project, or it has no such target.
+            ProjectMissing: there is no project.
+            UnknownTarget: it has no such target.
         """
         if not self.files.has(PROJECT_FILE):
             raise ProjectMissing(
@@ -97,7 +98,7 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
     went apart, next to HEAD (the work tree, which stands on git's HEAD).
 
     Raises:
-        UsageError: LS660 to LS665 and LS668 about git and what is named.
+        UsageError: git cannot be asked, or a word names no side or several.
     """
     root = _project_folder(project_dir)
     finder = _Finder(root)

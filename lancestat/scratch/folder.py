@@ -69,7 +69,8 @@ def scratch(
         settle_seconds: How long to watch, after a failure, for what cancelled tasks still write.
 
     Raises:
-        RunError: LS581 no space is left, LS583 the root cannot be written to.
+        ScratchFull: no space is left.
+        ScratchUnusable: the root cannot be written to.
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)

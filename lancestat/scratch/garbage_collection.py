@@ -62,7 +62,7 @@ def sweep_scratch(
         dead_after: How old the last heartbeat of a dead process is.
 
     Raises:
-        RunError: LS583 the root cannot be looked at.
+        ScratchUnusable: the root cannot be looked at.
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)

@@ -32,8 +32,8 @@ def analyze(
         quantiles: names of the columns, of kinds that have histograms, whose partials get them.
 
     Raises:
-        RunError: a column's type cannot be analyzed (LS501), or a batch lacks a column or has
-            another type (LS502).
+        TypeNotAnalyzed: a column's type cannot be analyzed.
+        UnexpectedBatch: a batch lacks a column or has another type.
     """
     reducers = {field.name: _reducer(field, field.name in quantiles) for field in schema}
     for batch in batches:

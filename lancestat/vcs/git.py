@@ -94,7 +94,8 @@ class Repository:
         Its configuration is trusted as far as it cannot run a program: no commit can bring `.git`.
 
         Raises:
-            UsageError: LS660 there is no git, LS661 the folder is in no repository.
+            GitMissing: there is no git.
+            NoRepository: the folder is in no repository.
         """
         top = work_tree(folder)
         if top is None:
@@ -125,7 +126,7 @@ class Repository:
         """Return the id of the commit that a revision names.
 
         Raises:
-            UsageError: LS662 there is none; the hint names one that is spelled alike.
+            UnknownRevision: there is none; the hint names one that is spelled alike.
         """
         commit = self.find_commit(revision)
         if commit is None:
@@ -137,7 +138,8 @@ class Repository:
         """Return the id of the commit at which two revisions diverged.
 
         Raises:
-            UsageError: LS662 a revision is unknown, LS663 they have no commit in common.
+            UnknownRevision: a revision is unknown.
+            NoMergeBase: they have no commit in common.
         """
         answer = self._ask("merge-base", self.commit(one), self.commit(other))
         if answer.returncode:
@@ -216,7 +218,7 @@ class Repository:
         """Return git's answer, whatever it is.
 
         Raises:
-            UsageError: LS660 there is no git.
+            GitMissing: there is no git.
         """
         passed_on = {
             key: value

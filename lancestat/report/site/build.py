@@ -207,7 +207,8 @@ def build_site(report: ProjectReport, spec: ProjectSpec, folder: Path) -> Site:
         folder: Made if need be; a folder that is not empty must be a site.
 
     Raises:
-        UsageError: LS650 the folder holds something else, LS651 it cannot be written.
+        PagesFolderOccupied: the folder holds something else.
+        PagesNotWritten: it cannot be written.
     """
     folder = check_folder(folder)
     try:
@@ -228,7 +229,8 @@ def check_folder(folder: Path) -> Path:
     """The folder without links in its path, when pages may be written there.
 
     Raises:
-        UsageError: LS650 it holds something else, LS651 it cannot be looked at.
+        PagesFolderOccupied: it holds something else.
+        PagesNotWritten: it cannot be looked at.
     """
     try:
         folder = folder.resolve()

@@ -94,7 +94,7 @@ class JoinSession:
         """Open both sides, write to scratch those that are no tables, and count their rows.
 
         Raises:
-            RunError: LS556 the sides have vectors of different lengths.
+            VectorLengthMismatch: the sides have vectors of different lengths.
         """
         engine, work = self._engine, self._work
         left, right = engine.open_sides(*self._sources, work.request, self._folder)

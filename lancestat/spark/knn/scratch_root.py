@@ -40,9 +40,10 @@ def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
         conf: Spark's configuration, for `spark.local.dir`.
 
     Raises:
-        RunError: LS580 nothing is declared and the workers are on other machines; LS582 the default
-            cannot be trusted, since it is a link or belongs to somebody else; LS583 it cannot be
-            made.
+        ScratchNotShared: nothing is declared and the workers are on other machines.
+        ScratchUntrusted: the default cannot be trusted, since it is a link or belongs to somebody
+            else.
+        ScratchUnusable: it cannot be made.
     """
     if declared is not None:
         return declared
@@ -72,7 +73,7 @@ def require_shared(declared: str | None, master: str | None) -> None:
         master: As Spark spells it, None where only its own configuration tells.
 
     Raises:
-        RunError: LS580.
+        ScratchNotShared: there is no such folder.
     """
     if declared is None and master is not None and not _LOCAL.fullmatch(master):
         raise ScratchNotShared(

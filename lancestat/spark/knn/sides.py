@@ -53,8 +53,8 @@ class QuerySide:
         """Read the query; nothing is resolved, and nothing runs.
 
         Raises:
-            UsageError: LS459 it is not one plain query.
-            RunError: LS555 Spark cannot parse it.
+            NotPlainQuery: it is not one plain query.
+            SideUnreadable: Spark cannot parse it.
         """
         assert source.sql is not None
         try:
@@ -69,8 +69,8 @@ class QuerySide:
         """The rows, nothing of which is computed yet, and `query_proof.unproven` about them.
 
         Raises:
-            UsageError: LS459 what it names is no plain query.
-            RunError: LS555 Spark cannot resolve it.
+            NotPlainQuery: what it names is no plain query.
+            SideUnreadable: Spark cannot resolve it.
             LakeError: a table that it names cannot be opened.
         """
         source = self.source
@@ -92,7 +92,7 @@ class QuerySide:
 def unreadable(
     error: Exception, source: SideWork, storage_options: Mapping[str, str], name: str
 ) -> LancestatError:
-    """The error (LS555) for a side of which Spark can make no rows."""
+    """The error for a side of which Spark can make no rows."""
     secrets = secret_values(storage_options) | secret_values(source.options)
     around = Surroundings({view.name: None for view in source.views}, secrets)
     found = explain_failure(error, QueryText(source.sql or "", f"the {name} side's query"), around)
@@ -147,7 +147,8 @@ def opened_table(
 
     Raises:
         LakeError: the table cannot be opened.
-        RunError: LS554 a column is missing, LS551 the vector column holds none.
+        SideColumnMissing: a column is missing.
+        NotVectors: the vector column holds none.
     """
     schema = pinned_dataset(table.pin, storage_options).schema
     for column in (vector, *select):
@@ -202,7 +203,7 @@ def source_rows(
     """The DataFrame of a side that is files of some format; nothing is computed yet.
 
     Raises:
-        RunError: LS555 Spark cannot make it, such as of a format that it does not know.
+        SideUnreadable: Spark cannot make it, such as of a format that it does not know.
     """
     assert source.format is not None
     try:

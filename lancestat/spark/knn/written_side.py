@@ -67,8 +67,10 @@ def write_side(rows: DataFrame, scan: ParquetScan | None, writing: Writing) -> O
         writing: Where to, and how.
 
     Raises:
-        RunError: LS550 vectors of different lengths, LS551 the column holds no vectors, LS552 Lance
-            cannot hold a column, LS553 the job failed.
+        VectorLengthMismatch: vectors of different lengths.
+        NotVectors: the column holds no vectors.
+        SideNotWritten: Lance cannot hold a column.
+        JoinFailed: the job failed.
     """
     reports = _run(rows, scan, writing)
     dimension = _dimension(reports, writing.side)
@@ -101,7 +103,7 @@ def numbered(rows: DataFrame, vector: str, select: Sequence[str], side: str) -> 
     Nothing else will be computed. Of columns with one name the first is meant.
 
     Raises:
-        RunError: LS554 a column is missing.
+        SideColumnMissing: a column is missing.
     """
     from pyspark.sql.functions import col
 
@@ -119,7 +121,7 @@ def column_place(columns: Sequence[str], column: str, side: str) -> int:
     """Which of the columns is called so; of several the first, however its case is written.
 
     Raises:
-        RunError: LS554 none is.
+        SideColumnMissing: none is.
     """
     if column in columns:
         return columns.index(column)
@@ -271,7 +273,7 @@ def _dimension(reports: Sequence[_Report], side: str) -> int | None:
     """The one length of all vectors.
 
     Raises:
-        RunError: LS550 partitions differ.
+        VectorLengthMismatch: partitions differ.
     """
     known = [(place, each) for place, each in enumerate(reports) if each.dimension is not None]
     if not known:

@@ -46,9 +46,11 @@ def inner_table(spark: SparkSession, snapshot: Snapshot, storage_options: Mappin
         A DSv2 `Table`, for `LanceRelation.attach`.
 
     Raises:
-        RunError: the connector is not on the class path (LS540), it cannot open the table (LS541),
-            it sees other columns or types than Lance's own library (LS542), it does not keep to a
-            version (LS543), or it cannot be read in batches (LS544).
+        ConnectorMissing: the connector is not on the class path.
+        ConnectorCannotOpen: it cannot open the table.
+        ConnectorSchemaDiffers: it sees other columns or types than Lance's own library.
+        ConnectorNotPinned: it does not keep to a version.
+        ConnectorNotReadable: it cannot be read in batches.
     """
     connector = _Connector(spark, snapshot, storage_options)
     connector.require_pinning()

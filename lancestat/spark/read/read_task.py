@@ -101,7 +101,7 @@ def read_part(
 
     Raises:
         LakeError: what cannot be read, and why.
-        RunError: LS514, a value that Spark's type cannot hold.
+        ValueOutOfRange: a value that Spark's type cannot hold.
     """
     from lancestat.spark.read.arrow_columns import for_spark
     from lancestat.spark.read.fragment_reader import pinned_dataset, read_range

@@ -56,8 +56,8 @@ def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame
         The DataFrames of those that become no view, in their order.
 
     Raises:
-        RunError: the session is one of Spark Connect (LS523), or the relation's Java source cannot
-            be compiled or loaded (LS530, LS531).
+        RunError: the session is one of Spark Connect, or the relation's Java source cannot be
+            compiled or loaded.
     """
     from pyspark.sql import DataFrame
 
@@ -205,7 +205,7 @@ def attach_views(
     """Make a temporary view of each table that could be opened, under its name.
 
     Raises:
-        RunError: the session cannot be used, or the connector is not there (LS540).
+        RunError: the session cannot be used, or the connector is not there.
     """
     require_classic(spark)
     relations: dict[str, Relation] = {}

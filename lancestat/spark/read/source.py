@@ -76,7 +76,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
         """A reader of the columns of `schema`.
 
         Raises:
-            UsageError: the table has no such column, or of another type (LS414).
+            ReadSchemaMismatch: the table has no such column, or of another type.
         """
         found = self._pinned()
         own = {each.name: each for each in spark_schema(found.fields).fields}

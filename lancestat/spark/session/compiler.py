@@ -34,7 +34,8 @@ def relation_classes(spark: SparkSession) -> Any:
     context hands that to the context's executors; all others share what is loaded.
 
     Raises:
-        RunError: the sources do not compile (LS530), or its classes cannot be loaded (LS531).
+        JavaSourcesRefused: the sources do not compile.
+        JavaClassNotLoaded: its classes cannot be loaded.
     """
     context = spark.sparkContext
     with _loading:
@@ -48,7 +49,7 @@ def relation_jar(spark: SparkSession) -> Path:
     """The jar of the package's Java sources, compiled when this process first asks for it.
 
     Raises:
-        RunError: the sources do not compile (LS530).
+        JavaSourcesRefused: the sources do not compile.
     """
     with _compiling:
         # Compiled again they would meet themselves: a JVM keeps the classes of a stopped Spark.
@@ -77,7 +78,7 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     """Compile Java sources, given by file name, into a jar that lives as long as this process.
 
     Raises:
-        RunError: the sources do not compile (LS530).
+        JavaSourcesRefused: the sources do not compile.
     """
     jvm: Any = spark._jvm
     util = jvm.org.codehaus.commons.compiler.util.resource
@@ -104,7 +105,7 @@ def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
     """Give a jar to the driver and all executors; an instance of one of its classes.
 
     Raises:
-        RunError: Spark does not load it (LS531).
+        JavaClassNotLoaded: Spark does not load it.
     """
     session: Any = spark._jsparkSession
     try:

@@ -41,7 +41,8 @@ def find_java() -> Java:
     """The Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` picks it.
 
     Raises:
-        RunError: there is none (LS520), or it is older than Spark accepts (LS521).
+        JavaMissing: there is none.
+        JavaTooOld: it is older than Spark accepts.
     """
     java = Java(path := _executable(), _version(path))
     if java.version < OLDEST_JAVA:
@@ -103,7 +104,7 @@ def start_jvm(
         is_short_lived: Do not optimise code for a long life; local masters only.
 
     Raises:
-        RunError: no Java (LS520), too old a Java (LS521), or it ended at once (LS522).
+        RunError: there is no Java, it is too old, or the JVM ended at once.
     """
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -139,7 +140,7 @@ def start_jvm(
 
 
 def not_started(output: str, conf: Mapping[str, str]) -> RunError:
-    """The error (LS522) that names the cause in what the JVM printed, without secrets of `conf`."""
+    """The error that names the cause in what the JVM printed, without secrets of `conf`."""
     lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
     causes = [line for line in lines if _CAUSE.search(line)]
     said = " ".join((causes or lines)[:_LAST_LINES]) or "it ended without a word"
@@ -211,7 +212,7 @@ def start_session(
         is_short_lived: The session is for scans only, and the JVM need not optimise its code.
 
     Raises:
-        RunError: no Java (LS520), too old a Java (LS521), or the JVM did not start (LS522).
+        RunError: there is no Java, it is too old, or the JVM did not start.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -242,7 +243,7 @@ def running_session() -> SparkSession | None:
     """The classic Spark session that this process has, if any.
 
     Raises:
-        RunError: it is a Spark Connect session, which cannot run lancestat's jobs (LS523).
+        SparkConnectSession: it is one of Spark Connect, which cannot run lancestat's jobs.
     """
     from pyspark.sql import SparkSession
 
@@ -281,7 +282,7 @@ def require_classic(session: object) -> None:
     """Refuse a session without a JVM of its own.
 
     Raises:
-        RunError: it is a Spark Connect session, which cannot run lancestat's jobs (LS523).
+        SparkConnectSession: it is one of Spark Connect, which cannot run lancestat's jobs.
     """
     from pyspark.sql import SparkSession
 

@@ -57,7 +57,7 @@ def query_text(content: bytes, source: str) -> QueryText:
     """Decode a query.
 
     Raises:
-        UsageError: it is not UTF-8 (LS420).
+        InvalidQuery: it is not UTF-8.
     """
     try:
         return QueryText(content.decode("utf-8-sig"), source)
@@ -94,8 +94,8 @@ def explain_failure(
 ) -> LancestatError:
     """The error that a user should see for a query at which Spark raised `error`.
 
-    What a worker raised comes back as it was. A query that Spark cannot parse or resolve is a
-    UsageError (LS420); anything else a RunError: LS512 when it was cancelled, else LS513.
+    What a worker raised comes back as it was. A query that Spark cannot parse or resolve is an
+    `InvalidQuery`; anything else is `Cancelled` when it was cancelled, else `QueryFailed`.
     """
     from pyspark.errors import AnalysisException, ParseException
 

@@ -88,7 +88,7 @@ def find_declared(
 
 
 def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageError:
-    """The error (LS422) for a table that neither the project nor Spark's catalog has."""
+    """The error for a table that neither the project nor Spark's catalog has."""
     listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
     near = did_you_mean(statement.name, declared)
     return UnknownAnalyzeTable(
@@ -140,7 +140,7 @@ def parse(spark: SparkSession, text: QueryText) -> Statement:
     """Parse one statement with Spark's own parser; a semicolon at its end is allowed.
 
     Raises:
-        UsageError: there is none, there are several, or Spark cannot parse it (LS420).
+        InvalidQuery: there is none, there are several, or Spark cannot parse it.
     """
     starts = _starts(text.text)
     if not starts:
