@@ -67,7 +67,9 @@ class GitHubRefused(CommentError):
     """GitHub refuses a request."""
 
     code = "LS612"
-    remedy = "The message has GitHub's reason: an expired token, or a pull request that is gone."
+    remedy = (
+        "See GitHub's reason in the message, such as an expired token or a closed conversation."
+    )
 
 
 class ReadOnlyToken(CommentError):

@@ -30,7 +30,10 @@ class FragmentNotAnalyzed(RunError):
     """The statistics of one fragment could not be computed."""
 
     code = "LS510"
-    remedy = "The message ends with the cause. What other fragments gave is remembered: run again."
+    remedy = (
+        "Mend the cause, with which the message ends, and run again; other fragments are "
+        "remembered."
+    )
 
 
 class ScanFailed(RunError):
@@ -54,7 +57,9 @@ class QueryFailed(RunError):
     """Spark failed while it computed a query."""
 
     code = "LS513"
-    remedy = "The message ends with Spark's reason, such as a cast or a division that fails."
+    remedy = (
+        "Correct the query or the rows; the message has Spark's reason, such as a cast that fails."
+    )
 
 
 class ValueOutOfRange(RunError):
@@ -110,7 +115,9 @@ class ScanNotPlanned(RunError):
     """The scan of a Lance table could not be planned, for a reason that has no other code."""
 
     code = "LS532"
-    remedy = "The message ends with the cause. If it is a defect of lancestat, report it."
+    remedy = (
+        "Report it with the cause, with which the message ends; it may be a defect of lancestat."
+    )
 
 
 class ConnectorMissing(RunError):
