@@ -141,4 +141,4 @@ def test_a_dataset_that_cannot_be_opened_has_no_sample(caplog: pytest.LogCapture
         raise DatasetMissing("gone")
 
     assert Sampler(fail, ROWS).share([contains("name", "green")]) is None
-    assert "no sample could be read: LakeError" in caplog.text
+    assert "no sample could be read: DatasetMissing" in caplog.text
