@@ -48,8 +48,9 @@ format: install ## Let ruff write the code's layout
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: install ## Write schemas/ and docs/yaml.md anew from the declarations in lancestat/spec
+generate: install ## Write schemas/, docs/yaml.md and docs/errors.md anew from their declarations
 	@$(BIN)/python -m lancestat.spec.reference
+	@$(BIN)/python -m lancestat.errors.reference
 
 .PHONY: golden
 golden: install ## Rewrite tests/golden; read the difference before you commit it

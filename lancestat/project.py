@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, TypeVar
 
-from lancestat.errors import LancestatError
+from lancestat.errors import LancestatError, UnknownTable
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
 from lancestat.spec.load import load_project
@@ -173,7 +173,7 @@ class Project:
         """Plan, and write the plan to a file for `load_plan`; an older plan there is replaced.
 
         Raises:
-            PlanFileError: LS621 something else is at `path`, or it cannot be written.
+            PlanFileNotWritten: something else is at `path`, or it cannot be written.
             UsageError, StateError: as for `plan`.
         """
         from lancestat.plan.saved import PlanOptions
@@ -186,9 +186,8 @@ class Project:
         It is made again, under the options that it was made with, and has to come out the same.
 
         Raises:
-            PlanMoved: LS620 something has moved on; the message names every node and how it moved.
-            PlanFileError: LS622 to LS624 the file is no such plan, or that of another project,
-                target or release.
+            PlanMoved: something has moved on; the message names every node and how it moved.
+            PlanFileError: the file is no such plan, or that of another project, target or release.
         """
         return self._plan_store.load(Path(path))
 
@@ -453,16 +452,15 @@ class Project:
         return Execution(self._observer, self.state, self._digests, receiver, threads, fail_fast)
 
     def _table(self, name: str) -> Table:
-        from lancestat.errors import UsageError, did_you_mean
+        from lancestat.errors import did_you_mean
 
         node = self.spec.node(name)
         if isinstance(node, Table):
             return node
         if node is not None:
-            raise UsageError(
-                "LS404",
+            raise UnknownTable(
                 f"'{name}' is a KNN join, and statistics are those of tables",
                 hint="declare a table over its result",
             )
         names = [table.name for table in self.spec.tables]
-        raise UsageError("LS404", f"no table '{name}' is declared", hint=did_you_mean(name, names))
+        raise UnknownTable(f"no table '{name}' is declared", hint=did_you_mean(name, names))

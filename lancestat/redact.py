@@ -179,7 +179,6 @@ class Redactor:
         if place is not None:
             place = Location(self.text(place.file, audience), place.line, place.column)
         return type(error)(
-            error.code,
             self.text(error.message, audience),
             location=place,
             hint=None if hint is None else self.text(hint, audience),

@@ -11,7 +11,7 @@ from enum import IntEnum
 from types import FrameType
 from typing import NoReturn
 
-from lancestat.errors import InvalidProject, LancestatError, UsageError
+from lancestat.errors import InternalError, InvalidProject, LancestatError, UsageError
 from lancestat.presentation.terminal import CONSOLE, paint
 from lancestat.redact import clean, message_lines
 
@@ -78,8 +78,7 @@ def describe(error: BaseException) -> list[str]:
         return painted(error)
     what = _cleaned(" ".join(str(error).split()))
     kind = type(error).__name__
-    internal = LancestatError(
-        "LS001",
+    internal = InternalError(
         f"internal error: {kind}: {what}" if what else f"internal error: {kind}",
         hint="run it again with --verbose to see where, and report that",
     )

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from lancestat.errors import LakeError, LancestatError, Location, PublishError
+from lancestat.errors import LancestatError, Location, StaleBase, TableKeepsChanging
 from lancestat.execution.assembly import (
     PartialsGoneError,
     ScanTable,
@@ -20,9 +20,9 @@ from lancestat.execution.assembly import (
 )
 from lancestat.formats import count
 from lancestat.knn.request import OnStage, Stage, StageProgress
-from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, StaleBase
+from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.lake.open import REPLACED_CODES
+from lancestat.lake.open import REPLACED
 from lancestat.plan.actions import (
     Action,
     Blocked,
@@ -257,9 +257,7 @@ class Evaluator:
                 again = self.replan_table(action.node, True)
             except PartialsGoneError:
                 again = self.replan_table(action.node, False)
-            except LakeError as error:
-                if error.code not in REPLACED_CODES:
-                    raise
+            except REPLACED as error:
                 _log.info("'%s' is planned again: %s", action.node, error.message)
                 again = self.replan_table(action.node, True)
             match again:
@@ -271,8 +269,7 @@ class Evaluator:
                     raise again.error
                 case _:
                     raise AssertionError(f"no action on a table: {again}")
-        raise PublishError(
-            "LS604",
+        raise TableKeepsChanging(
             f"the table changed during each of {MAX_ATTEMPTS} attempts to publish its statistics",
             hint="what was read is remembered: run again when the table is quieter",
         )
@@ -310,9 +307,7 @@ class Evaluator:
         for _ in range(MAX_ATTEMPTS - 1):
             try:
                 return self._join(action)
-            except LakeError as error:
-                if error.code not in REPLACED_CODES:
-                    raise
+            except REPLACED as error:
                 _log.info("'%s' is planned again: %s", action.node, error.message)
                 again = self.replan(action.node, False)
                 if not isinstance(again, JoinAction):

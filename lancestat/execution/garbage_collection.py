@@ -33,7 +33,7 @@ def collect_garbage(
 
     Raises:
         StateError: The state cannot be reached.
-        RunError: LS583 a scratch root cannot be listed.
+        ScratchUnusable: a scratch root cannot be listed.
     """
 
     declared = {

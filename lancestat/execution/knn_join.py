@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lancestat.errors import UsageError, did_you_mean
+from lancestat.errors import InvalidArgument, did_you_mean
 from lancestat.execution.evaluator import JoinEvaluation
 from lancestat.knn.cost_model import JoinSize
 from lancestat.knn.request import (
@@ -130,9 +130,10 @@ def knn_join(
         The selected columns of both sides, `_distance` (float) and, if asked for, `_rank` (int).
 
     Raises:
-        UsageError: an argument is wrong (LS460), or names of columns clash (LS450 to LS452).
-        RunError: a column is missing or holds no vectors, vectors differ in length, there is no
-            scratch, or Spark failed.
+        InvalidArgument: an argument is wrong.
+        UsageError: names of columns clash, a column is missing or holds no vectors, or vectors
+            differ in length.
+        RunError: there is no scratch, or Spark failed.
     """
     spark = left.sparkSession
     require_classic(spark)
@@ -206,7 +207,7 @@ def _request(
     if search_mode is Mode.EXACT:
         given = "nprobes" if nprobes is not None else "recall"
         if nprobes is not None or recall is not None:
-            raise UsageError("LS460", f"{given} goes with mode='approx', but mode is 'exact'")
+            raise InvalidArgument(f"{given} goes with mode='approx', but mode is 'exact'")
     elif nprobes is None and recall is None:
         recall = 0.95
     if nprobes is not None:
@@ -227,15 +228,15 @@ def _request(
 
 def _check(name: str, value: object, is_right: bool, expected: str) -> None:
     if not is_right:
-        raise UsageError("LS460", f"{name} is {value}; expected {expected}")
+        raise InvalidArgument(f"{name} is {value}; expected {expected}")
 
 
 def _word(kind: type[Word], name: str, value: str) -> Word:
     words = [member.value for member in kind]
     if value not in words:
         hint = did_you_mean(str(value), words)
-        raise UsageError(
-            "LS460", f"{name} is {value!r}; expected one of: {', '.join(words)}", hint=hint
+        raise InvalidArgument(
+            f"{name} is {value!r}; expected one of: {', '.join(words)}", hint=hint
         )
     return kind(value)
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LancestatError, RunError, StateError
+from lancestat.errors import LancestatError, NodeFailed, QueryFailed, SideUnreadable, StateError
 from lancestat.execution.evaluator import Evaluator, NodeEnded
 from lancestat.execution.result import Progress, RunResult, TableProgress
 from lancestat.plan.actions import (
@@ -37,7 +37,7 @@ THREADS = 8
 _log = logging.getLogger("lancestat.run")
 
 # Errors of queries on Spark.
-_QUOTING_QUERIES = ("LS513", "LS555")
+_QUOTING_QUERIES = (QueryFailed.code, SideUnreadable.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +231,7 @@ def _known(error: Exception) -> LancestatError:
     if isinstance(error, LancestatError):
         return error
     _log.debug("internal error", exc_info=error)
-    return RunError(
-        "LS500",
+    return NodeFailed(
         f"internal error: {type(error).__name__}: {error}",
         hint="run again with --verbose for the traceback",
     )

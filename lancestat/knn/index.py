@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import RunError
+from lancestat.errors import IndexMissing, IndexUnreadable
 from lancestat.knn.centroids import mean_and_lower
 from lancestat.knn.request import Metric, distances
 from lancestat.knn.search import ExactSearch, Neighbours, merge, nothing
@@ -73,14 +73,15 @@ class IndexedSide:
         """The number of partitions of the index; the most that a query can visit.
 
         Raises:
-            RunError: LS565 the index cannot be read, LS566 there is none.
+            IndexUnreadable: the index cannot be read.
+            IndexMissing: there is none.
         """
         if self._partitions is None:
             with self._readable():
                 self._partitions = _partitions(self._dataset, self._side.vector)
         if self._partitions is None:
             message = f"{self._side.pin.uri} has no vector index on '{self._side.vector}'"
-            raise RunError("LS566", message)
+            raise IndexMissing(message)
         return self._partitions
 
     def search(
@@ -188,7 +189,7 @@ class IndexedSide:
             secrets = secret_values(self._side.storage_options)
             reason = clean(f"{type(error).__name__}: {error}", secrets)
             message = f"the vector index of {self._side.pin.uri} cannot be searched: {reason}"
-            raise RunError("LS565", message) from error
+            raise IndexUnreadable(message) from error
 
     def _places_of(
         self, query: NDArray[np.int64], addresses: NDArray[np.int64]

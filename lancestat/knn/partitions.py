@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import RunError
+from lancestat.errors import PartitionsLost, PartitionsNotWritten, RunError
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.request import Metric
 from lancestat.knn.search import BLOCK_BYTES, ExactSearch, Neighbours, merge
@@ -89,7 +89,7 @@ def write_partition(
         storage_options: For the store.
 
     Raises:
-        RunError: LS586 scratch cannot be written.
+        PartitionsNotWritten: scratch cannot be written.
     """
     nearest = ExactSearch(sample, k, centroids.metric)
     fragments: list[str] = []
@@ -120,7 +120,7 @@ def commit(
     """Commit the written parts as one dataset.
 
     Raises:
-        RunError: LS586 scratch cannot be written.
+        PartitionsNotWritten: scratch cannot be written.
     """
     import lance
 
@@ -241,7 +241,7 @@ def _read(
 def _scanned(dataset: lance.LanceDataset, fragment_id: int, start: int, rows: int) -> pa.Table:
     fragment = dataset.get_fragment(fragment_id)
     if fragment is None:
-        raise RunError("LS587", f"scratch at {dataset.uri} has lost fragment {fragment_id}")
+        raise PartitionsLost(f"scratch at {dataset.uri} has lost fragment {fragment_id}")
     return fragment.scanner(columns=[VECTOR, PLACE], offset=start, limit=rows).to_table()
 
 
@@ -309,8 +309,7 @@ def _written(
 
 def _unwritable(error: Exception, storage_options: Mapping[str, str]) -> RunError:
     reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
-    return RunError(
-        "LS586",
+    return PartitionsNotWritten(
         f"the right side cannot be laid out in scratch: {reason}",
         hint="see that the scratch folder has room and may be written",
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from lancestat.errors import UsageError
+from lancestat.errors import ColumnSelectedTwice, ReservedColumnName, SuffixedNameTaken
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,8 +134,9 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
         with_rank: Whether there is a column `_rank`.
 
     Raises:
-        UsageError: a side selects a column twice (LS450) or one that is called like what the join
-            adds (LS451), or a name with its suffix is taken (LS452).
+        ColumnSelectedTwice: a side selects a column twice.
+        ReservedColumnName: a side selects a column that is called like what the join adds.
+        SuffixedNameTaken: a name with its suffix is taken.
     """
     measures = (DISTANCE, RANK) if with_rank else (DISTANCE,)
     for side, names in (("left", left), ("right", right)):
@@ -148,8 +149,7 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
             continue
         side = "left" if renamed.lower() in on_left else "right"
         if renamed.lower() in on_left | on_right:
-            raise UsageError(
-                "LS452",
+            raise SuffixedNameTaken(
                 f"the right column '{name}' would be called '{renamed}' in the result, since the "
                 f"left side has a '{name}' too, but the {side} side selects a column of that name",
                 hint="rename one of them, or leave it out of 'select'",
@@ -162,16 +162,14 @@ def _check_side(side: str, names: Sequence[str], measures: Sequence[str]) -> Non
     for name in names:
         folded = name.lower()
         if folded in measures:
-            raise UsageError(
-                "LS451",
+            raise ReservedColumnName(
                 f"the {side} side selects '{name}', which is what the join calls a column of its "
                 "own",
                 hint="rename it, or leave it out of 'select'",
             )
         if folded in seen:
             both = f"'{name}' twice" if seen[folded] == name else f"'{seen[folded]}' and '{name}'"
-            raise UsageError(
-                "LS450",
+            raise ColumnSelectedTwice(
                 f"the {side} side selects {both}, which Spark cannot tell apart",
                 hint="leave one of them out of 'select'",
             )

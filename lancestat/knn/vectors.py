@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import RunError
+from lancestat.errors import NotVectors, VectorLengthMismatch
 from lancestat.knn.request import Metric
 
 # Unit roundoff of float32 and float64.
@@ -274,11 +274,11 @@ def vectors(
         Of dimension 0 when no row has a vector and neither argument nor type tells.
 
     Raises:
-        RunError: LS550 a vector of another length or without elements, LS551 no vectors.
+        VectorLengthMismatch: a vector of another length or without elements.
+        NotVectors: no vectors.
     """
     if not is_vector(array.type):
-        raise RunError(
-            "LS551",
+        raise NotVectors(
             f"{place} holds no vectors but values of type {array.type}",
             hint="vectors are fixed-size or variable lists of float, double or halffloat",
         )
@@ -303,8 +303,7 @@ def _elements(
     wrong = valid & ((lengths != expected) | (lengths == 0))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise RunError(
-            "LS550",
+        raise VectorLengthMismatch(
             f"{place} has a vector of {int(lengths[row])} elements in row {first_row + row}, "
             + (f"where {expected} are expected" if expected else "which is no vector"),
             hint="a row without a vector has null there, not an empty list" if not lengths[row]

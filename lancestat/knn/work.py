@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import accumulate
 
-from lancestat.errors import Location, RunError
+from lancestat.errors import Location
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, Snapshot
@@ -220,7 +220,3 @@ class JoinOutcome:
     recall: float | None = None
     nprobes: int | None = None
     unproven: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-class StaleBase(RunError):  # noqa: N818 - a state of the output, which is joined in full then
-    """LS569: the result to go on from is not what the plan saw; nothing was written."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from lancestat.errors import LakeError
-from lancestat.lake.error_mapping import Cause, LakeErrorCode, cause_of
+from lancestat.errors import DatasetReplaced, LakeError
+from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.open import observe_dataset, open_pinned, replacement, store_options
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import clean, secret_values
@@ -147,9 +147,7 @@ class SameDataset:
         """See `Requirement`."""
         try:
             open_pinned(self.pin, storage_options=storage_options)
-        except LakeError as error:
-            if error.code != LakeErrorCode.REPLACED.value:
-                raise
+        except DatasetReplaced:
             return _REPLACED
         return None
 
@@ -158,7 +156,7 @@ class SameDataset:
         failure = replacement(self.pin, storage_options)
         if failure is None:
             return None
-        is_gone = failure.code != LakeErrorCode.REPLACED.value
+        is_gone = not isinstance(failure, DatasetReplaced)
         return None if is_gone and self.or_cleaned_up else _REPLACED
 
 

@@ -12,7 +12,17 @@ from enum import Enum
 from pathlib import Path
 from urllib.parse import quote
 
-from lancestat.errors import LakeError, did_you_mean
+from lancestat.errors import (
+    AccessDenied,
+    DatasetDamaged,
+    DatasetMisconfigured,
+    DatasetMissing,
+    LakeError,
+    StoreUnreachable,
+    UnsupportedDataset,
+    VersionMissing,
+    did_you_mean,
+)
 from lancestat.lake.files import local_path
 from lancestat.redact import clean
 
@@ -126,52 +136,39 @@ def _without_paths(text: str, uri: str | None) -> str:
     return _PATH.sub(" ", text)
 
 
-class LakeErrorCode(str, Enum):
-    """The codes of errors about datasets."""
-
-    MISSING = "LS201"
-    DENIED = "LS202"
-    UNSUPPORTED = "LS203"
-    CORRUPT = "LS204"
-    UNREACHABLE = "LS205"
-    VERSION_GONE = "LS206"
-    MISCONFIGURED = "LS207"
-    REPLACED = "LS209"
-
-
 # What nothing else explains is damage to the dataset.
-_CODES = {
-    Cause.DENIED: LakeErrorCode.DENIED,
-    Cause.MISCONFIGURED: LakeErrorCode.MISCONFIGURED,
-    Cause.UNSUPPORTED: LakeErrorCode.UNSUPPORTED,
-    Cause.ABSENT: LakeErrorCode.MISSING,
-    Cause.NOT_FOUND: LakeErrorCode.MISSING,
-    Cause.UNREACHABLE: LakeErrorCode.UNREACHABLE,
+_CLASSES: dict[Cause, type[LakeError]] = {
+    Cause.DENIED: AccessDenied,
+    Cause.MISCONFIGURED: DatasetMisconfigured,
+    Cause.UNSUPPORTED: UnsupportedDataset,
+    Cause.ABSENT: DatasetMissing,
+    Cause.NOT_FOUND: DatasetMissing,
+    Cause.UNREACHABLE: StoreUnreachable,
 }
 # Message and hint; the hint of a dataset that is missing names its neighbours.
-_TEXTS: dict[LakeErrorCode, tuple[str, str | None]] = {
-    LakeErrorCode.MISSING: ("there is no Lance dataset at {uri}", None),
-    LakeErrorCode.DENIED: (
+_TEXTS: dict[type[LakeError], tuple[str, str | None]] = {
+    DatasetMissing: ("there is no Lance dataset at {uri}", None),
+    AccessDenied: (
         "no permission to read {uri}",
         "check the target's storage-options, or the credentials in the environment",
     ),
-    LakeErrorCode.UNSUPPORTED: (
+    UnsupportedDataset: (
         "{uri} needs a newer Lance than the one installed here",
         "a newer pylance may read it: pip install --upgrade pylance",
     ),
-    LakeErrorCode.CORRUPT: (
+    DatasetDamaged: (
         "{uri} cannot be read: its files are damaged or incomplete",
         "an earlier version of the dataset may still be whole: restore it with Lance",
     ),
-    LakeErrorCode.UNREACHABLE: (
+    StoreUnreachable: (
         "the store of {uri} does not answer",
         "check the endpoint in the target's storage-options, and the network",
     ),
-    LakeErrorCode.MISCONFIGURED: (
+    DatasetMisconfigured: (
         "{uri} cannot be opened as it is declared",
         "check the table's uri and the target's storage-options",
     ),
-    LakeErrorCode.VERSION_GONE: (
+    VersionMissing: (
         "{uri} has no version {version}",
         "versions that were cleaned up cannot come back",
     ),
@@ -189,16 +186,16 @@ def lake_error(
         version: The version that was asked for, None for the latest.
         secrets: Values that must not be shown.
     """
-    code = _CODES.get(cause_of(error, uri), LakeErrorCode.CORRUPT)
-    if code is LakeErrorCode.MISSING and version is not None:
-        code = LakeErrorCode.VERSION_GONE
-    template, hint = _TEXTS[code]
+    kind = _CLASSES.get(cause_of(error, uri), DatasetDamaged)
+    if kind is DatasetMissing and version is not None:
+        kind = VersionMissing
+    template, hint = _TEXTS[kind]
     message = template.format(uri=clean(uri, secrets), version=version)
-    if code not in (LakeErrorCode.MISSING, LakeErrorCode.VERSION_GONE):
+    if kind not in (DatasetMissing, VersionMissing):
         message = f"{message} ({clean(str(error), secrets)})"
-    if code is LakeErrorCode.MISSING:
+    if kind is DatasetMissing:
         hint = _nearest(uri)
-    return LakeError(code.value, message, hint=hint)
+    return kind(message, hint=hint)
 
 
 def _nearest(uri: str) -> str | None:

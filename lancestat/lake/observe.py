@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LakeError, UsageError, did_you_mean
+from lancestat.errors import (
+    InvalidVersion,
+    LakeError,
+    UnknownTag,
+    UsageError,
+    VersionAndTag,
+    did_you_mean,
+)
 from lancestat.lake.files import store_of
 from lancestat.lake.open import observe_dataset, open_pinned, pinned_history, probe, readable
 from lancestat.lake.snapshot import Field, Pin, Snapshot, committed_at, fragment_values, pin_of
@@ -111,10 +118,6 @@ def _fields(dataset: lance.LanceDataset) -> tuple[Field, ...]:
     )
 
 
-TWO_MOMENTS = "LS410"
-BAD_VERSION = "LS411"
-UNKNOWN_TAG = "LS208"
-
 _LARGEST_VERSION = 2**63 - 1
 _TAGS_SHOWN = 10
 
@@ -134,13 +137,14 @@ def observe_at(
         storage_options: For opening the dataset.
 
     Raises:
-        UsageError: Both were given (LS410), or the version cannot be one (LS411).
-        LakeError: No such tag (LS208), the dataset has been replaced since the tag was looked up
-            (LS209), or as `lake.open.observe_dataset`.
+        VersionAndTag: Both were given.
+        InvalidVersion: The version cannot be one.
+        UnknownTag: There is no such tag.
+        LakeError: The dataset has been replaced since the tag was looked up, or as
+            `lake.open.observe_dataset`.
     """
     if version is not None and tag is not None:
-        raise UsageError(
-            TWO_MOMENTS,
+        raise VersionAndTag(
             f"both version {version} and tag '{tag}' are given for {uri}",
             hint="a table is read at one version: leave one of them out",
         )
@@ -155,7 +159,7 @@ def parse_version(text: str) -> int:
     """Return the version that an option's text means.
 
     Raises:
-        UsageError: It is not a whole number from 1 on (LS411).
+        InvalidVersion: It is not a whole number from 1 on.
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_LARGEST_VERSION))):
@@ -174,8 +178,7 @@ def _check_version(version: int) -> None:
 
 
 def _not_a_version(found: str) -> UsageError:
-    return UsageError(
-        BAD_VERSION,
+    return InvalidVersion(
         f"'{found}' is no version of a dataset",
         hint="versions are whole numbers from 1 on; a tag is given as tag",
     )
@@ -193,11 +196,10 @@ def _tagged(uri: str, tag: str, storage_options: Mapping[str, str] | None) -> Pi
 def _tagged_version(dataset: lance.LanceDataset, uri: str, tag: str) -> int:
     tags: Mapping[str, lance.Tag] = dataset.tags.list()
     if tag not in tags:
-        raise LakeError(UNKNOWN_TAG, f"{uri} has no tag '{tag}'", hint=_known(tag, sorted(tags)))
+        raise UnknownTag(f"{uri} has no tag '{tag}'", hint=_known(tag, sorted(tags)))
     branch = tags[tag]["branch"]
     if branch is not None:
-        raise LakeError(
-            UNKNOWN_TAG,
+        raise UnknownTag(
             f"tag '{tag}' of {uri} is on branch '{branch}', not on the main line of versions",
             hint="read the branch by a URI of its own",
         )

@@ -6,8 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LakeError
-from lancestat.lake.error_mapping import LakeErrorCode, lake_error
+from lancestat.errors import (
+    DatasetMissing,
+    DatasetReplaced,
+    LakeError,
+    StoreUnreachable,
+    VersionMissing,
+)
+from lancestat.lake.error_mapping import lake_error
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import clean, secret_values
@@ -24,7 +30,7 @@ _STORE_TIMEOUTS = {
 # For a single request. Lance repeats a listing five times, whatever the options are.
 _PROBE_TIMEOUTS = {"client_max_retries": "1", "connect_timeout": "3s", "timeout": "10s"}
 # Codes of errors by which an opening says that the version that was observed is gone.
-REPLACED_CODES = frozenset({LakeErrorCode.REPLACED.value, LakeErrorCode.VERSION_GONE.value})
+REPLACED = (DatasetReplaced, VersionMissing)
 _LOOK_AGAIN = "attach or read the table again, to see it as it is now"
 _CLOUDS = ("aws_", "azure_", "google_")
 
@@ -43,8 +49,8 @@ def observe_dataset(
         storage_options: Used for object stores only; timeouts they leave open are kept short.
 
     Raises:
-        LakeError: LS201 missing, LS202 denied, LS203 unsupported, LS204 corrupt, LS205 unreachable,
-            LS206 version gone, LS207 misconfigured; no message holds a secret.
+        LakeError: The dataset cannot be opened, for any of the reasons in `lancestat.errors.lake`;
+            no message holds a secret.
     """
     return _open(uri, version, storage_options, None)
 
@@ -64,21 +70,18 @@ def open_pinned(
             takes a manifest from the cache without asking whether it is still there.
 
     Raises:
-        LakeError: LS209 another dataset has taken its place; LS206 the version is gone; and as
-            `observe_dataset`.
+        DatasetReplaced: another dataset has taken its place.
+        VersionMissing: the version is gone; and as `observe_dataset`.
     """
     try:
         dataset = _open(pin.uri, pin.version, storage_options, session)
         with readable(pin.uri, version=pin.version, storage_options=storage_options):
             opened = pin_of(dataset, pin.uri)
-    except LakeError as error:
-        if error.code != LakeErrorCode.VERSION_GONE.value:
-            raise
-        raise LakeError(error.code, error.message, hint=_LOOK_AGAIN) from None
+    except VersionMissing as error:
+        raise VersionMissing(error.message, hint=_LOOK_AGAIN) from None
     if opened != pin:
         shown = clean(pin.uri, secret_values(storage_options))
-        raise LakeError(
-            LakeErrorCode.REPLACED.value,
+        raise DatasetReplaced(
             f"{shown} has been replaced: its version {pin.version} is not the one that was looked "
             "at before",
             hint=_LOOK_AGAIN,
@@ -121,10 +124,10 @@ def read_failure(
         return replaced
     secrets = secret_values(storage_options)
     failure = lake_error(error, pin.uri, secrets=secrets)
-    if failure.code != LakeErrorCode.MISSING.value:
+    if not isinstance(failure, DatasetMissing):
         return failure
     uri, cause = clean(pin.uri, secrets), clean(str(error), secrets)
-    return LakeError(failure.code, f"a data file of {uri} is missing ({cause})", hint=failure.hint)
+    return DatasetMissing(f"a data file of {uri} is missing ({cause})", hint=failure.hint)
 
 
 @contextmanager
@@ -147,7 +150,7 @@ def replacement(pin: Pin, storage_options: Mapping[str, str] | None = None) -> L
     try:
         open_pinned(pin, storage_options=storage_options)
     except LakeError as error:
-        return error if error.code in REPLACED_CODES else None
+        return error if isinstance(error, REPLACED) else None
     return None
 
 
@@ -185,7 +188,7 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
         storage_options: As for opening.
 
     Raises:
-        LakeError: LS205 unreachable. Whatever else is wrong is for opening to say.
+        StoreUnreachable: unreachable. Whatever else is wrong is for opening to say.
     """
     from lance.file import LanceFileSession
 
@@ -193,9 +196,10 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
         with readable(store, storage_options=storage_options):
             options = _with_defaults({**_STORE_TIMEOUTS, **_PROBE_TIMEOUTS}, storage_options)
             LanceFileSession(store, storage_options=options).contains("_versions")
-    except LakeError as error:
-        if error.code == LakeErrorCode.UNREACHABLE.value:
-            raise
+    except StoreUnreachable:
+        raise
+    except LakeError:
+        pass
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LakeError, PublishError
+from lancestat.errors import CommitFailed, LakeError, PublishError, TableNotOpened
 from lancestat.lake.commit import Change, CommitOutcome, SameDataset, VersionIs, commit_properties
 from lancestat.lake.commit import commit as commit_change
 from lancestat.lake.observe import snapshot_at
@@ -72,7 +72,8 @@ def commit(
             read, so only readers whose policy accepts the distance use the entries.
 
     Raises:
-        PublishError: LS602 the table cannot be opened, LS603 the commit failed.
+        TableNotOpened: the table cannot be opened.
+        CommitFailed: the commit failed.
     """
     pin = publication.pin
     updates = plan_updates(publication.config, publication.entries)
@@ -88,13 +89,12 @@ def commit(
     except PublishError:
         raise
     except LakeError as error:
-        raise PublishError(
-            "LS602", f"statistics were not published: {error.message}", hint=error.hint
+        raise TableNotOpened(
+            f"statistics were not published: {error.message}", hint=error.hint
         ) from None
     except Exception as error:
         secrets = secret_values(storage_options)
-        raise PublishError(
-            "LS603",
+        raise CommitFailed(
             f"statistics were not published to {clean(publication.uri, secrets)}:"
             f" {clean(str(error), secrets)}",
             hint="the table's data is untouched; run again",
@@ -110,7 +110,7 @@ def _withdraw(
     another publication has replaced the entries already, nothing is left to take back.
 
     Raises:
-        PublishError: LS603 they could not be taken back.
+        CommitFailed: they could not be taken back.
     """
     uri, version = publication.uri, landed.version
     try:
@@ -120,8 +120,7 @@ def _withdraw(
         commit_change(Change(uri, _update(updates), version), storage_options=storage_options)
     except Exception as error:
         secrets = secret_values(storage_options)
-        raise PublishError(
-            "LS603",
+        raise CommitFailed(
             f"{clean(uri, secrets)} was replaced while its statistics were published, "
             f"and those of the old table could not be taken back: {clean(str(error), secrets)}",
             hint=f"remove the entries {PREFIX}* from the table's config, and run again",

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from lancestat.errors import PublishError
+from lancestat.errors import UnpublishableColumn
 from lancestat.formats import format_instant
 from lancestat.statistics.bound_text import are_estimable, format_bound, parse_bound, parse_integer
 from lancestat.statistics.bounds import Bound
@@ -88,7 +88,7 @@ def encode_statistics(
         computed_at: an aware instant.
 
     Raises:
-        PublishError: a column's name is empty or holds a dot (LS601).
+        UnpublishableColumn: a column's name is empty or holds a dot.
     """
     entries = {
         VERSION: FORMAT_VERSION,
@@ -100,8 +100,7 @@ def encode_statistics(
     }
     for name, (type, statistics) in columns.items():
         if not is_storable_name(name):
-            raise PublishError(
-                "LS601",
+            raise UnpublishableColumn(
                 f"statistics of column {name!r} cannot be stored: its name is empty or holds a dot",
                 hint="exclude the column, or rename it",
             )

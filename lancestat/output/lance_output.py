@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LakeError, RunError
+from lancestat.errors import DatasetMissing, OutputNotWritten, VersionMissing
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.batch_source import BatchSource
 from lancestat.lake.commit import Change, Conflict, SameDataset, commit, commit_properties
-from lancestat.lake.error_mapping import Cause, LakeErrorCode, cause_of
+from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import abandoned, this_process
 from lancestat.lake.observe import snapshot
@@ -105,8 +105,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
             _settle(writer)
             return _state(landed, writer.uri, writer.storage_options)
         time.sleep(_PAUSE_SECONDS * attempt)
-    raise RunError(
-        "LS571",
+    raise OutputNotWritten(
         f"the result cannot be written to {_shown(writer)}: others kept committing first",
         hint="run again when that dataset is quieter; readers still see the old result",
     )
@@ -165,10 +164,8 @@ def read_rows(
     """See `result.read_rows`."""
     try:
         dataset = observe_dataset(state.uri, version=state.version, storage_options=options)
-    except LakeError as error:
-        if error.code in (LakeErrorCode.MISSING.value, LakeErrorCode.VERSION_GONE.value):
-            raise stale(state.uri, "has gone", options) from None
-        raise
+    except (DatasetMissing, VersionMissing):
+        raise stale(state.uri, "has gone", options) from None
     if _state(dataset, state.uri, options).digest != state.digest:
         raise stale(state.uri, "has been replaced", options)
     with readable(state.uri, version=state.version, storage_options=options):
@@ -186,7 +183,7 @@ def read_rows(
 
 
 def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> LanceDataset | None:
-    """Open the result at its latest version; None when there is none, LS570 for anything else."""
+    """Open the result at its latest version; None when there is none, `OutputOccupied` else."""
     dataset = _existing(uri, options)
     if dataset is None:
         return None
@@ -200,10 +197,8 @@ def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> Lan
 def _existing(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
     try:
         return observe_dataset(uri, storage_options=options)
-    except LakeError as error:
-        if error.code == LakeErrorCode.MISSING.value:
-            return None
-        raise
+    except DatasetMissing:
+        return None
 
 
 def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
@@ -306,8 +301,8 @@ def _commit(
         before: The result that was looked at, None where there is no dataset yet.
 
     Raises:
-        RunError: LS570 another dataset had taken the place of that result, and has been put back;
-            LS571 the commit failed.
+        OutputOccupied: another dataset had taken the place of that result, and has been put back.
+        OutputNotWritten: the commit failed.
     """
     uri, options = writer.uri, writer.storage_options
 

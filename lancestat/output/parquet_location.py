@@ -32,7 +32,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from lancestat.errors import RunError
+from lancestat.errors import OutputNotReplaceable, RunError
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import Lease, Process, abandoned, parse_instant, this_process
 from lancestat.output.writer import location_digest, refused
@@ -69,7 +69,7 @@ class ParquetLocation:
         """Return the generation that readers see, None when there is none; see `check`.
 
         Raises:
-            RunError: LS570 something else is there than a link to a generation.
+            OutputOccupied: something else is there than a link to a generation.
         """
         if not os.path.lexists(self.path):
             return None
@@ -89,7 +89,7 @@ class ParquetLocation:
                 lancestat, whose mark names neither its place nor its files, needs that.
 
         Raises:
-            RunError: LS570 something else is there.
+            OutputOccupied: something else is there.
         """
         generation = self.generation()
         if self.root.is_symlink() or (self.root.exists() and not self._is_marked()):
@@ -119,7 +119,7 @@ class ParquetLocation:
         """Make the folder for generations, after `check`; its mark names this place from now on.
 
         Raises:
-            RunError: LS570 something else is there.
+            OutputOccupied: something else is there.
         """
         self.check(is_remembered)
         self.root.mkdir(parents=True, exist_ok=True)
@@ -269,12 +269,11 @@ def location_of(uri: str) -> ParquetLocation:
     """Return the place that a URI names.
 
     Raises:
-        RunError: LS572 it is in an object store.
+        OutputNotReplaceable: it is in an object store.
     """
     path = local_path(uri)
     if path is None:
-        raise RunError(
-            "LS572",
+        raise OutputNotReplaceable(
             f"a Parquet result cannot be replaced in one step at {clean(uri)}, since object stores "
             "have neither links nor renames",
             hint="use 'output: {lance: ...}', which commits atomically there",

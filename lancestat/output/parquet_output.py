@@ -14,7 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.knn.work import OutputFormat, OutputState, StaleBase
+from lancestat.errors import StaleBase
+from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.batch_source import BatchSource
 from lancestat.lake.lease import this_process
 from lancestat.output.parquet_location import ParquetLocation, location_of

@@ -34,9 +34,10 @@ def begin(
             Results of earlier releases do not prove by themselves that a join wrote them there.
 
     Raises:
-        RunError: LS570 what is at that place is not what a join wrote there, and is not touched, or
-            the place is inside another dataset; LS571 nothing can be written there; LS572 Parquet
-            is asked for in an object store.
+        OutputOccupied: what is at that place is not what a join wrote there, and is not touched, or
+            the place is inside another dataset.
+        OutputNotWritten: nothing can be written there.
+        OutputNotReplaceable: Parquet is asked for in an object store.
         LakeError: The place cannot be looked at.
     """
     require_outside_datasets(uri, storage_options)
@@ -49,7 +50,7 @@ def write(
     """Write the rows of piece `number` of the result; a repeated attempt does no harm.
 
     Raises:
-        RunError: LS571 the files cannot be written.
+        OutputNotWritten: the files cannot be written.
     """
     return _FORMATS[writer.format].write(writer, number, schema, batches)
 
@@ -60,8 +61,8 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
     Of two runs that replace a result at the same time the later one wins.
 
     Raises:
-        RunError: LS570 what is at that place by now is not what a join wrote there; LS571 it cannot
-            be written. Readers still see what they saw.
+        OutputOccupied: what is at that place by now is not what a join wrote there.
+        OutputNotWritten: it cannot be written. Readers still see what they saw.
     """
     return _FORMATS[writer.format].replace(writer, schema, written)
 
@@ -101,7 +102,8 @@ def sweep(
         remembered: As for `begin`.
 
     Raises:
-        RunError: LS570 something else is at that place; LS572 as for `begin`.
+        OutputOccupied: something else is at that place.
+        OutputNotReplaceable: as for `begin`.
         LakeError: The place cannot be looked at.
     """
     _FORMATS[format].sweep(uri, storage_options, remembered)
@@ -118,8 +120,8 @@ def current(
     Arguments are as for `begin`.
 
     Raises:
-        RunError: LS570 what is at that place is not what a join wrote there; LS572 Parquet is asked
-            for in an object store.
+        OutputOccupied: what is at that place is not what a join wrote there.
+        OutputNotReplaceable: Parquet is asked for in an object store.
         LakeError: The place cannot be looked at.
     """
     return _FORMATS[format].current(uri, storage_options, remembered)
@@ -197,7 +199,7 @@ def require_outside_datasets(uri: str, options: Mapping[str, str]) -> None:
     indexes. A cleanup of the outer dataset would also remove files of the result.
 
     Raises:
-        RunError: LS570 the place is inside a dataset.
+        OutputOccupied: the place is inside a dataset.
     """
     path = local_path(uri)
     if path is None:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from lancestat.errors import LancestatError, RunError
-from lancestat.knn.work import OutputFormat, StaleBase
+from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
+from lancestat.knn.work import OutputFormat
 from lancestat.lake.error_mapping import is_full
 from lancestat.lake.lease import Process
 from lancestat.lake.open import is_failure
@@ -49,8 +49,7 @@ def location_digest(uri: str) -> str:
 
 def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:
     """Return the error for a place that holds something other than a result of a join."""
-    return RunError(
-        "LS570",
+    return OutputOccupied(
         f"{clean(uri, secret_values(options))} is {what}, and was left as it is: only the result "
         "of an earlier join is replaced",
         hint="give the join another output, or remove what is there",
@@ -60,12 +59,12 @@ def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:
 def stale(uri: str, what: str, options: Mapping[str, str]) -> StaleBase:
     """Return the error for a result that is not the one to go on from."""
     place = clean(uri, secret_values(options))
-    return StaleBase("LS569", f"the result at {place} {what} since it was looked at")
+    return StaleBase(f"the result at {place} {what} since it was looked at")
 
 
 @contextmanager
 def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Raise what goes wrong when a result is written as the RunError (LS571) that says so."""
+    """Raise what goes wrong when a result is written as `OutputNotWritten`."""
     try:
         yield
     except LancestatError:
@@ -94,13 +93,11 @@ def _unwritable(uri: str, error: BaseException, options: Mapping[str, str]) -> R
     secrets = secret_values(options)
     place = clean(uri, secrets)
     if is_full(error):
-        return RunError(
-            "LS571",
+        return OutputNotWritten(
             f"the result does not fit: no space is left at {place}",
             hint="make room there, or select fewer columns; readers still see the old result",
         )
-    return RunError(
-        "LS571",
+    return OutputNotWritten(
         f"the result cannot be written to {place}: {clean(str(error), secrets)}",
         hint="check the output and the permissions there; readers still see the old result",
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from lancestat.errors import LakeError, LancestatError
+from lancestat.errors import LakeError, LancestatError, OutputOverlapsInput, VectorLengthMismatch
 from lancestat.knn.request import output_names
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.files import store_of
@@ -87,7 +87,7 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
     """Check that a join does not write to what it reads.
 
     Raises:
-        UsageError: LS453 the result would lie in, on or around an input.
+        OutputOverlapsInput: the result would lie in, on or around an input.
     """
     output = canonical_uri(join.output_uri)
     for name in SIDES:
@@ -97,7 +97,7 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
             if nested or fnmatchcase(join.output_uri, uri):
                 place = SideLocation(join, name)
                 raise place.error(
-                    "LS453",
+                    OutputOverlapsInput,
                     f"the result of knn join '{join.name}' would be written to what {place} reads",
                     "give the output a place of its own",
                 )
@@ -149,13 +149,14 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     """Check that the sides fit each other, as far as is known before they are read.
 
     Raises:
-        UsageError: LS450 to LS452 about names (`knn.names`), LS456 vectors of different lengths.
+        UsageError: names of columns clash, as `output_names`.
+        VectorLengthMismatch: the sides have vectors of different lengths.
     """
     output_names(left.columns or (), right.columns or (), with_rank=join.rank)
     lengths = (left.dimension, right.dimension)
     if None not in lengths and lengths[0] != lengths[1]:
         raise SideLocation(join, "left").error(
-            "LS456",
+            VectorLengthMismatch,
             f"the vectors of knn join '{join.name}' have {lengths[0]} elements on the left "
             f"and {lengths[1]} on the right",
         )

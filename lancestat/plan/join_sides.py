@@ -11,7 +11,15 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LakeError, UsageError, did_you_mean
+from lancestat.errors import (
+    LakeError,
+    NotVectors,
+    ReferenceNotLance,
+    SideColumnMissing,
+    SideFilesMissing,
+    UsageError,
+    did_you_mean,
+)
 from lancestat.knn.work import PinnedTable, SideSource
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leaves, rows_digest
@@ -103,9 +111,9 @@ class SideLocation:
     def __str__(self) -> str:
         return f"the {self.side} side of knn join '{self.join.name}'"
 
-    def error(self, code: str, message: str, hint: str | None = None) -> UsageError:
+    def error(self, kind: type[UsageError], message: str, hint: str | None = None) -> UsageError:
         """An error about the side, where the join is declared."""
-        return UsageError(code, message, location=self.join.location, hint=hint)
+        return kind(message, location=self.join.location, hint=hint)
 
 
 def check_columns(
@@ -114,7 +122,8 @@ def check_columns(
     """Check the columns of a side, and return the vectors' length, None where rows may differ.
 
     Raises:
-        UsageError: LS454 a column is missing, LS455 the vectors are none.
+        SideColumnMissing: a column is missing.
+        NotVectors: the vector column is of another type.
     """
     from lancestat.knn.vectors import dimension, is_vector
 
@@ -122,14 +131,14 @@ def check_columns(
         if column not in types:
             known = ", ".join(list(types)[:_SHOWN]) + (", ..." if len(types) > _SHOWN else "")
             raise place.error(
-                "LS454",
+                SideColumnMissing,
                 f"{place} names column '{column}', which {clean(uri)} does not have",
                 did_you_mean(column, types) or f"its columns: {known or 'none'}",
             )
     type = types[side.vector]
     if not is_vector(type):
         raise place.error(
-            "LS455",
+            NotVectors,
             f"{place} names '{side.vector}' as its vectors, which is of type {type}",
             "vectors are fixed-size or variable lists of float, double or halffloat",
         )
@@ -148,7 +157,8 @@ def observe_files(
     """Return a side of files as it is now, as far as a listing tells.
 
     Raises:
-        UsageError: LS454 or LS455 about columns (`check_columns`), LS457 there are no files.
+        UsageError: about columns, as `check_columns`.
+        SideFilesMissing: there are no files.
     """
     shown = clean(uri, secret_values(side.options))
     work = SideSource(side.vector, side.select, format=format, uri=uri, options=side.options)
@@ -159,7 +169,7 @@ def observe_files(
         files = list_files(uri) if is_local else list_store_files(uri, storage_options)
     if not files:
         if is_plain and is_local:
-            raise place.error("LS457", f"{place} has no files at {shown}")
+            raise place.error(SideFilesMissing, f"{place} has no files at {shown}")
         # Other sources may read anything, wherever their path leads.
         note = f"whether the {place.side} side has changed cannot be told from {shown}"
         return JoinInput(work, None, columns=side.select, notes=(note,))
@@ -243,8 +253,9 @@ class SideReader:
 
         Raises:
             LakeError: a dataset cannot be opened.
-            UsageError: LS454 or LS455 about columns (`check_columns`), LS457 there are no files,
-                LS458 a query names the result of a join that is no Lance dataset.
+            UsageError: about columns, as `check_columns`.
+            SideFilesMissing: there are no files.
+            ReferenceNotLance: a query names the result of a join that is no Lance dataset.
         """
         side = side_of(place.join, place.side)
         datasets, options = datasets_of(self.spec, side), self.spec.target.storage_options
@@ -281,7 +292,7 @@ class SideReader:
     ) -> JoinInput:
         for ref in set(side.refs) - {dataset.name for dataset in datasets}:
             raise place.error(
-                "LS458",
+                ReferenceNotLance,
                 f"the query of {place} names '{ref}', whose result is no Lance dataset",
                 f"give '{ref}' a Lance output, or read its files as a side",
             )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lancestat.errors import SpecError, UsageError, did_you_mean
+from lancestat.errors import InvalidColumnChoice, SpecError, did_you_mean
 from lancestat.plan.assessment import TableAssessment, resolve
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Publish
-
-BAD_COLUMN = "LS423"
 
 
 def named_columns(
@@ -22,7 +20,8 @@ def named_columns(
         names: As they were written; case counts only if `is_case_sensitive`.
 
     Raises:
-        UsageError: a column is not there, may be one of several, or cannot have statistics (LS423).
+        InvalidColumnChoice: a column is not there, may be one of several, or cannot have
+            statistics.
     """
     named = [_resolved(assessment, name, is_case_sensitive) for name in names]
     selection = _only(named)
@@ -31,7 +30,7 @@ def named_columns(
             replace(assessment.spec, columns=selection), assessment.snapshot, dict(assessment.types)
         )
     except SpecError as error:
-        raise UsageError(BAD_COLUMN, error.message, hint=error.hint) from None
+        raise InvalidColumnChoice(error.message, hint=error.hint) from None
     retained = [
         name for name in _known(assessment) if name in assessment.types and name not in named
     ]
@@ -47,15 +46,13 @@ def _resolved(assessment: TableAssessment, name: str, is_case_sensitive: bool) -
         matches = [column for column in columns if column.lower() == name.lower()]
     if len(matches) > 1:
         listed = " and ".join(f"'{column}'" for column in matches)
-        raise UsageError(
-            BAD_COLUMN,
+        raise InvalidColumnChoice(
             f"column '{name}' of table '{table}' may be {listed}",
             hint="set spark.sql.caseSensitive to true",
         )
     if not matches:
         shown = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
-        raise UsageError(
-            BAD_COLUMN,
+        raise InvalidColumnChoice(
             f"table '{table}' has no column '{name}'",
             hint=did_you_mean(name, columns) or f"its columns: {shown or 'none'}",
         )

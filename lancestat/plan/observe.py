@@ -11,7 +11,7 @@ from lancestat.errors import LakeError, LancestatError
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key, table_digest
 from lancestat.lake.history import History, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot_at
-from lancestat.lake.open import REPLACED_CODES, pinned_history
+from lancestat.lake.open import REPLACED, pinned_history
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.plan.actions import Action, Blocked, Deferred, JoinAction, Plan, deferred
 from lancestat.plan.assessment import TableAssessment, TableChanges, assess
@@ -156,7 +156,7 @@ class Observer:
     ) -> Action:
         for _ in range(_MOST_OBSERVATIONS - 1):
             action = self._planned(table, snapshot, records, full_refresh, use_partials)
-            if not (isinstance(action, Blocked) and action.error.code in REPLACED_CODES):
+            if not (isinstance(action, Blocked) and isinstance(action.error, REPLACED)):
                 return action
             [snapshot] = self._observe(table).values()
         return self._planned(table, snapshot, records, full_refresh, use_partials)

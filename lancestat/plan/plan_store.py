@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lancestat import codec
-from lancestat.errors import LancestatError, UsageError
+from lancestat.errors import (
+    PlanFileError,
+    PlanFileNotWritten,
+    PlanFileOfOtherProject,
+    PlanFileOfOtherRelease,
+    PlanFileUnreadable,
+    PlanMoved,
+    UsageError,
+)
 from lancestat.lake.temporary_files import write_whole
 from lancestat.plan.actions import Plan
 from lancestat.plan.drift import drift
@@ -35,7 +43,7 @@ class PlanStore:
         """Plan, and write the plan to a file.
 
         Raises:
-            PlanFileError: LS621 something else is at `path`, or it cannot be written.
+            PlanFileNotWritten: something else is at `path`, or it cannot be written.
             UsageError: a selector is wrong or matches nothing.
             StateError: the state cannot be reached.
         """
@@ -48,9 +56,8 @@ class PlanStore:
         """Plan again what a file has, provided that it comes out the same.
 
         Raises:
-            PlanMoved: LS620 it does not.
-            PlanFileError: LS622 to LS624 the file is no such plan, or that of another project,
-                target or release.
+            PlanMoved: it does not.
+            PlanFileError: the file is no such plan, or that of another project, target or release.
             StateError: the state cannot be reached.
         """
         spec = self.observer.spec
@@ -80,19 +87,10 @@ MAX_BYTES = 64 << 20
 _AGAIN = "make a new one with 'lancestat plan --out'"
 
 
-class PlanFileError(LancestatError):
-    """LS62x: a plan file cannot be written, read or held to."""
-
-
-class PlanMoved(PlanFileError):  # noqa: N818 - a state of the project, not a defect of the file
-    """LS620: what the plan rests on has moved on; the message has a line for each node."""
-
-
 def moved(path: Path, lines: Sequence[str]) -> PlanMoved:
     """The refusal to run a plan, with all that has moved."""
     listed = "".join(f"\n      {line}" for line in lines)
     return PlanMoved(
-        "LS620",
         f"the plan in {_shown(path)} does not hold any more, and nothing was run{listed}",
         hint="look at a new plan: lancestat plan --out",
     )
@@ -117,7 +115,7 @@ def check_writable(path: Path) -> None:
     """See that a plan file may be written at `path`: nothing is there, or another plan file.
 
     Raises:
-        PlanFileError: LS621 something else is there, or no folder to write into.
+        PlanFileNotWritten: something else is there, or no folder to write into.
     """
     if path.is_dir():
         raise _unwritable(path, "it is a folder", "name a file in it")
@@ -131,7 +129,7 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
     """Write a plan, all of it or nothing; an older plan at that place is replaced.
 
     Raises:
-        PlanFileError: LS621 something else is there, or it cannot be written.
+        PlanFileNotWritten: something else is there, or it cannot be written.
     """
     check_writable(path)
     try:
@@ -146,16 +144,15 @@ def read_plan_file(path: Path) -> SavedPlan:
     """Read a plan file of this format.
 
     Raises:
-        PlanFileError: LS622 it cannot be read, or is no whole plan file; LS623 its format is
-            another.
+        PlanFileUnreadable: it cannot be read, or is no whole plan file.
+        PlanFileOfOtherRelease: its format is another.
     """
     parsed = _parsed(path, _content(path))
     if not isinstance(parsed, dict) or parsed.get("kind") != KIND:
         raise _unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
     version = parsed.get("format_version")
     if version != FORMAT_VERSION:
-        raise PlanFileError(
-            "LS623",
+        raise PlanFileOfOtherRelease(
             f"the plan in {_shown(path)} is of format {quoted(str(version))}, "
             f"and this release reads format {FORMAT_VERSION}",
             hint=_AGAIN,
@@ -170,7 +167,8 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
     """See that a plan was made for this project and target, by this release.
 
     Raises:
-        PlanFileError: LS623 another release made it; LS624 for another project or target.
+        PlanFileOfOtherRelease: another release made it.
+        PlanFileOfOtherProject: for another project or target.
     """
     if plan.project != project:
         found = f"project {quoted(plan.project)}, and this one is {quoted(project)}"
@@ -179,8 +177,7 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
         found = f"target {quoted(plan.target)}, and not for {quoted(target)}"
         raise _other(path, found, f"run it with --target {quoted(plan.target)}")
     if plan.lancestat != version:
-        raise PlanFileError(
-            "LS623",
+        raise PlanFileOfOtherRelease(
             f"the plan in {_shown(path)} was made by lancestat {quoted(plan.lancestat)[1:-1]}, "
             f"and this is {version}",
             hint=_AGAIN,
@@ -226,15 +223,15 @@ def _broken(error: json.JSONDecodeError) -> str:
 
 
 def _other(path: Path, found: str, hint: str) -> PlanFileError:
-    return PlanFileError("LS624", f"the plan in {_shown(path)} was made for {found}", hint=hint)
+    return PlanFileOfOtherProject(f"the plan in {_shown(path)} was made for {found}", hint=hint)
 
 
 def _unreadable(path: Path, why: str, hint: str) -> PlanFileError:
-    return PlanFileError("LS622", f"cannot read a plan from {_shown(path)}: {why}", hint=hint)
+    return PlanFileUnreadable(f"cannot read a plan from {_shown(path)}: {why}", hint=hint)
 
 
 def _unwritable(path: Path, why: str, hint: str) -> PlanFileError:
-    return PlanFileError("LS621", f"cannot write the plan to {_shown(path)}: {why}", hint=hint)
+    return PlanFileNotWritten(f"cannot write the plan to {_shown(path)}: {why}", hint=hint)
 
 
 def _why(error: OSError | ValueError) -> str:

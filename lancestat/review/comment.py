@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from lancestat.errors import CommentError, GitHubAnswerInvalid, GitHubNotConfigured, InDoubt
 from lancestat.redact import clean
 from lancestat.review.values import NO_CHANGES
-from lancestat.vcs.github import ATTEMPTS, NOT_CONFIGURED, NOT_UNDERSTOOD, CommentError, InDoubt
+from lancestat.vcs.github import ATTEMPTS
 
 if TYPE_CHECKING:
     from lancestat.vcs.github import GitHub
@@ -42,13 +43,13 @@ def pull_request(environment: Mapping[str, str], number: int | None = None) -> P
         number: The pull request's number; that of the job's event when None.
 
     Raises:
-        CommentError: LS610 when there is none.
+        GitHubNotConfigured: when there is none.
     """
     repository = environment.get("GITHUB_REPOSITORY", "")
     if not _REPOSITORY.fullmatch(repository):
         found = f"is {clean(repository)!r}" if repository else "is not set"
         message = f"GITHUB_REPOSITORY {found}; expected OWNER/NAME"
-        raise CommentError(NOT_CONFIGURED, message)
+        raise GitHubNotConfigured(message)
     if number is None:
         number = _number(environment)
     return PullRequest(repository, number)
@@ -61,13 +62,13 @@ def _number(environment: Mapping[str, str]) -> int:
         event = json.loads(Path(path).read_text("utf-8")) if path else {}
     except (OSError, ValueError):
         message = "GITHUB_EVENT_PATH does not name a file with the job's event"
-        raise CommentError(NOT_CONFIGURED, message, hint=hint) from None
+        raise GitHubNotConfigured(message, hint=hint) from None
     request = event.get("pull_request") if isinstance(event, dict) else None
     number = request.get("number") if isinstance(request, dict) else None
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         name = clean(environment.get("GITHUB_EVENT_NAME", "")) or "this job's"
         message = f"the event ({name}) is not about a pull request"
-        raise CommentError(NOT_CONFIGURED, message, hint=hint)
+        raise GitHubNotConfigured(message, hint=hint)
     return number
 
 
@@ -165,7 +166,7 @@ def _comments(github: GitHub, pull: PullRequest) -> Iterator[dict[str, Any]]:
             return
         answer = github.get(next_url)
         if not isinstance(answer.value, list):
-            raise CommentError(NOT_UNDERSTOOD, "GitHub's list of comments is no list")
+            raise GitHubAnswerInvalid("GitHub's list of comments is no list")
         yield from (comment for comment in answer.value if isinstance(comment, dict))
         next_url = answer.next_url
 
@@ -203,7 +204,7 @@ def _update(github: GitHub, pull: PullRequest, ours: dict[str, Any], body: str) 
         return CommentResult(Outcome.UNCHANGED, _page(ours))
     number = ours.get("id")
     if not isinstance(number, int):
-        raise CommentError(NOT_UNDERSTOOD, "a comment in GitHub's list has no number")
+        raise GitHubAnswerInvalid("a comment in GitHub's list has no number")
     path = f"/repos/{pull.repository}/issues/comments/{number}"
     return CommentResult(Outcome.UPDATED, _page(github.patch(path, {"body": body}).value))
 

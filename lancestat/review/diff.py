@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from lancestat.errors import UsageError
+from lancestat.errors import ForeignState, NothingSelected, UsageError
 from lancestat.review.evidence import (
     Evidence,
     gather,
@@ -27,7 +27,6 @@ from lancestat.review.properties import (
 from lancestat.review.source import Side, Sides, find_sides
 from lancestat.review.table_diff import TableChange, judge_table
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
-from lancestat.spec import codes
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
@@ -247,8 +246,6 @@ def _origins(spec: ProjectSpec, node: Node) -> Origins:
 
 Selector = str | Sequence[str] | None
 
-FOREIGN_STATE = "LS669"
-
 
 def review(
     project_dir: Path,
@@ -281,8 +278,8 @@ def review(
 
     Raises:
         InvalidProject: A side has errors, each at its place there.
-        UsageError: LS660 to LS665 and LS668 about the sides, or a selector that is wrong; LS669 a
-            selector needs a state that is not that of `base`.
+        UsageError: As `find_sides`, or a selector is wrong.
+        ForeignState: A selector needs a state that is not that of `base`.
     """
     sides = find_sides(project_dir, base, head)
     old, new = _load(sides, target, vars or {}, loaded)
@@ -320,7 +317,7 @@ def _state_of(old: ProjectSpec | None, new: ProjectSpec) -> Callable[[], StateRe
     def opened() -> StateReader:
         if old is None or not is_state_trusted(old, new):
             message = "the place of the state or its storage options are not those of BASE"
-            raise UsageError(FOREIGN_STATE, message)
+            raise ForeignState(message)
         return open_state(new.target.state, new.target.storage_options)
 
     return opened
@@ -338,9 +335,7 @@ def _names(
     for spec in specs:
         try:
             chosen |= {node.name for node in _selected(spec, select, exclude, state)}
-        except UsageError as error:
-            if error.code != codes.NOTHING_SELECTED:
-                raise
+        except NothingSelected as error:
             refused.append(error)
     if len(refused) == len(specs):
         raise refused[-1]

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancestat.errors import InvalidProject, LancestatError, Location, UsageError
+from lancestat.errors import (
+    AmbiguousSide,
+    InvalidProject,
+    LancestatError,
+    Location,
+    ProjectMissing,
+    TooManySides,
+    UsageError,
+)
 from lancestat.spec.files import Files, Folder, resolved_inside, work_tree
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ProjectSpec
@@ -17,9 +25,6 @@ from lancestat.vcs.git import Repository, Revision
 
 WORK_TREE = "."
 MERGE_BASE = "..."
-NO_PROJECT = "LS664"
-TWO_HEADS = "LS665"
-AMBIGUOUS = "LS668"
 
 _REFS = re.compile(r"^refs/(?:heads|remotes|tags)/")
 
@@ -50,11 +55,11 @@ class Side:
 
         Raises:
             InvalidProject: with every error, each at its place on this side.
-            UsageError: LS664 there is no project, or it has no such target.
+            ProjectMissing: there is no project.
+            UnknownTarget: it has no such target.
         """
         if not self.files.has(PROJECT_FILE):
-            raise UsageError(
-                NO_PROJECT,
+            raise ProjectMissing(
                 f"there is no {PROJECT_FILE} {self.place}",
                 hint="give --project-dir, or compare with what has the project",
             )
@@ -65,16 +70,14 @@ class Side:
                 raise
             raise InvalidProject([self._placed(error) for error in invalid.errors]) from None
         except UsageError as error:
-            raise UsageError(
-                error.code, f"{error.message} (at {self.label})", hint=error.hint
-            ) from None
+            raise type(error)(f"{error.message} (at {self.label})", hint=error.hint) from None
 
     def _placed(self, error: LancestatError) -> LancestatError:
         place = error.location
         if place is None:
             return error
         moved = Location(f"{self.prefix}{place.file}", place.line, place.column)
-        return type(error)(error.code, error.message, location=moved, hint=error.hint)
+        return type(error)(error.message, location=moved, hint=error.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
     went apart, next to HEAD (the work tree, which stands on git's HEAD).
 
     Raises:
-        UsageError: LS660 to LS665 and LS668 about git and what is named.
+        UsageError: git cannot be asked, or a word names no side or several.
     """
     root = _project_folder(project_dir)
     finder = _Finder(root)
@@ -103,7 +106,7 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
         one, _, other = base.partition(MERGE_BASE)
         if other and head is not None:
             message = f"'{base}' names two sides, and '{head}' is a third"
-            raise UsageError(TWO_HEADS, message, hint=f"write '{one}{MERGE_BASE}' '{head}'")
+            raise TooManySides(message, hint=f"write '{one}{MERGE_BASE}' '{head}'")
         head_side = finder.revision(other) if other else finder.side(head or WORK_TREE)
         return Sides(root, finder.merge_base(one or "HEAD", head_side), head_side)
     sides = finder.side(base), finder.side(head or WORK_TREE)
@@ -121,11 +124,10 @@ def _project_folder(project_dir: Path) -> Path:
     written = Path(os.path.abspath(project_dir))  # noqa: PTH100 - links must be seen here
     root = written.resolve()
     if not root.is_dir():
-        raise UsageError(NO_PROJECT, f"there is no folder {root}", hint="give --project-dir")
+        raise ProjectMissing(f"there is no folder {root}", hint="give --project-dir")
     top = work_tree(written)
     if top is not None and resolved_inside(top, written) != written:
-        raise UsageError(
-            NO_PROJECT,
+        raise ProjectMissing(
             f"the project's folder {written} is a symbolic link in its repository",
             hint="give --project-dir the folder that it leads to",
         )
@@ -145,8 +147,7 @@ def _is_folder(word: str) -> bool:
 
 
 def _ambiguous(word: str) -> UsageError:
-    return UsageError(
-        AMBIGUOUS,
+    return AmbiguousSide(
         f"'{word}' is both a git revision and the folder of a project",
         hint=f"write './{word}' for the folder; 'refs/heads/{word}' for a branch, "
         f"'refs/tags/{word}' for a tag or '{word}^0' for any commit",

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from types import TracebackType
 
-from lancestat.errors import LancestatError, RunError
+from lancestat.errors import LancestatError, OutputError, ScratchFull, ScratchUnusable
 from lancestat.lake.error_mapping import is_full
 from lancestat.lake.lease import Lease, Process, parse_instant, this_process
 from lancestat.lake.open import is_failure
@@ -69,7 +69,8 @@ def scratch(
         settle_seconds: How long, after a failure, to remove files that cancelled tasks still write.
 
     Raises:
-        RunError: LS581 no space is left, LS583 the root cannot be written to.
+        ScratchFull: no space is left.
+        ScratchUnusable: the root cannot be written to.
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)
@@ -121,14 +122,12 @@ def _scratch_errors(
         secrets_ = secret_values(options)
         place = clean(root, secrets_)
         if _is_full(error):
-            raise RunError(
-                "LS581",
+            raise ScratchFull(
                 f"no space is left in the scratch folder {place}",
                 hint="make room there, or set the target's 'scratch' to a larger place",
             ) from None
         if is_making and not isinstance(error, LancestatError):
-            raise RunError(
-                "LS583",
+            raise ScratchUnusable(
                 f"the scratch folder {place} cannot be used: {clean(str(error), secrets_)}",
                 hint="check the target's 'scratch' and the permissions there",
             ) from None
@@ -137,7 +136,7 @@ def _scratch_errors(
 
 def _is_full(error: BaseException) -> bool:
     # A result that does not fit has a code of its own.
-    if isinstance(error, LancestatError) and error.code.startswith("LS57"):
+    if isinstance(error, OutputError):
         return False
     return is_full(error)
 

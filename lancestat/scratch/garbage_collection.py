@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from lancestat.errors import LancestatError, RunError
+from lancestat.errors import LancestatError, ScratchUnusable
 from lancestat.lake.files import store_of
 from lancestat.lake.lease import TAG, Lease
 from lancestat.lake.open import is_failure, probe
@@ -62,7 +62,7 @@ def sweep_scratch(
         dead_after: How old the last heartbeat of a dead process is.
 
     Raises:
-        RunError: LS583 the root cannot be looked at.
+        ScratchUnusable: the root cannot be looked at.
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)
@@ -84,8 +84,7 @@ def sweep_scratch(
             raise
         reason = error.message if isinstance(error, LancestatError) else str(error)
         secrets = secret_values(options)
-        raise RunError(
-            "LS583",
+        raise ScratchUnusable(
             f"the scratch folder {clean(root, secrets)} cannot be swept: {clean(reason, secrets)}",
             hint="check the target's 'scratch', its storage-options and the permissions there",
         ) from None

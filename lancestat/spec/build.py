@@ -10,8 +10,7 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from lancestat.errors import LancestatError
-from lancestat.spec import codes
+from lancestat.errors import LancestatError, MissingKey, WrongValue
 from lancestat.spec.declaration import (
     ByName,
     Chosen,
@@ -174,7 +173,7 @@ class Builder:
         try:
             return resolve_uri(self.root, text)
         except ValueError as error:
-            self.errors.append(item.error(codes.WRONG_VALUE, f"'{steps[-1]}' {error}", *steps))
+            self.errors.append(item.error(WrongValue, f"'{steps[-1]}' {error}", *steps))
             return text
 
     def _duration(self, item: Item, text: str, *steps: str | int) -> timedelta:
@@ -184,7 +183,7 @@ class Builder:
                 f"'{steps[-1]}' must be at most {_LONGEST.days} days, "
                 f"found {item.quoted(text, *steps)}"
             )
-            self.errors.append(item.error(codes.WRONG_VALUE, message, *steps))
+            self.errors.append(item.error(WrongValue, message, *steps))
         return span
 
     def _check_freshness(self, item: Item, *steps: str) -> None:
@@ -196,17 +195,17 @@ class Builder:
                 f"{item.quoted(warn, *steps, 'warn_after')}, "
                 f"found {item.quoted(error, *steps, 'error_after')}"
             )
-            self.errors.append(item.error(codes.WRONG_VALUE, message, *steps, "error_after"))
+            self.errors.append(item.error(WrongValue, message, *steps, "error_after"))
 
     def _check_mode(self, item: Item) -> None:
         is_approximate, approx = item.value.get("mode") == "approx", item.value.get("approx")
         if approx and not is_approximate:
             message = "'approx' needs 'mode: approx'"
-            self.errors.append(item.error(codes.WRONG_VALUE, message, "approx"))
+            self.errors.append(item.error(WrongValue, message, "approx"))
         if is_approximate and not approx:
             message = "'mode: approx' needs 'approx' with 'nprobes' or 'recall'"
             hint = "approx: {recall: 0.95}"
-            self.errors.append(item.error(codes.MISSING_KEY, message, "mode", hint=hint))
+            self.errors.append(item.error(MissingKey, message, "mode", hint=hint))
 
     def _side(self, item: Item, values: Mapping[str, Any], *steps: str) -> KnnSide:
         self.errors.extend(_writing_errors(item, values, *steps))
@@ -274,9 +273,9 @@ def _writing_errors(item: Item, values: Mapping[str, Any], *steps: str) -> Itera
     hint = "a side is one SELECT, which writes nothing and runs no program"
     objection = None if values["sql"] is None else query_objection(values["sql"])
     if objection is not None:
-        yield item.error(codes.WRONG_VALUE, f"'sql' {objection}", *steps, "sql", hint=hint)
+        yield item.error(WrongValue, f"'sql' {objection}", *steps, "sql", hint=hint)
     for key, text in values["options"].items():
         objection = option_objection(values["format"] or "", key, text)
         if objection is not None:
             message, at = f"option '{key}' {objection}", (*steps, "options", key)
-            yield item.error(codes.WRONG_VALUE, message, *at, hint="a side only reads rows")
+            yield item.error(WrongValue, message, *at, hint="a side only reads rows")

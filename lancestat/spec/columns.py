@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from lancestat.errors import SpecError, did_you_mean
-from lancestat.spec import codes
+from lancestat.errors import SpecError, UnknownColumn, UnsupportedColumn, did_you_mean
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection
 from lancestat.spec.quoting import quoted
 
@@ -114,8 +113,7 @@ def _matches(pattern: ColumnPattern, name: str) -> bool:
 def _check_usable(pattern: ColumnPattern, column: AvailableColumn, table: str) -> None:
     why_not = _why_not(column)
     if why_not is not None:
-        raise SpecError(
-            codes.UNUSABLE_COLUMN,
+        raise UnsupportedColumn(
             f"column {quoted(column.name)} of table '{table}' cannot have statistics: {why_not}",
             location=pattern.location,
         )
@@ -134,8 +132,7 @@ def _why_not(column: AvailableColumn) -> str | None:
 def _unknown_column(pattern: ColumnPattern, columns: Iterable[str], table: str) -> SpecError:
     known = list(columns)
     listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-    return SpecError(
-        codes.UNKNOWN_COLUMN,
+    return UnknownColumn(
         f"table '{table}' has no column {quoted(pattern.text)}",
         location=pattern.location,
         hint=did_you_mean(pattern.text, known) or f"its columns: {listed or 'none'}",

@@ -24,8 +24,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from lancestat.errors import Location, SpecError, did_you_mean
-from lancestat.spec import codes
+from lancestat.errors import InvalidSyntax, Location, SpecError, TooComplex, did_you_mean
 from lancestat.spec.quoting import quoted
 
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -143,7 +142,7 @@ class Composer:
                     if documents == 2:
                         self._fail(
                             _mark(event),
-                            codes.SYNTAX,
+                            InvalidSyntax,
                             "a second YAML document starts here",
                             "a file holds one document; remove '---' or split the file",
                         )
@@ -151,7 +150,7 @@ class Composer:
         except yaml.MarkedYAMLError as error:
             self._fail_syntax(error)
         except yaml.YAMLError as error:
-            self._fail((0, 0), codes.SYNTAX, f"not YAML: {error}")
+            self._fail((0, 0), InvalidSyntax, f"not YAML: {error}")
         return self.root
 
     def _accept(self, event: Event) -> None:
@@ -192,12 +191,12 @@ class Composer:
         if target is None:
             self._fail(
                 mark,
-                codes.SYNTAX,
+                InvalidSyntax,
                 f"alias '*{name}' names no anchor",
                 did_you_mean(name, self.anchors),
             )
         if not target.closed:
-            self._fail(mark, codes.TOO_LARGE, f"anchor '{name}' contains itself")
+            self._fail(mark, TooComplex, f"anchor '{name}' contains itself")
         self._check_depth(mark, len(self.stack) + target.height)
         self._attach(target, mark)
         if self.stack:
@@ -207,7 +206,7 @@ class Composer:
             if sum(node.aliased for node in self.stack) > MAX_ALIASED_NODES:
                 self._fail(
                     mark,
-                    codes.TOO_LARGE,
+                    TooComplex,
                     f"aliases unfold to more than {MAX_ALIASED_NODES:,} values",
                 )
 
@@ -222,7 +221,7 @@ class Composer:
             if node.text is None:
                 self._fail(
                     mark,
-                    codes.SYNTAX,
+                    InvalidSyntax,
                     "a key must be text, not a list or a mapping",
                     self._template_hint(mark[0]),
                 )
@@ -240,7 +239,7 @@ class Composer:
 
     def _check_depth(self, mark: Mark, depth: int) -> None:
         if depth > MAX_DEPTH:
-            self._fail(mark, codes.TOO_LARGE, f"nested more than {MAX_DEPTH} levels deep")
+            self._fail(mark, TooComplex, f"nested more than {MAX_DEPTH} levels deep")
 
     def _fail_syntax(self, error: yaml.MarkedYAMLError) -> NoReturn:
         place = error.problem_mark or error.context_mark
@@ -255,7 +254,7 @@ class Composer:
             )
         if hint is None and "mapping values are not allowed" in problem:
             hint = "put quotes around a text that contains ': '"
-        self._fail(mark, codes.SYNTAX, f"not YAML: {problem}", hint)
+        self._fail(mark, InvalidSyntax, f"not YAML: {problem}", hint)
 
     def _line(self, number: int) -> str:
         lines = self.text.split("\n")
@@ -268,10 +267,10 @@ class Composer:
         nearby = self._line(number) + self._line(max(number - 1, 0))
         return 'put quotes around a template: "{{ ... }}"' if "{{" in nearby else None
 
-    def _fail(self, mark: Mark, code: str, message: str, hint: str | None = None) -> NoReturn:
-        raise SpecError(
-            code, message, location=Location(self.file, mark[0] + 1, mark[1] + 1), hint=hint
-        )
+    def _fail(
+        self, mark: Mark, kind: type[SpecError], message: str, hint: str | None = None
+    ) -> NoReturn:
+        raise kind(message, location=Location(self.file, mark[0] + 1, mark[1] + 1), hint=hint)
 
 
 def short_tag(tag: str) -> str:

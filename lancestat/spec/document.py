@@ -6,8 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lancestat.errors import InvalidProject, Location, SpecError
-from lancestat.spec import codes
+from lancestat.errors import (
+    DuplicateKey,
+    InvalidProject,
+    InvalidSyntax,
+    Location,
+    SpecError,
+    UnreadableFile,
+    WrongValue,
+)
 from lancestat.spec.compose import (
     Composer,
     Mark,
@@ -74,7 +81,7 @@ def read_document(content: bytes, file: str) -> Document:
         text = _decode(content, file)
         root = Composer(file, text).compose()
         if root is None or (root.text == "" and root.plain and root.tag is None):
-            raise SpecError(codes.UNREADABLE, "the file is empty", location=Location(file, 1, 1))
+            raise UnreadableFile("the file is empty", location=Location(file, 1, 1))
     except SpecError as error:
         raise InvalidProject([error]) from None
     unfolding = _Constructor(file)
@@ -86,8 +93,7 @@ def read_document(content: bytes, file: str) -> Document:
 
 def _decode(content: bytes, file: str) -> str:
     if len(content) > MAX_BYTES:
-        raise SpecError(
-            codes.UNREADABLE,
+        raise UnreadableFile(
             f"the file has more than {MAX_BYTES:,} bytes, and no larger file is read",
             location=Location(file, 1, 1),
         )
@@ -96,8 +102,7 @@ def _decode(content: bytes, file: str) -> str:
     except UnicodeDecodeError as error:
         before = content[: error.start]
         column = len(before.rpartition(b"\n")[2].decode("utf-8-sig", "replace")) + 1
-        raise SpecError(
-            codes.UNREADABLE,
+        raise UnreadableFile(
             f"byte 0x{content[error.start]:02x} is not UTF-8",
             location=Location(file, before.count(b"\n") + 1, column),
             hint="save the file as UTF-8",
@@ -105,8 +110,7 @@ def _decode(content: bytes, file: str) -> str:
     strange = _NOT_PRINTABLE.search(text)
     if strange:
         before_text = text[: strange.start()]
-        raise SpecError(
-            codes.SYNTAX,
+        raise InvalidSyntax(
             f"character U+{ord(strange.group()):04X} is not allowed in YAML",
             location=Location(
                 file, before_text.count("\n") + 1, len(before_text.rpartition("\n")[2]) + 1
@@ -141,7 +145,7 @@ class _Constructor:
         try:
             value = _resolve(node.text, node.tag, node.plain)
         except ValueError as error:
-            self._report(node.mark, codes.WRONG_VALUE, str(error))
+            self._report(node.mark, WrongValue, str(error))
             return None
         except LookupError:
             self._report_tag(node)
@@ -176,7 +180,7 @@ class _Constructor:
         for source in sources:
             if source.pairs is None:
                 self._report(
-                    source.mark, codes.SYNTAX, "'<<' merges mappings; this is not a mapping"
+                    source.mark, InvalidSyntax, "'<<' merges mappings; this is not a mapping"
                 )
                 return []
         return sources
@@ -205,17 +209,17 @@ class _Constructor:
 
     def _report_tag(self, node: YamlNode) -> None:
         tag = short_tag(node.tag or "")
-        self._report(node.mark, codes.SYNTAX, f"unknown tag {quoted(tag)}", "remove the tag")
+        self._report(node.mark, InvalidSyntax, f"unknown tag {quoted(tag)}", "remove the tag")
 
     def _report_duplicate(self, name: str, mark: Mark, first: Mark) -> None:
         place = Location(self.file, first[0] + 1, first[1] + 1)
-        self._report(
-            mark, codes.DUPLICATE_KEY, f"key {quoted(name)} is written twice, first at {place}"
-        )
+        self._report(mark, DuplicateKey, f"key {quoted(name)} is written twice, first at {place}")
 
-    def _report(self, mark: Mark, code: str, message: str, hint: str | None = None) -> None:
+    def _report(
+        self, mark: Mark, kind: type[SpecError], message: str, hint: str | None = None
+    ) -> None:
         place = Location(self.file, mark[0] + 1, mark[1] + 1)
-        self.errors[mark, message] = SpecError(code, message, location=place, hint=hint)
+        self.errors[mark, message] = kind(message, location=place, hint=hint)
 
 
 def _resolve(text: str, tag: str | None, plain: bool) -> Scalar:

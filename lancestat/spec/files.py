@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Protocol
 
-from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
+from lancestat.errors import InvalidProject, LancestatError, Location, SpecError, UnreadableFile
 from lancestat.redact import Origin, visible
-from lancestat.spec import codes
 from lancestat.spec.document import MAX_BYTES, Document, read_document
 from lancestat.spec.quoting import quoted
 
@@ -130,7 +129,7 @@ class Folder:
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         with open(os.open(self._own(name), flags), "rb") as stream:  # noqa: PTH123
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise SpecError(codes.UNREADABLE, f"{quoted(name)} is not a regular file")
+                raise UnreadableFile(f"{quoted(name)} is not a regular file")
             return stream.read(MAX_BYTES + 1)
 
     def below(self, folder: str) -> Iterable[str] | None:
@@ -152,8 +151,7 @@ class Folder:
         path = resolved_inside(top, Path(os.path.normpath(self.root / name)))
         if path is None:
             what = "project's folder" if top == self.root else "repository"
-            raise SpecError(
-                codes.UNREADABLE,
+            raise UnreadableFile(
                 f"{quoted(name)} leads out of the {what}, and only files inside it are read",
                 hint=f"put the files themselves into the {what}, without a link to another place",
             )
@@ -181,7 +179,7 @@ def read_file(files: Files, name: str) -> Document:
         content = files.read(name)
     except OSError as error:
         message = f"cannot read the file: {error.strerror}"
-        raise InvalidProject([SpecError(codes.UNREADABLE, message, location=place)]) from None
+        raise InvalidProject([UnreadableFile(message, location=place)]) from None
     except SpecError as error:
         raise InvalidProject([error.placed(place)]) from None
     return read_document(content, name)
@@ -212,12 +210,11 @@ def spec_files(
             continue
         except OSError as error:
             message = f"cannot read spec path '{shown}': {error.strerror}"
-            errors.append(SpecError(codes.UNREADABLE, message, location=folder.location))
+            errors.append(UnreadableFile(message, location=folder.location))
             continue
         if below is None:
             errors.append(
-                SpecError(
-                    codes.UNREADABLE,
+                UnreadableFile(
                     f"spec path '{shown}' is not a folder",
                     location=folder.location,
                     hint=f"create it in {root}, or change 'spec-paths'",
@@ -233,7 +230,7 @@ def _placed(error: SpecError, folder: SpecFolder) -> LancestatError:
     if folder.origin is None:
         return error.placed(folder.location)
     message = f"spec path '{visible(folder.origin.shown)}' is nothing that is read"
-    return SpecError(error.code, message, location=folder.location, hint=error.hint)
+    return type(error)(message, location=folder.location, hint=error.hint)
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

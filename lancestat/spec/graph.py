@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from lancestat.errors import LancestatError, SpecError
-from lancestat.spec import codes
+from lancestat.errors import CyclicReferences, LancestatError, OverlappingOutputs, SpecError
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
 
 
@@ -40,9 +39,7 @@ def cycle_errors(nodes: Iterable[Node]) -> list[LancestatError]:
     errors: list[LancestatError] = []
     for cycle in _cycles(node_dependencies(nodes)):
         path = " -> ".join((*cycle, cycle[0]))
-        errors.append(
-            SpecError(codes.CYCLE, f"nodes read each other: {path}", location=places[cycle[0]])
-        )
+        errors.append(CyclicReferences(f"nodes read each other: {path}", location=places[cycle[0]]))
     return errors
 
 
@@ -98,8 +95,7 @@ def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
 
 def _inside(node: Node, owner: Node) -> SpecError:
     what = {Table: "table", KnnJoin: "output of knn join"}
-    return SpecError(
-        codes.SHARED_OUTPUT,
+    return OverlappingOutputs(
         f"the {what[type(node)]} '{node.name}' lies inside the {what[type(owner)]} "
         f"'{owner.name}', at {owner.location}",
         location=node.location,
@@ -120,8 +116,7 @@ def _shared(node: Node, other: Node) -> SpecError:
     else:
         message = f"knn joins '{other.name}' and '{node.name}' write the same output"
         hint = "give each its own output"
-    return SpecError(
-        codes.SHARED_OUTPUT,
+    return OverlappingOutputs(
         f"{message}, first at {other.location}",
         location=node.location,
         hint=hint,

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lancestat.errors import InvalidProject, LancestatError, Location, SpecError
+from lancestat.errors import InvalidProject, LancestatError, Location, UnreadableFile
 from lancestat.redact import Audience, KnownValue, Origin, Redactor
-from lancestat.spec import codes
 from lancestat.spec.build import Builder
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
@@ -83,8 +82,7 @@ def load_project(
 
 
 def _missing(root: Path) -> InvalidProject:
-    missing = SpecError(
-        codes.UNREADABLE,
+    missing = UnreadableFile(
         f"there is no {PROJECT_FILE} in {root}",
         location=Location(PROJECT_FILE, 1, 1),
         hint="run 'lancestat init', or give --project-dir",

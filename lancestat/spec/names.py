@@ -8,9 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from lancestat.errors import LancestatError, Location, SpecError, did_you_mean
+from lancestat.errors import (
+    DuplicateName,
+    LancestatError,
+    Location,
+    SpecError,
+    UnknownReference,
+    WrongValue,
+    did_you_mean,
+)
 from lancestat.redact import Origin
-from lancestat.spec import codes
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.quoting import quoted
 
@@ -56,10 +63,10 @@ class Item:
         return quoted(text if origin is None else origin.brief)
 
     def error(
-        self, code: str, message: str, *steps: str | int, hint: str | None = None
+        self, kind: type[SpecError], message: str, *steps: str | int, hint: str | None = None
     ) -> SpecError:
         """An error about a value inside the item."""
-        return SpecError(code, message, location=self.at(*steps), hint=hint)
+        return kind(message, location=self.at(*steps), hint=hint)
 
     def settings(self, *steps: str) -> dict[str, str]:
         """A mapping of settings as text: numbers as written, booleans as Spark spells them."""
@@ -149,7 +156,7 @@ class Namespace(Generic[T]):
             return True
         spelled = "" if first[0] == name else f" as {quoted(first[0])}"
         message = f"{self.noun} {quoted(name)} is declared twice, first{spelled} at {first[1]}"
-        errors.append(SpecError(codes.DUPLICATE_NAME, message, location=location))
+        errors.append(DuplicateName(message, location=location))
         return False
 
     def refuse(self, name: str, noun: str, item: Item, origin: Origin) -> SpecError:
@@ -159,7 +166,7 @@ class Namespace(Generic[T]):
         """
         self.values.setdefault(name, None)
         return item.error(
-            codes.WRONG_VALUE,
+            WrongValue,
             f"the name of {noun} comes from the environment, from {origin.names}",
             "name",
             hint="write the name itself; names are shown, stored and published",
@@ -175,7 +182,7 @@ class Namespace(Generic[T]):
         if item.origin(*steps) is None:
             hint = did_you_mean(name, declared) or self._same_letters(name)
         return item.error(
-            codes.UNKNOWN_REFERENCE,
+            UnknownReference,
             f"unknown {self.noun} {item.quoted(name, *steps)}",
             *steps,
             hint=hint or f"declared: {known}",

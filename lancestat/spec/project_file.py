@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lancestat.errors import LancestatError, SpecError, UsageError, did_you_mean
+from lancestat.errors import (
+    LancestatError,
+    MissingKey,
+    SpecError,
+    UnknownReference,
+    UnknownTarget,
+    WrongValue,
+    did_you_mean,
+)
 from lancestat.redact import (
     KnownValue,
     Origin,
@@ -16,7 +24,6 @@ from lancestat.redact import (
     secret_environment,
     secret_options,
 )
-from lancestat.spec import codes
 from lancestat.spec.build import Builder
 from lancestat.spec.declaration import default_of
 from lancestat.spec.document import Document, KeyPath
@@ -102,8 +109,7 @@ def _refused_name(document: Document, rendering: Rendering) -> SpecError | None:
     origin = rendering.origins.get(("name",))
     if origin is None or not origin.is_of_environment:
         return None
-    return SpecError(
-        codes.WRONG_VALUE,
+    return WrongValue(
         f"the name of the project comes from the environment, from {origin.names}",
         location=document.at(("name",)),
         hint="write the name itself; names are shown, stored and published",
@@ -199,13 +205,13 @@ def _target_name(
     if asked is not None and known:
         if asked not in known:
             message, hint = _unknown_target(asked, known)
-            raise UsageError(codes.UNKNOWN_TARGET, message, hint=hint)
+            raise UnknownTarget(message, hint=hint)
         return asked
     default = value.get("default-target")
     if isinstance(default, str) and known and default not in known:
         location = document.at(("default-target",))
         message, hint = _unknown_target(default, known, origin)
-        errors.append(SpecError(codes.UNKNOWN_REFERENCE, message, location=location, hint=hint))
+        errors.append(UnknownReference(message, location=location, hint=hint))
         return None
     if isinstance(default, str):
         return default if known else None
@@ -213,7 +219,7 @@ def _target_name(
         location = document.key_at(("targets",))
         message = f"no target is chosen; valid targets: {', '.join(known)}"
         hint = "add 'default-target', or give --target"
-        errors.append(SpecError(codes.MISSING_KEY, message, location=location, hint=hint))
+        errors.append(MissingKey(message, location=location, hint=hint))
     return known[0] if len(known) == 1 else None
 
 

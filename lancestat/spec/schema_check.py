@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from lancestat.errors import SpecError, did_you_mean
+from lancestat.errors import MissingKey, SpecError, UnknownKey, WrongType, WrongValue, did_you_mean
 from lancestat.redact import Origin
-from lancestat.spec import codes
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.names import PUNCTUATION, composed, is_name
 from lancestat.spec.quoting import quoted
@@ -86,7 +85,7 @@ _ABOUT_PARTS = frozenset(
 Origins = Mapping[KeyPath, Origin]
 
 # Code, message, the key that it is about when it is not the value itself, and hint.
-_Complaint = tuple[str, str, str | int | None, str | None]
+_Complaint = tuple[type[SpecError], str, str | int | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +118,17 @@ class Refusal:
         words = subject(self.path, document.value, origins)
         if self.topic == "value":
             yield self._wrong_value(words, document, origins)
-        for code, message, key, hint in self._complaints(words, origins):
+        for kind, message, key, hint in self._complaints(words, origins):
             path = self.path if key is None else (*self.path, key)
-            yield SpecError(code, message, location=document.key_at(path), hint=hint)
+            yield kind(message, location=document.key_at(path), hint=hint)
 
     def _wrong_value(self, words: str, document: Document, origins: Origins) -> SpecError:
         is_secret = may_be_secret(self.path, origins)
         value = describe(self.value, is_secret=is_secret, origin=origins.get(self.path))
         valid = ", ".join(f"'{word}'" for word in self.schema.get("enum", ()))
         expected = f"one of {valid}" if valid else self.schema["title"]
-        return SpecError(
-            codes.WRONG_TYPE if self.keyword == "type" else codes.WRONG_VALUE,
+        kind = WrongType if self.keyword == "type" else WrongValue
+        return kind(
             f"{words} must be {expected}, found {value}",
             location=document.at(self.path),
             hint=None if is_secret else _value_hint(self.schema, self.value),
@@ -140,39 +139,39 @@ class Refusal:
             case "required":
                 for key in self.expected:
                     if key not in self.value:
-                        yield codes.MISSING_KEY, f"missing key '{key}' in {words}", None, None
+                        yield MissingKey, f"missing key '{key}' in {words}", None, None
             case "dependentRequired":
                 for key, others in self.expected.items():
                     for other in others:
                         if key in self.value and other not in self.value:
                             message = f"'{key}' needs '{other}' in {words}"
-                            yield codes.MISSING_KEY, message, key, None
+                            yield MissingKey, message, key, None
             case "additionalProperties":
                 yield from self._unknown_keys(words)
             # `required` accepts whatever is not a mapping; the type of that is refused anyway.
             case "oneOf" if isinstance(self.value, dict):
-                yield codes.WRONG_VALUE, f"{words} {self._choice()}", None, None
+                yield WrongValue, f"{words} {self._choice()}", None, None
             case "minProperties":
-                yield codes.MISSING_KEY, f"{words} must not be empty", None, None
+                yield MissingKey, f"{words} must not be empty", None, None
             case "minItems":
-                yield codes.WRONG_VALUE, f"{words} must not be empty", None, None
+                yield WrongValue, f"{words} must not be empty", None, None
             case "uniqueItems":
                 for index in self._repeated():
                     path = (*self.path, index)
                     is_secret = may_be_secret(path, origins)
                     origin = origins.get(path)
                     item = describe(self.value[index], is_secret=is_secret, origin=origin)
-                    yield codes.WRONG_VALUE, f"{words} names {item} twice", index, None
+                    yield WrongValue, f"{words} names {item} twice", index, None
             case "name":
                 message = f"the name {quoted(self.value)} must be {self.schema['title']}"
-                yield codes.WRONG_VALUE, message, None, None
+                yield WrongValue, message, None, None
 
     def _unknown_keys(self, words: str) -> Iterator[_Complaint]:
         known = self.schema["properties"]
         for key in self.value:
             if key not in known:
                 hint = did_you_mean(key, known) or "known keys: " + ", ".join(known)
-                yield codes.UNKNOWN_KEY, f"unknown key {quoted(key)} in {words}", key, hint
+                yield UnknownKey, f"unknown key {quoted(key)} in {words}", key, hint
 
     def _choice(self) -> str:
         choices = [key for option in self.expected for key in option["required"]]

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from lancestat.errors import UsageError, did_you_mean
-from lancestat.spec import codes
+from lancestat.errors import InvalidSelector, NothingSelected, did_you_mean
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
 from lancestat.spec.names import composed
@@ -70,7 +69,7 @@ class _Graph:
         for text in texts:
             words = text.split()
             if not words:
-                raise UsageError(codes.UNKNOWN_SELECTOR, "an empty selector")
+                raise InvalidSelector("an empty selector")
             for word in words:
                 parts = [self._term(part, word, strict) for part in word.split(",")]
                 chosen |= set.intersection(*parts)
@@ -79,7 +78,7 @@ class _Graph:
     def _term(self, text: str, word: str, strict: bool) -> set[str]:
         core = text.removeprefix("+").removesuffix("+")
         if not core:
-            raise UsageError(codes.UNKNOWN_SELECTOR, f"selector {quoted(word)} has an empty part")
+            raise InvalidSelector(f"selector {quoted(word)} has an empty part")
         chosen = self._matched(core, strict)
         upstream = self._reach(chosen, dependencies(self.spec)) if text[0] == "+" else set()
         downstream = self._reach(chosen, self._readers()) if text[-1] == "+" else set()
@@ -104,8 +103,7 @@ class _Graph:
                 return self._found(core, names, strict, self._all_files(), "path:")
         hint = did_you_mean(method, _METHODS)
         valid = ", ".join(f"{known}:" for known in _METHODS)
-        raise UsageError(
-            codes.UNKNOWN_SELECTOR,
+        raise InvalidSelector(
             f"unknown selector {quoted(core)}; methods are {valid}",
             hint=hint,
         )
@@ -120,7 +118,7 @@ class _Graph:
 
     def _by_state(self, word: str) -> set[str]:
         if self.states is None:
-            raise UsageError(codes.UNKNOWN_SELECTOR, f"selector 'state:{word}' cannot be used here")
+            raise InvalidSelector(f"selector 'state:{word}' cannot be used here")
         states = self.states()
         return self._where(lambda node: states.get(node.name, "new") == word)
 
@@ -134,8 +132,7 @@ class _Graph:
             return names
         spelled = [f"{method}{word}" for word in known]
         valid = ", ".join(spelled[:20]) + (", ..." if len(spelled) > 20 else "")
-        raise UsageError(
-            codes.NOTHING_SELECTED,
+        raise NothingSelected(
             f"selector {quoted(core)} matches nothing",
             hint=did_you_mean(core, spelled) or f"known: {valid or 'none'}",
         )
@@ -167,8 +164,7 @@ class _Graph:
 
 def _check_word(core: str, word: str, valid: Sequence[str]) -> None:
     if word not in valid:
-        raise UsageError(
-            codes.UNKNOWN_SELECTOR,
+        raise InvalidSelector(
             f"selector {quoted(core)} must name one of {', '.join(valid)}",
             hint=did_you_mean(word, valid),
         )

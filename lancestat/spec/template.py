@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lancestat.errors import Location, SpecError
+from lancestat.errors import InvalidTemplate, Location, SpecError
 from lancestat.redact import KnownValue, Origin
-from lancestat.spec import codes
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.quoting import quoted
 from lancestat.spec.template_scope import (
@@ -63,7 +62,7 @@ def _failure(problem: BadTemplateError, origin: Origin | None, location: Locatio
     if origin is not None and problem.quotes:
         # Whatever is quoted may be made of the environment's values, in whichever way.
         message, hint = f"{quoted(origin.brief)} fails on what {origin.names} holds", None
-    return SpecError(codes.TEMPLATE, f"template: {message}", location=location, hint=hint)
+    return InvalidTemplate(f"template: {message}", location=location, hint=hint)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from lancestat.errors import LancestatError, StateError
+from lancestat.errors import LancestatError, StateContended, StateError, StateUnreachable
 from lancestat.lake.error_mapping import Cause, cause_of, is_of_store
 from lancestat.redact import clean, secret_values
 from lancestat.state.identity import canonical_uri
@@ -56,8 +56,7 @@ def message_of(error: BaseException, options: Mapping[str, str]) -> str:
 
 def unreachable(uri: str, error: BaseException, options: Mapping[str, str]) -> StateError:
     """Return the error for a state that may well be sound but cannot be read or written now."""
-    return StateError(
-        "LS301",
+    return StateUnreachable(
         f"the state at {canonical_uri(uri)} cannot be reached: {message_of(error, options)}",
         hint="check the target's state, its storage-options and the permissions there",
     )
@@ -65,8 +64,7 @@ def unreachable(uri: str, error: BaseException, options: Mapping[str, str]) -> S
 
 def contended(uri: str) -> StateError:
     """Return the error for a commit that lost to others again and again."""
-    return StateError(
-        "LS302",
+    return StateContended(
         f"the state at {canonical_uri(uri)} could not be written: other runs kept committing first",
         hint="run again; nothing is lost but time",
     )

@@ -65,7 +65,7 @@ def open_state(
 ) -> LanceState:
     """The state at `uri`; nothing is opened or created before it is needed.
 
-    Reading raises `StateError` LS301 when the place cannot be reached; what is missing or damaged
+    Reading raises `StateUnreachable` when the place cannot be reached; what is missing or damaged
     reads as empty.
     """
     return LanceState(StateFolder(uri, dict(storage_options or {})), retention, clock)

@@ -170,7 +170,7 @@ class StoredTable:
         After a conflict this waits, the longer the later the attempt.
 
         Raises:
-            StateError: LS301 the state cannot be reached.
+            StateUnreachable: the state cannot be reached.
         """
         try:
             version = 0 if dataset is None else dataset.latest_version

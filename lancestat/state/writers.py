@@ -36,7 +36,7 @@ class Writers:
         """Hold the lease of a writer while the block runs.
 
         Raises:
-            StateError: LS301 the state cannot be reached.
+            StateUnreachable: the state cannot be reached.
         """
         # A look first: a write alone would make a bucket that is missing in some stores.
         self.folder.layouts()

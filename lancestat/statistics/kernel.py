@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
-from lancestat.errors import RunError
+from lancestat.errors import TypeNotAnalyzed, UnexpectedBatch
 from lancestat.statistics.column_type import Kind, column_type
 from lancestat.statistics.partial import ColumnPartial
 from lancestat.statistics.quantiles import QuantileBuilder
@@ -32,8 +32,8 @@ def analyze(
         quantiles: names of the columns, of kinds that have histograms, whose partials get them.
 
     Raises:
-        RunError: a column's type cannot be analyzed (LS501), or a batch lacks a column or has
-            another type (LS502).
+        TypeNotAnalyzed: a column's type cannot be analyzed.
+        UnexpectedBatch: a batch lacks a column or has another type.
     """
     reducers = {field.name: _reducer(field, field.name in quantiles) for field in schema}
     for batch in batches:
@@ -45,11 +45,11 @@ def analyze(
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     index = batch.schema.get_field_index(field.name)
     if index < 0:
-        raise RunError("LS502", f"a batch has no column '{field.name}', or has it more than once")
+        raise UnexpectedBatch(f"a batch has no column '{field.name}', or has it more than once")
     array = batch.column(index)
     if array.type != field.type:
         found = f"a batch has column '{field.name}' as {array.type}, not {field.type}"
-        raise RunError("LS502", found)
+        raise UnexpectedBatch(found)
     return array
 
 
@@ -61,7 +61,7 @@ _TO_MICROSECONDS = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (
 def _reducer(field: pa.Field, with_quantiles: bool) -> Reducer:
     type = column_type(field.type)
     if type is None:
-        raise RunError("LS501", f"column '{field.name}' of type {field.type} cannot be analyzed")
+        raise TypeNotAnalyzed(f"column '{field.name}' of type {field.type} cannot be analyzed")
     stored = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if type.kind in (Kind.STRING, Kind.BINARY):
         return BytesReducer(is_text=type.kind is Kind.STRING)

@@ -17,18 +17,21 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
-from lancestat.errors import LancestatError, SpecError, UsageError, did_you_mean
+from lancestat.errors import (
+    GitFailed,
+    GitMissing,
+    LancestatError,
+    NoMergeBase,
+    NoRepository,
+    SpecError,
+    UnknownRevision,
+    UnreadableFile,
+    did_you_mean,
+)
 from lancestat.redact import clean
-from lancestat.spec import codes
 from lancestat.spec.document import MAX_BYTES
 from lancestat.spec.files import is_spec, work_tree
 from lancestat.spec.quoting import quoted
-
-NO_GIT = "LS660"
-NO_REPOSITORY = "LS661"
-UNKNOWN_REVISION = "LS662"
-NO_MERGE_BASE = "LS663"
-GIT_FAILED = "LS667"
 
 # Of the caller's GIT_* variables only those that name its configuration are passed on, and one of
 # git's own tests. The others belong to another call, such as that of a hook, or change answers.
@@ -91,12 +94,12 @@ class Repository:
         Its configuration is trusted as far as it cannot run a program: no commit can bring `.git`.
 
         Raises:
-            UsageError: LS660 there is no git, LS661 the folder is in no repository.
+            GitMissing: there is no git.
+            NoRepository: the folder is in no repository.
         """
         top = work_tree(folder)
         if top is None:
-            raise UsageError(
-                NO_REPOSITORY,
+            raise NoRepository(
                 f"no revision can be read, since {folder} is in no git repository",
                 hint="name folders instead of revisions, or give --project-dir",
             )
@@ -106,8 +109,7 @@ class Repository:
         if answer.returncode:
             reason = _reason(answer)
             is_foreign = "dubious ownership" in reason
-            raise UsageError(
-                NO_REPOSITORY,
+            raise NoRepository(
                 f"git refuses to read around {top}: {clean(reason)}",
                 hint=f"git config --global --add safe.directory {top}" if is_foreign else None,
             )
@@ -124,25 +126,25 @@ class Repository:
         """Return the id of the commit that a revision names.
 
         Raises:
-            UsageError: LS662 there is none; the hint names one that is spelled alike.
+            UnknownRevision: there is none; the hint names one that is spelled alike.
         """
         commit = self.find_commit(revision)
         if commit is None:
             message = f"'{revision}' is neither a git revision nor the folder of a project"
-            raise UsageError(UNKNOWN_REVISION, message, hint=self._hint_for(revision))
+            raise UnknownRevision(message, hint=self._hint_for(revision))
         return commit
 
     def merge_base(self, one: str, other: str) -> str:
         """Return the id of the commit at which two revisions diverged.
 
         Raises:
-            UsageError: LS662 a revision is unknown, LS663 they have no commit in common.
+            UnknownRevision: a revision is unknown.
+            NoMergeBase: they have no commit in common.
         """
         answer = self._ask("merge-base", self.commit(one), self.commit(other))
         if answer.returncode:
             hint = "the clone is shallow: fetch more history (fetch-depth: 0)"
-            raise UsageError(
-                NO_MERGE_BASE,
+            raise NoMergeBase(
                 f"'{one}' and '{other}' have no commit in common",
                 hint=hint if self._is_shallow() else f"write '{one}' to compare with it as it is",
             )
@@ -210,13 +212,13 @@ class Repository:
         hint = "see whether the repository is whole: git fsck"
         if self._ask("config", "--local", "--get-regexp", promisors).stdout:
             hint = "the clone is partial, and nothing is fetched here: clone without a filter"
-        return LancestatError(GIT_FAILED, f"'git {word}' failed: {clean(reason)}", hint=hint)
+        return GitFailed(f"'git {word}' failed: {clean(reason)}", hint=hint)
 
     def _ask(self, *words: str, input: str = "") -> subprocess.CompletedProcess[bytes]:
         """Return git's answer, whatever it is.
 
         Raises:
-            UsageError: LS660 there is no git.
+            GitMissing: there is no git.
         """
         passed_on = {
             key: value
@@ -253,12 +255,12 @@ class Revision:
         """Return a file's content; all files that are known by then are read at once."""
         entry = self._entry(name)
         if entry is None:
-            raise SpecError(codes.UNREADABLE, f"{self.label} has no such file")
+            raise UnreadableFile(f"{self.label} has no such file")
         if entry.kind != _FILE:
             raise self._refusal(name, entry)
         if not entry.is_small_file:
             message = f"the file has {entry.size_bytes:,} bytes; at most {MAX_BYTES:,} are read"
-            raise SpecError(codes.UNREADABLE, message)
+            raise UnreadableFile(message)
         if entry.object_id not in self._contents:
             known = {
                 e.object_id for e in self._entries.values() if e is not None and e.is_small_file
@@ -299,16 +301,14 @@ class Revision:
     def _path(self, name: str) -> str:
         path = posixpath.normpath(posixpath.join(self.repository.prefix, name))
         if path == ".." or path.startswith("../"):
-            raise SpecError(
-                codes.UNREADABLE,
+            raise UnreadableFile(
                 f"{quoted(name)} is outside the repository, where {self.label} has nothing",
                 hint="compare folders instead of revisions",
             )
         return "" if path == "." else path
 
     def _refusal(self, name: str, entry: Entry) -> SpecError:
-        return SpecError(
-            codes.UNREADABLE,
+        return UnreadableFile(
             f"{quoted(name)} is {entry.kind} in {self.label}, which is not followed there",
             hint="put the files themselves into the repository, or compare folders",
         )
@@ -329,8 +329,7 @@ def _program() -> str:
     absolute = [entry for entry in entries if Path(entry).is_absolute()]
     program = shutil.which("git", path=os.pathsep.join(absolute)) if absolute else None
     if program is None:
-        raise UsageError(
-            NO_GIT,
+        raise GitMissing(
             "no revision can be read, since there is no 'git' on PATH",
             hint="install git, or name folders instead of revisions, as in './old'",
         )

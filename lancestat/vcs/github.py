@@ -14,38 +14,21 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from lancestat.errors import LancestatError
+from lancestat.errors import (
+    GitHubAnswerInvalid,
+    GitHubNotConfigured,
+    GitHubRedirected,
+    GitHubRefused,
+    GitHubUnreachable,
+    InDoubt,
+    ReadOnlyToken,
+)
 from lancestat.redact import clean
-
-NOT_CONFIGURED = "LS610"
-"""The token, the repository, the pull request or the API's address is missing or wrong."""
-UNREACHABLE = "LS611"
-"""GitHub does not answer, or limits our requests, after all attempts."""
-REFUSED = "LS612"
-"""GitHub refuses the request."""
-READ_ONLY = "LS613"
-"""The token may not comment, as that of a pull request from a fork."""
-LEADS_AWAY = "LS614"
-"""An answer redirects to another host, where the token is not sent."""
-NOT_UNDERSTOOD = "LS615"
-"""An answer is not of the form that GitHub documents."""
 
 ATTEMPTS = 5
 LONGEST_PAUSE_SECONDS = 60.0
 _REDIRECTS = 5
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-class CommentError(LancestatError):
-    """LS61x: the comment of a pull request cannot be kept up to date."""
-
-
-class ReadOnlyToken(CommentError):  # noqa: N818 - a state of the token
-    """LS613."""
-
-
-class InDoubt(CommentError):  # noqa: N818 - neither done nor refused
-    """LS611 for a request that may have been carried out: check before sending it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +101,11 @@ class GitHub:
                 return self._send(method, url, payload)
             except _Busy as busy:
                 if busy.may_be_done and method == "POST":
-                    raise InDoubt(UNREACHABLE, busy.message) from None
+                    raise InDoubt(busy.message) from None
                 is_last = attempt == ATTEMPTS - 1
                 if is_last or (busy.wait_seconds or 0.0) > LONGEST_PAUSE_SECONDS:
                     hint = "run the job again later"
-                    raise CommentError(UNREACHABLE, busy.message, hint=hint) from None
+                    raise GitHubUnreachable(busy.message, hint=hint) from None
                 self.pause(attempt, busy.wait_seconds)
         raise AssertionError("unreachable")
 
@@ -143,7 +126,7 @@ class GitHub:
                 # URLError among them; a silent server is a TimeoutError.
                 reason = getattr(error, "reason", None) or error
                 raise _Busy(self._shown(f"{self._origin} does not answer: {reason}")) from None
-        raise CommentError(LEADS_AWAY, self._shown(f"{url} redirects again and again"))
+        raise GitHubRedirected(self._shown(f"{url} redirects again and again"))
 
     def _request(
         self, method: str, url: str, payload: Mapping[str, object] | None
@@ -166,7 +149,7 @@ class GitHub:
         except ValueError:
             message = f"{self._origin} answered {response.status} with what is not JSON"
             hint = "is this the address of GitHub's REST interface?"
-            raise CommentError(NOT_UNDERSTOOD, message, hint=hint) from None
+            raise GitHubAnswerInvalid(message, hint=hint) from None
         return Answer(value, _next_page(response.headers.get("Link")))
 
     def _refusal(self, method: str, url: str, error: urllib.error.HTTPError) -> Exception:
@@ -185,8 +168,8 @@ class GitHub:
             return _Busy(text, _wait_seconds(error.headers))
         if error.code == 403:
             hint = "the job needs 'permissions: {pull-requests: write}'; forks never have it"
-            return ReadOnlyToken(READ_ONLY, text, hint=hint)
-        return CommentError(REFUSED, text, hint=_HINTS.get(error.code))
+            return ReadOnlyToken(text, hint=hint)
+        return GitHubRefused(text, hint=_HINTS.get(error.code))
 
     def _same_host(self, url: str) -> str:
         try:
@@ -196,7 +179,7 @@ class GitHub:
             origin = "an address that cannot be read"
         if origin != self._origin:
             message = self._shown(f"{self._origin} leads to {origin}, where the token is not sent")
-            raise CommentError(LEADS_AWAY, message)
+            raise GitHubRedirected(message)
         return url
 
     def _shown(self, text: str) -> str:
@@ -230,7 +213,7 @@ def _checked_origin(root: str) -> str:
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
     if not is_safe or not parts.hostname or parts.username is not None:
         message = f"GITHUB_API_URL is {clean(root)!r}; expected https://HOST with an optional path"
-        raise CommentError(NOT_CONFIGURED, message)
+        raise GitHubNotConfigured(message)
     return origin
 
 
@@ -246,10 +229,10 @@ def _checked_token(token: str) -> str:
     token = token.strip()
     if not token:
         hint = "in a workflow: env: {GITHUB_TOKEN: ${{ github.token }}}"
-        raise CommentError(NOT_CONFIGURED, "GITHUB_TOKEN is not set", hint=hint)
+        raise GitHubNotConfigured("GITHUB_TOKEN is not set", hint=hint)
     if not all("!" <= char <= "~" for char in token):
         message = "GITHUB_TOKEN holds spaces or characters that no token has"
-        raise CommentError(NOT_CONFIGURED, message)
+        raise GitHubNotConfigured(message)
     return token
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from lancestat.errors import LakeError, Location
+from lancestat.errors import DatasetMissing, Location
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
@@ -124,7 +124,7 @@ def join(name: str, *problems: str, health: Health = Health.OK, **changes: objec
     return replace(report, **changes)  # type: ignore[arg-type]
 
 
-LOST = LakeError("LS201", "there is no Lance dataset at supplier.lance", hint="is it moved?")
+LOST = DatasetMissing("there is no Lance dataset at supplier.lance", hint="is it moved?")
 REFUSED = "the statistics describe version 15, the table is at version 18"
 
 

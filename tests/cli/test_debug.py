@@ -11,7 +11,13 @@ import pytest
 
 from lancestat.cli import checks as reach
 from lancestat.cli import checks as surroundings
-from lancestat.errors import InvalidProject, LakeError, Location, RunError, SpecError
+from lancestat.errors import (
+    InvalidProject,
+    Location,
+    SparkNotStarted,
+    UnknownKey,
+    UnknownTarget,
+)
 from lancestat.presentation.views import Check
 from lancestat.project import Project
 from lancestat.spark.session import start as session
@@ -84,8 +90,8 @@ def test_without_java_spark_is_not_started(
 
 def test_a_project_with_many_errors_shows_the_first_and_their_number() -> None:
     errors = [
-        SpecError("LS103", "unknown key 'a'", location=Location("specs/x.yml", 2, 1), hint="b?"),
-        SpecError("LS103", "unknown key 'c'"),
+        UnknownKey("unknown key 'a'", location=Location("specs/x.yml", 2, 1), hint="b?"),
+        UnknownKey("unknown key 'c'"),
     ]
 
     def load() -> Project:
@@ -100,7 +106,7 @@ def test_a_project_with_many_errors_shows_the_first_and_their_number() -> None:
 
 def test_a_target_that_does_not_exist_fails_the_project() -> None:
     def load() -> Project:
-        raise LakeError("LS403", "unknown target 'x'", hint="targets: dev")
+        raise UnknownTarget("unknown target 'x'", hint="targets: dev")
 
     assert reach.check_project(load) == (
         Check("project", False, "unknown target 'x'", "targets: dev"),
@@ -171,7 +177,7 @@ def test_spark_home_must_agree_with_pyspark(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raised", "finding", "advice"),
     [
-        (RunError("LS522", "Spark did not start", hint="wait"), "Spark did not start", "wait"),
+        (SparkNotStarted("Spark did not start", hint="wait"), "Spark did not start", "wait"),
         (RuntimeError("refused: k3y-of-the-lake"), "refused: ***", "look at the target's spark"),
     ],
 )

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from lancestat.cli.main import COMMANDS
-from lancestat.errors import InvalidProject, LakeError, Location, SpecError, UsageError
+from lancestat.errors import (
+    InvalidProject,
+    InvalidSelector,
+    Location,
+    StoreUnreachable,
+    UnknownKey,
+    UnknownReference,
+)
 from lancestat.spec.model import Target
 from tests.cli.conftest import FakeProject, Lancestat, spec
 from tests.conftest import Golden
@@ -53,13 +60,12 @@ def test_all_errors_of_a_project_are_printed(
 ) -> None:
     project.failure = InvalidProject(
         [
-            SpecError(
-                "LS103",
+            UnknownKey(
                 "unknown key 'colums' in table 'orders'",
                 location=Location("specs/shop.yml", 14, 5),
                 hint="did you mean 'columns'?",
             ),
-            SpecError("LS110", "no targets", location=Location("lancestat_project.yml", 1, 1)),
+            UnknownReference("no targets", location=Location("lancestat_project.yml", 1, 1)),
         ]
     )
     result = lancestat("plan")
@@ -68,14 +74,14 @@ def test_all_errors_of_a_project_are_printed(
 
 
 def test_an_error_of_ours_is_its_text(lancestat: Lancestat, project: FakeProject) -> None:
-    project.failure = LakeError("LS205", "the store does not answer", hint="is it up?")
+    project.failure = StoreUnreachable("the store does not answer", hint="is it up?")
     result = lancestat("plan")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "LS205  the store does not answer\n      hint: is it up?\n"
 
 
 def test_a_wrong_selector_is_wrong_usage(lancestat: Lancestat, project: FakeProject) -> None:
-    project.failure = UsageError("LS401", "selector 'ordres' matches nothing")
+    project.failure = InvalidSelector("selector 'ordres' matches nothing")
     assert lancestat("plan", "--select", "ordres").exit_code == 2
 
 

@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import LakeError
+from lancestat.errors import DatasetMissing
 from tests.cli.conftest import FakeProject, Lancestat
 
 ORDERS = ["::set-output name=a::b", "##[add-matcher]x", "section_start:0:x", "##vso[task]x"]
@@ -128,7 +128,7 @@ def test_json_is_one_value_whatever_it_holds(
 
 
 @pytest.mark.parametrize("verbose", [(), ("--verbose",)])
-@pytest.mark.parametrize("error", [LakeError("LS201", f"a{EVIL}", hint=EVIL), ValueError(EVIL)])
+@pytest.mark.parametrize("error", [DatasetMissing(f"a{EVIL}", hint=EVIL), ValueError(EVIL)])
 def test_errors_and_tracebacks_start_no_line(
     project: FakeProject, lancestat: Lancestat, error: Exception, verbose: tuple[str, ...]
 ) -> None:
@@ -141,7 +141,7 @@ def test_errors_and_tracebacks_start_no_line(
 def test_what_is_logged_is_one_line(project: FakeProject, lancestat: Lancestat) -> None:
     def warn(*args: object, **options: object) -> object:
         logging.getLogger("lancestat.state").warning("it said %s", EVIL)
-        raise LakeError("LS201", "x")
+        raise DatasetMissing("x")
 
     project.plan = warn  # type: ignore[method-assign, assignment]
     result = lancestat("plan")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from lancestat.errors import StaleBase
 from lancestat.execution.evaluator import JoinEvaluation, JoinSession
 from lancestat.knn.cost_model import JoinSize
 from lancestat.knn.request import JoinRequest, Mode, OnStage, Stage, StageProgress
@@ -21,7 +22,6 @@ from lancestat.knn.work import (
     PinnedTable,
     Scope,
     SideSource,
-    StaleBase,
 )
 from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import JoinAction
@@ -69,7 +69,7 @@ class Session:
 
     def merge_neighbours(self) -> None:
         if not self.has_last_result:
-            raise StaleBase("LS569", "the result has gone")
+            raise StaleBase("the result has gone")
         self.done.append("merge")
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
@@ -194,7 +194,7 @@ def test_a_join_whose_last_result_has_gone_is_planned_in_full(
 def test_a_join_in_full_whose_result_is_not_what_it_was_taken_for_fails() -> None:
     class Failing(Session):
         def commit(self, stage: CommitResult) -> JoinOutcome:
-            raise StaleBase("LS569", "the result has been replaced")
+            raise StaleBase("the result has been replaced")
 
     with pytest.raises(StaleBase):
         run(action(EXACT, FEW), Failing(FEW))

@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import StateError
+from lancestat.errors import StateUnreachable
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import Blocked, JoinAction, Reason, Skip
 from lancestat.state.memory import MemoryState
@@ -331,7 +331,7 @@ class Forgetful(MemoryState):
 
     def add_run(self, run: RunRecord) -> None:
         self.add_run = super().add_run  # type: ignore[method-assign]
-        raise StateError("LS301", "the state is away")
+        raise StateUnreachable("the state is away")
 
 
 def test_a_result_that_was_not_recorded_is_made_again(world: JoinWorld) -> None:

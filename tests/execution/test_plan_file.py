@@ -16,9 +16,9 @@ import lance
 import pytest
 
 from lancestat import Project
+from lancestat.errors import PlanFileError, PlanMoved
 from lancestat.plan.actions import Plan, TableAction
 from lancestat.plan.node_result import Status
-from lancestat.plan.plan_store import PlanFileError, PlanMoved
 from lancestat.redact import MASK
 from lancestat.spec.model import KnnSide
 from lancestat.state.values import StoredPartials

@@ -8,7 +8,7 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.errors import RunError
+from lancestat.errors import SideUnreadable
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
 from tests.execution.joined import opened, vectors
@@ -28,7 +28,7 @@ PIECE = "qzpiece"
 
 
 def refuse(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
-    raise RunError("LS555", f"the right side cannot be read: syntax error at or near '{PIECE}'")
+    raise SideUnreadable(f"the right side cannot be read: syntax error at or near '{PIECE}'")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.errors import RunError
+from lancestat.errors import FragmentNotAnalyzed
 from lancestat.execution.result import RunResult, UnfinishedNodes
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
@@ -41,7 +41,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Break:
     def install(*nodes: str, error: BaseException | None = None) -> None:
         def fail(node: str) -> None:
             if node in nodes:
-                raise error or RunError("LS510", "the disk is on fire")
+                raise error or FragmentNotAnalyzed("the disk is on fire")
 
         scan_locally(monkeypatch, fail)
 
@@ -205,7 +205,7 @@ def test_a_join_that_failed_is_retried_with_what_awaits_it(
     project.__dict__["state"] = world.state
 
     def fail(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
-        raise RunError("LS510", "the disk is on fire")
+        raise FragmentNotAnalyzed("the disk is on fire")
 
     scan_locally(monkeypatch, lambda node: None, opened(fail))
     first = project.run(project.plan(["l", "near", "made"]))

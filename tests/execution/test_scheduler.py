@@ -11,7 +11,7 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.errors import RunError
+from lancestat.errors import FragmentNotAnalyzed
 from lancestat.execution.result import RunResult
 from lancestat.plan.node_result import Status
 from tests.execution.local import Before, scan_locally
@@ -63,7 +63,7 @@ def test_a_failed_table_does_not_fail_the_others(
 ) -> None:
     def fail_large(node: str) -> None:
         if node == "large":
-            raise RunError("LS510", "fragment 3 cannot be read: the disk is on fire")
+            raise FragmentNotAnalyzed("fragment 3 cannot be read: the disk is on fire")
 
     scanning(fail_large)
     result = Project.load(folder).run()
@@ -90,7 +90,7 @@ def test_a_defect_of_ours_fails_its_table_without_a_traceback(
 def test_fail_fast_starts_nothing_new(folder: Path, scanning: Callable[[Before], None]) -> None:
     def fail_small(node: str) -> None:
         if node == "small":
-            raise RunError("LS510", "no")
+            raise FragmentNotAnalyzed("no")
 
     scanning(fail_small)
     result = Project.load(folder).run(threads=1, fail_fast=True)
@@ -106,7 +106,7 @@ def test_what_a_failed_table_read_is_remembered(
 
     def fail_late(node: str) -> None:
         if node == "large" and not seen.acquire(blocking=False):
-            raise RunError("LS510", "no")
+            raise FragmentNotAnalyzed("no")
 
     scanning(fail_late)
     assert Project.load(folder).run().status is Status.ERROR

@@ -6,10 +6,11 @@ import logging
 from pathlib import Path
 
 import lance
+import lancestat.execution.summarize
 import pytest
 
 import lancestat.execution.table_summary
-from lancestat.errors import StateError
+from lancestat.errors import StateUnreachable
 from lancestat.plan.actions import Skip
 from lancestat.spec.model import Publish
 from lancestat.state.identity import table_identity
@@ -130,7 +131,7 @@ def test_a_summary_that_cannot_be_written_fails_no_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*given: object) -> None:
-        raise StateError("LS301", "the state cannot be reached")
+        raise StateUnreachable("the state cannot be reached")
 
     lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"))
     world = World(tmp_path / "orders.lance")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lancestat
-from lancestat.errors import LakeError, RunError, UsageError
+from lancestat.errors import DatasetDamaged, JavaSourcesRefused, LakeError, RunError, UsageError
 from lancestat.spark.read.relation import Relation, planning_service, relate
 from lancestat.spark.session import compiler
 from tests.execution.world import World, orders, write_project
@@ -134,7 +134,7 @@ def test_sources_that_do_not_compile_fail_when_tables_are_attached(
     session: SparkSession, project: lancestat.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*arguments: object) -> None:
-        raise RunError("LS530", "Spark's Java compiler refuses X.java")
+        raise JavaSourcesRefused("Spark's Java compiler refuses X.java")
 
     monkeypatch.setattr(compiler, "_compiled", [])
     monkeypatch.setattr(compiler, "compile_jar", refuse)
@@ -211,7 +211,7 @@ def test_without_a_state_zone_maps_narrow_a_range(
     assert (told.columns["o_id"].minimum, told.columns["o_id"].distinct) == ("200", 99)
 
 
-@pytest.mark.parametrize("trouble", [LakeError("LS204", "the index is damaged"), KeyError("x")])
+@pytest.mark.parametrize("trouble", [DatasetDamaged("the index is damaged"), KeyError("x")])
 def test_a_query_goes_on_when_no_estimate_can_be_had(
     session: SparkSession,
     project: lancestat.Project,
@@ -237,7 +237,7 @@ def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
     session: SparkSession, project: lancestat.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
-        raise LakeError("LS204", "the manifest is damaged", hint="restore it")
+        raise DatasetDamaged("the manifest is damaged", hint="restore it")
 
     project.attach(session)
     monkeypatch.setattr("lancestat.spark.read.planning_service.split_fragments", fail)

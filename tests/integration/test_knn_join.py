@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import RunError
+from lancestat.errors import UsageError
 from lancestat.execution.knn_join import run_join
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
@@ -273,7 +273,7 @@ def test_vectors_of_different_lengths_are_an_error_that_names_the_row(
     tables.write("left", [[0.0, 1.0]], pa.list_(pa.float32()))
     tables.write("right", [[0.0, 1.0], [1.0, 2.0], [1.0, 2.0, 3.0]], pa.list_(pa.float32()))
 
-    with pytest.raises(RunError, match=r"LS550.*right side.* of 3 elements in row 2"):
+    with pytest.raises(UsageError, match=r"LS456.*right side.* of 3 elements in row 2"):
         tables.run(request(1, "l2", "inner", strategy))
     assert not (tables.folder / "output.lance" / "_versions").exists()
 
@@ -282,7 +282,7 @@ def test_sides_whose_types_tell_different_lengths_are_not_searched(tables: Table
     tables.write("left", [[0.0, 1.0]], pa.list_(pa.float32(), 2))
     tables.write("right", [[0.0, 1.0, 2.0]], pa.list_(pa.float32(), 3))
 
-    with pytest.raises(RunError, match=r"LS556.* of 2 elements.* of 3"):
+    with pytest.raises(UsageError, match=r"LS456.* of 2 elements.* of 3"):
         tables.run(request(1, "l2"))
 
 
@@ -292,7 +292,7 @@ def test_a_column_that_holds_no_vectors_is_an_error(tables: Tables) -> None:
     work = tables.work(request(1, "l2"))
     work = replace(work, right=replace(work.right, vector="name"))
 
-    with pytest.raises(RunError, match="LS551"):
+    with pytest.raises(UsageError, match="LS455"):
         run_join(Engine(tables.spark, str(tables.folder), "run"), work)
 
 

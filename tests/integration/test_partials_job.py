@@ -300,7 +300,7 @@ def test_real_executor_processes(table: str, tmp_path: Path) -> None:
         name: [each.rows, each.nulls, str(each.minimum), str(each.maximum), hash_of(each)]
         for name, each in whole.items()
     }
-    assert told["error"][:2] == ["LakeError", "LS204"]
+    assert told["error"][:2] == ["DatasetDamaged", "LS204"]
     assert told["error"][2].startswith(f"fragment 1 at version 1: {bad} cannot be read")
     assert told["failed_tasks"] == 4, "the damaged fragment is tried as often as Spark allows"
     assert told["command_lines_with_secret"] == []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.errors import RunError
+from lancestat.errors import NotVectors, VectorLengthMismatch
 from lancestat.knn.request import Metric
 from lancestat.knn.vectors import dimension, is_vector, vectors
 
@@ -141,26 +141,34 @@ def test_vectors_of_other_lengths_are_refused_by_row(
     rows: list[Row], length: int | None, row: int
 ) -> None:
     array = pa.array(rows, pa.list_(pa.float32()))
-    with pytest.raises(RunError, match=f"the left side has a vector .* in row {row}, ") as error:
+    with pytest.raises(
+        VectorLengthMismatch, match=f"the left side has a vector .* in row {row}, "
+    ) as error:
         vectors(array, length, Metric.L2, first_row=10, place="the left side")
-    assert error.value.code == "LS550"
+    assert error.value.code == "LS456"
 
 
 def test_later_chunks_are_held_to_the_first_ones_length() -> None:
     chunks = pa.chunked_array([[None], [[1.0, 2.0]], [None, [1.0]]], pa.list_(pa.float32()))
-    with pytest.raises(RunError, match=r"a vector of 1 elements in row 3, where 2 are expected"):
+    with pytest.raises(
+        VectorLengthMismatch, match=r"a vector of 1 elements in row 3, where 2 are expected"
+    ):
         vectors(chunks, None, Metric.L2)
 
 
 def test_a_type_of_another_length_is_refused_where_it_has_vectors() -> None:
     type = pa.list_(pa.float32(), 3)
-    with pytest.raises(RunError, match="a vector of 3 elements in row 1, where 2 are expected"):
+    with pytest.raises(
+        VectorLengthMismatch, match="a vector of 3 elements in row 1, where 2 are expected"
+    ):
         vectors(pa.array([None, [1, 2, 3]], type), 2, Metric.L2)
 
 
 @pytest.mark.parametrize("list_type", [pa.list_, lambda type: pa.list_(type, 0)])
 def test_lists_without_elements_are_no_vectors(list_type: Any) -> None:
-    with pytest.raises(RunError, match="a vector of 0 elements in row 0, which is no vector"):
+    with pytest.raises(
+        VectorLengthMismatch, match="a vector of 0 elements in row 0, which is no vector"
+    ):
         vectors(pa.array([[]], list_type(pa.float32())), None, Metric.L2)
 
 
@@ -172,10 +180,10 @@ def test_lists_without_elements_are_no_vectors(list_type: Any) -> None:
 def test_other_types_are_no_vectors(type: pa.DataType) -> None:
     assert not is_vector(type)
     with pytest.raises(
-        RunError, match="the right side holds no vectors but values of type"
+        NotVectors, match="the right side holds no vectors but values of type"
     ) as error:
         vectors(pa.array([], type), None, Metric.L2, place="the right side")
-    assert error.value.code == "LS551"
+    assert error.value.code == "LS455"
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import lance
+import lancestat.execution.summarize
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lancestat.execution.table_summary
-from lancestat.errors import StateError
+from lancestat.errors import StateUnreachable
 from lancestat.lake.observe import snapshot
 from lancestat.optimizer.column_groups import GroupColumn
 from lancestat.optimizer.groups import GroupedStatistics, load_groups
@@ -174,11 +175,11 @@ class Unreachable(MemoryState):
     is_silent = False
 
     def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
-        raise StateError("LS301", "the state cannot be reached")
+        raise StateUnreachable("the state cannot be reached")
 
     def summary(self, table: str):  # type: ignore[no-untyped-def]
         if self.is_silent:
-            raise StateError("LS301", "the state cannot be reached")
+            raise StateUnreachable("the state cannot be reached")
         return super().summary(table)
 
 

@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import LakeError
+from lancestat.errors import DatasetMissing
 from lancestat.optimizer.sampling import SAMPLE_ROWS, Sampler
 from lancestat.predicates.filter import (
     And,
@@ -138,7 +138,7 @@ def test_a_sample_of_few_rows_has_each_once(tmp_path: Path) -> None:
 
 def test_a_dataset_that_cannot_be_opened_has_no_sample(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> lance.LanceDataset:
-        raise LakeError("LS201", "gone")
+        raise DatasetMissing("gone")
 
     assert Sampler(fail, ROWS).share([contains("name", "green")]) is None
-    assert "no sample could be read: LakeError" in caplog.text
+    assert "no sample could be read: DatasetMissing" in caplog.text

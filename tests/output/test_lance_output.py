@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lancestat.errors import LakeError, RunError
-from lancestat.knn.work import OutputFormat, OutputState, StaleBase
+from lancestat.errors import LakeError, RunError, StaleBase
+from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.lease import Process, this_process
 from lancestat.output import result as output
 from lancestat.output.writer import OutputWriter, Written

@@ -21,8 +21,8 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from lancestat.errors import RunError
-from lancestat.knn.work import OutputFormat, StaleBase
+from lancestat.errors import RunError, StaleBase
+from lancestat.knn.work import OutputFormat
 from lancestat.output import parquet_location, parquet_output
 from lancestat.output import result as output
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
@@ -409,7 +409,8 @@ STEPS = """
 import os, signal, sys
 from pathlib import Path
 from tests.knn.results import PIECES, add, put
-from lancestat.knn.work import OutputFormat, StaleBase
+from lancestat.errors import StaleBase
+from lancestat.knn.work import OutputFormat
 
 path, how, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 folder = str(Path(path).parent)

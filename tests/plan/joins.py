@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 from unittest.mock import patch
 
-from lancestat.errors import Location, UsageError
+from lancestat.errors import Location, SideColumnMissing
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.plan.actions import Blocked, Deferred, JoinAction, Plan, Reason, Skip
@@ -45,8 +45,7 @@ def _every_join() -> Plan:
     many = table(0, 1, rows=2_000_000)
     approximate = planned(table(0, rows=50_000), many, record=None, output=None, spec=cosine)
     query = replace(files(None), rows=None, notes=("its query names 'now'",))
-    blocked = UsageError(
-        "LS454",
+    blocked = SideColumnMissing(
         "the left side of knn join 'broken' names column 'idd', which l.lance does not have",
         location=Location("specs/shop.yml", 9, 5),
         hint="did you mean 'id'?",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lancestat.errors import LakeError, LancestatError, Location
+from lancestat.errors import DatasetMissing, LancestatError, Location
 from lancestat.lake.snapshot import Field, Pin
 from lancestat.plan.actions import (
     Action,
@@ -104,8 +104,7 @@ def skip(node: str = "supplier", notes: tuple[str, ...] = ()) -> Skip:
 
 
 def blocked(node: str = "customer", error: LancestatError | None = None) -> Blocked:
-    missing = LakeError(
-        "LS201",
+    missing = DatasetMissing(
         "there is no Lance dataset at warehouse/customer.lance",
         location=Location("specs/shop.yml", 14, 5),
         hint="did you mean 'customers.lance'?",

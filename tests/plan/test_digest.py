@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.errors import LakeError, Location
+from lancestat.errors import AccessDenied, DatasetMissing, Location
 from lancestat.knn.cost_model import Strategy
 from lancestat.knn.work import OutputFormat, Scope
 from lancestat.lake.fingerprint import ColumnGroup
@@ -201,12 +201,10 @@ def test_content_that_counts_twice_is_not_content_that_counts_once() -> None:
 
 
 def test_a_blocked_node_is_known_by_its_code() -> None:
-    here = LakeError("LS201", "gone from here", location=Location("a.yml", 1, 1))
-    there = LakeError("LS201", "gone from there", location=Location("b.yml", 2, 2))
+    here = DatasetMissing("gone from here", location=Location("a.yml", 1, 1))
+    there = DatasetMissing("gone from there", location=Location("b.yml", 2, 2))
     assert action_digest(blocked(error=here)) == action_digest(blocked(error=there))
-    assert action_digest(blocked(error=LakeError("LS202", ""))) != action_digest(
-        blocked(error=here)
-    )
+    assert action_digest(blocked(error=AccessDenied(""))) != action_digest(blocked(error=here))
 
 
 FILE = DataFile("a.lance", (0, 1), 100, None)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from lancestat.errors import LakeError
+from lancestat.errors import DatasetMissing
 from lancestat.presentation.markdown import cell, code
 from lancestat.spec.model import Policy, StaleBounds
 from tests.conftest import Golden
@@ -30,7 +30,7 @@ def test_a_project_at_rest_is_one_sentence() -> None:
 
 @pytest.mark.parametrize("hostile", ["a | b", "a\n\n# b", "<img src=x>", "[x](y)", "`x`", "*x*"])
 def test_no_message_breaks_out_of_its_cell(hostile: str) -> None:
-    error = LakeError("LS201", hostile)
+    error = DatasetMissing(hostile)
     row = as_markdown(plan(blocked(error=error)), {}).splitlines()[4]
     unescaped = [c for i, c in enumerate(row) if c == "|" and row[i - 1] != "\\"]
     assert len(unescaped) == 6

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import lance
 import pytest
 
-from lancestat.errors import RunError
+from lancestat.errors import OutputNotWritten
 from lancestat.knn.work import JoinWork
 from lancestat.plan.node_result import Status
 from lancestat.report.gather import gather
@@ -82,14 +82,14 @@ def test_a_last_run_that_failed_is_an_error(joins: JoinWorld) -> None:
     joins.run()
 
     def fail(work: JoinWork) -> None:
-        raise RunError("LS599", "no room is left")
+        raise OutputNotWritten("no room is left")
 
     joins.before = fail
     joins.run(full_refresh=True)
     joins.clock.advance(minutes=3)
     found = report(joins)
     assert (found.health, found.verdict) == (Health.ERROR, "current")
-    assert found.problems == ("Its last run failed 3 min ago: LS599 no room is left.",)
+    assert found.problems == ("Its last run failed 3 min ago: LS571 no room is left.",)
     joins.run()
     assert report(joins).health is Health.OK
 

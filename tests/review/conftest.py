@@ -13,7 +13,7 @@ from textwrap import dedent
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import LakeError
+from lancestat.errors import DatasetMissing, LakeError
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Snapshot
 from lancestat.review.diff import review
 from lancestat.review.values import Diff
@@ -68,7 +68,7 @@ class Lake:
         uris = dict(requests)
         self.asked += uris.values()
         return {
-            name: self.datasets.get(uri) or LakeError("LS201", f"there is no dataset at {uri}")
+            name: self.datasets.get(uri) or DatasetMissing(f"there is no dataset at {uri}")
             for name, uri in uris.items()
         }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lancestat.errors import CommentError, ReadOnlyToken
 from lancestat.review.comment import (
     MAX_CHARACTERS,
     CommentResult,
@@ -16,7 +17,7 @@ from lancestat.review.comment import (
     upsert_comment,
 )
 from lancestat.review.values import NO_CHANGES
-from lancestat.vcs.github import CommentError, GitHub, ReadOnlyToken
+from lancestat.vcs.github import GitHub
 from tests.review.github_stub import BOT, GitHubStub, Reply, serving
 
 TOKEN = "ghs_TheTokenThatNobodyMaySee0123456789"

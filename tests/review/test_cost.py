@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lancestat.errors import StateUnreachable
 from lancestat.lake.fingerprint import column_groups, field_key
 from lancestat.lake.observe import observe_snapshots
 from lancestat.plan.actions import TableAction
@@ -113,11 +114,10 @@ def test_a_state_that_cannot_be_read_is_told_and_takes_nothing_for_known(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember(root, ["o_price"])
-    from lancestat.errors import StateError
     from lancestat.state.store import LanceState
 
     def fail(self: LanceState) -> None:
-        raise StateError("LS301", "the state cannot be reached")
+        raise StateUnreachable("the state cannot be reached")
 
     monkeypatch.setattr(LanceState, "records", fail)
     diff = compare(root, orders("[o_key]"), orders("[o_key, o_price]"))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lancestat.errors import CommentError
 from lancestat.review.comment import PullRequest, pull_request
-from lancestat.vcs.github import CommentError
 
 
 def environment(tmp_path: Path, event: object) -> dict[str, str]:

@@ -17,7 +17,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import RunError
+from lancestat.errors import JoinFailed, OutputNotWritten, RunError
 from lancestat.lake import storage
 from lancestat.scratch.folder import HEARTBEAT, MARKER, Scratch, scratch
 
@@ -60,7 +60,7 @@ def test_no_name_of_an_application_leads_elsewhere(root: Path, application: str)
 
 @pytest.mark.parametrize("error", [ValueError, RunError, KeyboardInterrupt, SystemExit])
 def test_it_is_gone_after_a_failure(root: Path, error: type[BaseException]) -> None:
-    raised = RunError("LS553", "no") if error is RunError else error()
+    raised = JoinFailed("no") if error is RunError else error()
     with pytest.raises(error) as caught, scratch(str(root), "app", settle_seconds=0) as found:
         fill(found)
         raise raised
@@ -178,7 +178,7 @@ FULL = (
         "LanceError(IO): Encountered internal error. Please file a bug report: failed to write: "
         "Generic LocalFileSystem error: Unable to copy data: No space left on device (os error 28)"
     ),
-    RunError("LS553", "computing the right side failed: No space left on device"),
+    JoinFailed("computing the right side failed: No space left on device"),
 )
 
 
@@ -204,7 +204,7 @@ def test_no_room_for_the_first_file(root: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_result_that_does_not_fit_is_no_matter_of_scratch(root: Path) -> None:
-    raised = RunError("LS571", "the result does not fit: No space left on device")
+    raised = OutputNotWritten("the result does not fit: No space left on device")
     with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0):
         raise raised
     assert caught.value is raised

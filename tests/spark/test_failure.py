@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.errors import LakeError, LancestatError, PublishError, RunError, StateError
+from lancestat.errors import (
+    InvalidProject,
+    LancestatError,
+    error_classes,
+)
 from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import TableVersion
 from lancestat.spark.analyze.work import TableScan
@@ -35,7 +39,7 @@ ABORTED = (
 
 
 @given(
-    st.sampled_from([LakeError, RunError, StateError, PublishError, LancestatError]),
+    st.sampled_from([kind for kind in error_classes() if kind is not InvalidProject]),
     st.text(),
     st.none() | st.text(),
 )
@@ -43,16 +47,25 @@ ABORTED = (
 def test_what_a_worker_raised_comes_back_as_it_was(
     kind: type[LancestatError], message: str, hint: str | None
 ) -> None:
-    raised = kind("LS204", message, hint=hint)
+    raised = kind(message, hint=hint)
     wrapped = ABORTED.format(f"Traceback:\n  {WorkerError.carrying(raised)}\n\n\tat x")
     found = carried_error(wrapped)
 
     assert type(found) is kind
     assert found is not None
-    assert (found.code, found.message, found.hint) == ("LS204", message, hint)
+    assert (found.code, found.message, found.hint) == (kind.code, message, hint)
 
 
-@pytest.mark.parametrize("text", ["", "a plain error", "lancestat-error:", "lancestat-error:{cut"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a plain error",
+        "lancestat-error:",
+        "lancestat-error:{cut",
+        'lancestat-error:{"code": "LS999"}',
+    ],
+)
 def test_other_texts_carry_no_error(text: str) -> None:
     assert carried_error(text) is None
 

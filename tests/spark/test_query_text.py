@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.errors import LakeError, RunError, UsageError
+from lancestat.errors import DatasetDamaged, RunError, UsageError
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.sql.query_failure import QueryContext, QueryText, explain_failure, query_text
 from lancestat.spark.sql.statement import AnalyzeStatement, find_declared, mentioned, not_declared
@@ -83,10 +83,10 @@ def test_a_name_is_quoted_for_spark() -> None:
 
 
 def test_what_a_worker_raised_is_told_as_it_was() -> None:
-    raised = LakeError("LS204", "fragment 3 is gone", hint="restore it")
+    raised = DatasetDamaged("fragment 3 is gone", hint="restore it")
     error = Exception(f"Job aborted: {WorkerError.carrying(raised)}")
     found = explain_failure(error, QueryText("select 1"))
-    assert (type(found), str(found)) == (LakeError, str(raised))
+    assert (type(found), str(found)) == (DatasetDamaged, str(raised))
 
 
 def test_a_failed_task_is_told_in_one_line_without_secrets() -> None:

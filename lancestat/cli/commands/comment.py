@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, command
-from lancestat.errors import UsageError
+from lancestat.errors import CommentTextUnreadable
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import CommentView
 from lancestat.redact import escape_commands, visible
@@ -49,7 +49,8 @@ def comment(
 ) -> None:
     """Find the comment, then update it or make it."""
     from lancestat.review.comment import pull_request, upsert_comment
-    from lancestat.vcs.github import GitHub, ReadOnlyToken
+    from lancestat.errors import ReadOnlyToken
+        from lancestat.vcs.github import GitHub
 
     # Templates of the project can read the environment, and its name is part of the comment.
     token = os.environ.pop("GITHUB_TOKEN", "")
@@ -75,7 +76,7 @@ def _read(path: Path) -> str:
         content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError("LS616", f"cannot read {path}: {reason}") from None
+        raise CommentTextUnreadable(f"cannot read {path}: {reason}") from None
     return content.decode("utf-8", "replace")
 
 

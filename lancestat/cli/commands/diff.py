@@ -8,7 +8,7 @@ import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.cli.failure import ExitCode
-from lancestat.errors import UsageError, did_you_mean
+from lancestat.errors import UnknownRisk, did_you_mean
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import DiffView
 
@@ -105,8 +105,7 @@ def _risks(texts: tuple[str, ...]) -> frozenset[Risk]:
     words = [word.strip() for text in texts for word in text.split(",") if word.strip()]
     for word in words:
         if word not in (*known, ANY):
-            raise UsageError(
-                "LS666",
+            raise UnknownRisk(
                 f"unknown risk '{word}' in --fail-on; there are {', '.join(known)}",
                 hint=did_you_mean(word, known),
             )

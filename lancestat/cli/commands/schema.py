@@ -8,7 +8,7 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.completion import complete_schema
-from lancestat.errors import UsageError, did_you_mean
+from lancestat.errors import SchemasNotWritten, UnknownSchema, did_you_mean
 from lancestat.presentation.views import SchemaFilesView, SchemaKindsView
 
 _HELP = """Print the JSON Schema of a KIND of YAML, or list the kinds.
@@ -40,7 +40,7 @@ def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
         click.echo(json_text(editor_schema(kind)), nl=False)
     else:
         hint = did_you_mean(kind, KINDS) or f"kinds: {', '.join(KINDS)}"
-        raise UsageError("LS617", f"there is no schema of '{kind}'", hint=hint)
+        raise UnknownSchema(f"there is no schema of '{kind}'", hint=hint)
 
 
 def _write(folder: Path) -> list[str]:
@@ -55,5 +55,5 @@ def _write(folder: Path) -> list[str]:
     except OSError as error:
         reason = error.strerror or str(error)
         message = f"cannot write to {error.filename or folder}: {reason}"
-        raise UsageError("LS618", message) from None
+        raise SchemasNotWritten(message) from None
     return list(schemas)

@@ -11,7 +11,7 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.failure import ExitCode
-from lancestat.errors import LancestatError, UsageError
+from lancestat.errors import LancestatError, UnsupportedStatement
 from lancestat.formats import count
 from lancestat.presentation.views import ExplanationView, QueryView, RunView
 from lancestat.redact import secret_values
@@ -98,8 +98,7 @@ def sql(
         if statement.analyze is not None:
             invocation.require(RunView, "ANALYZE TABLE")
             if explain:
-                raise UsageError(
-                    "LS421",
+                raise UnsupportedStatement(
                     "--explain shows the plan of a query, and ANALYZE TABLE has none",
                     hint="lancestat plan shows what would be read, and why",
                 )

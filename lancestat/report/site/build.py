@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancestat.errors import UsageError
+from lancestat.errors import PagesFolderOccupied, PagesNotWritten, UsageError
 from lancestat.lake.temporary_files import (
     abandoned_drafts,
     is_draft,
@@ -207,7 +207,8 @@ def build_site(report: ProjectReport, spec: ProjectSpec, folder: Path) -> Site:
         folder: Made if need be; a folder that is not empty must be a site.
 
     Raises:
-        UsageError: LS650 the folder holds something else, LS651 it cannot be written.
+        PagesFolderOccupied: the folder holds something else.
+        PagesNotWritten: it cannot be written.
     """
     folder = check_folder(folder)
     try:
@@ -228,15 +229,15 @@ def check_folder(folder: Path) -> Path:
     """The folder without links in its path, when pages may be written there.
 
     Raises:
-        UsageError: LS650 it holds something else, LS651 it cannot be read.
+        PagesFolderOccupied: it holds something else.
+        PagesNotWritten: it cannot be read.
     """
     try:
         folder = folder.resolve()
         if folder.exists() and not folder.is_dir():
-            raise UsageError("LS650", f"{folder} is a file; pages are written to a folder")
+            raise PagesFolderOccupied(f"{folder} is a file; pages are written to a folder")
         if folder.is_dir() and not is_free(folder):
-            raise UsageError(
-                "LS650",
+            raise PagesFolderOccupied(
                 f"{folder} holds files that `lancestat docs` did not write, and would be replaced",
                 hint="name a new or an empty folder: --out DIR",
             )
@@ -247,8 +248,8 @@ def check_folder(folder: Path) -> Path:
 
 def _unwritable(folder: Path, error: Exception) -> UsageError:
     reason = getattr(error, "strerror", None) or str(error)
-    return UsageError(
-        "LS651", f"cannot write the pages to {folder}: {reason}", hint="choose another --out"
+    return PagesNotWritten(
+        f"cannot write the pages to {folder}: {reason}", hint="choose another --out"
     )
 
 

@@ -49,8 +49,9 @@ def analyze_table(
         on_progress: Called as tasks end.
 
     Raises:
-        LancestatError: What a worker raised, after Spark's own retries; LS511 when the job failed
-            otherwise, LS512 when it was cancelled.
+        LancestatError: What a worker raised, after Spark's own retries.
+        ScanFailed: The job failed otherwise.
+        Cancelled: The job was cancelled.
     """
     context = spark.sparkContext
     tally = ScanProgress(on_progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lancestat.errors import LancestatError, RunError
+from lancestat.errors import FragmentNotAnalyzed, LancestatError
 from lancestat.lake.snapshot import Pin
 from lancestat.redact import clean, secret_values
 from lancestat.spark.analyze.work import ScanRange, WorkItem
@@ -74,4 +74,4 @@ class ScanTask:
             place = (
                 f"fragment {part.rows.fragment_id} of {self.pin.uri} at version {self.pin.version}"
             )
-            raise RunError("LS510", f"{place} cannot be analyzed: {cause}") from error
+            raise FragmentNotAnalyzed(f"{place} cannot be analyzed: {cause}") from error

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from lancestat.errors import RunError
+from lancestat.errors import Cancelled
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import TableVersion
@@ -82,9 +82,9 @@ class SparkScanner:
         """Read scans of a table; yield each once with its partials by field key.
 
         Raises:
-            LancestatError: What reading a fragment raised, after Spark's own retries; LS511 when
-                the Spark job failed otherwise, LS512 when it was cancelled, LS520 to LS523 when
-                Spark did not start.
+            LancestatError: What reading a fragment raised, after Spark's own retries; `ScanFailed`
+                when the Spark job failed otherwise, `Cancelled` when it was cancelled, as
+                `classic_session` when Spark did not start.
         """
         session = self._started()
         from lancestat.spark.analyze.jobs import analyze_table
@@ -106,7 +106,7 @@ class SparkScanner:
 
         Raises:
             LancestatError: What is wrong with its sides, output or scratch, or what a task raised;
-                LS512 when it was cancelled, LS520 to LS523 when Spark did not start.
+                `Cancelled` when it was cancelled, as `start_session` when Spark did not start.
         """
         session = self._started(needs_scratch=True)
         from lancestat.spark.knn.engine import Engine
@@ -129,7 +129,7 @@ class SparkScanner:
             self._groups.discard(group)
 
     def cancel(self) -> None:
-        """Stop every scan and join that goes on, and refuse further ones with LS512."""
+        """Stop every scan and join that goes on, and refuse further ones with `Cancelled`."""
         self._is_cancelled = True
         if self._session is not None:
             context = self._session.sparkContext._jsc.sc()
@@ -151,7 +151,7 @@ class SparkScanner:
 
     def _refuse_when_cancelled(self, what: str) -> None:
         if self._is_cancelled:
-            raise RunError("LS512", f"{what} was cancelled")
+            raise Cancelled(f"{what} was cancelled")
 
     def _advance(self, node: str, fragments: int, size_bytes: int) -> None:
         if self._on_progress is not None:

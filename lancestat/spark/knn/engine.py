@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from lancestat.errors import LancestatError, RunError
+from lancestat.errors import Cancelled, JoinFailed, StaleBase, VectorLengthMismatch
 from lancestat.knn.cost_model import JoinSize, Strategy
 from lancestat.knn.request import (
     JoinRequest,
@@ -31,7 +31,6 @@ from lancestat.knn.work import (
     PinnedTable,
     Scope,
     SideSource,
-    StaleBase,
     VectorSide,
 )
 from lancestat.lake.snapshot import index_metric
@@ -56,7 +55,7 @@ from lancestat.spark.knn.strategies import IndexSearch, Layout, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
 from lancestat.spark.knn.written_side import SideWriteOptions, with_numbered_columns, write_side
 from lancestat.spark.read.fragment_reader import pinned_dataset
-from lancestat.spark.session.failure import CANCELLED, job_error
+from lancestat.spark.session.failure import job_error
 from lancestat.spark.session.jobs import job_group
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class JoinSession:
         """Open both sides, write to scratch those that are no tables, and count their rows.
 
         Raises:
-            RunError: LS556 the sides have vectors of different lengths.
+            VectorLengthMismatch: the sides have vectors of different lengths.
         """
         engine, work = self._engine, self._work
         left, right = engine.open_sides(*self._sources, work.request, self._folder)
@@ -151,7 +150,6 @@ class JoinSession:
         ]
         if sum(lines) != state.rows:
             raise StaleBase(
-                "LS569",
                 f"{state.uri} has {state.rows} rows, but {sum(lines)} follow from its sides",
             )
         self._previous = PreviousResult(state, width, tuple(accumulate(lines[:-1], initial=0)))
@@ -204,7 +202,7 @@ class JoinSession:
             yield
         except Exception as error:
             secrets = secret_values(self._engine.storage_options)
-            raise job_error(error, "LS553", f"joining '{self._work.node}'", secrets) from None
+            raise job_error(error, JoinFailed, f"joining '{self._work.node}'", secrets) from None
 
     def _has_index(self, opened: OpenedSide) -> bool:
         """Whether the right side is a table with a vector index of the metric."""
@@ -282,8 +280,7 @@ class _Sides:
 def _common_dimension(left: OpenedSide, right: OpenedSide) -> int:
     known = {side.dimension for side in (left, right)} - {None}
     if len(known) > 1:
-        raise RunError(
-            "LS556",
+        raise VectorLengthMismatch(
             f"the left side has vectors of {left.dimension} elements, "
             f"the right side of {right.dimension}",
         )
@@ -437,7 +434,7 @@ class _Source:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    return isinstance(error, LancestatError) and error.code == CANCELLED
+    return isinstance(error, Cancelled)
 
 
 class _LazyScratch:

@@ -11,7 +11,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.errors import RunError
+from lancestat.errors import ScratchNotShared, ScratchUntrusted, ScratchUnusable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,9 +40,10 @@ def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
         conf: Spark's configuration, for `spark.local.dir`.
 
     Raises:
-        RunError: LS580 nothing is declared and the workers are on other machines; LS582 the default
-            cannot be trusted, since it is a link or belongs to somebody else; LS583 it cannot be
-            made.
+        ScratchNotShared: nothing is declared and the workers are on other machines.
+        ScratchUntrusted: the default cannot be trusted, since it is a link or belongs to somebody
+            else.
+        ScratchUnusable: it cannot be made.
     """
     if declared is not None:
         return declared
@@ -52,14 +53,12 @@ def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = root.lstat()
     except OSError as error:
-        raise RunError(
-            "LS583",
+        raise ScratchUnusable(
             f"the scratch folder {root} cannot be used: {error.strerror}",
             hint="set the target's 'scratch'",
         ) from None
     if not _is_own_folder(found):
-        raise RunError(
-            "LS582",
+        raise ScratchUntrusted(
             f"the scratch folder {root} is a link, or belongs to somebody else",
             hint="remove it, or set the target's 'scratch'",
         )
@@ -74,11 +73,10 @@ def require_shared(declared: str | None, master: str | None) -> None:
         master: As Spark spells it, None where only its own configuration tells.
 
     Raises:
-        RunError: LS580.
+        ScratchNotShared: there is no such folder.
     """
     if declared is None and master is not None and not _LOCAL.fullmatch(master):
-        raise RunError(
-            "LS580",
+        raise ScratchNotShared(
             f"a join on '{master}' needs scratch that all executors share, and none is declared",
             hint="set the target's 'scratch' to a shared folder or an object-store URI",
         )

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LancestatError, RunError, UsageError, did_you_mean
+from lancestat.errors import (
+    LancestatError,
+    NotPlainQuery,
+    SideColumnMissing,
+    SideUnreadable,
+    UsageError,
+    did_you_mean,
+)
 from lancestat.knn.request import JoinRequest, Metric, Mode
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import PinnedTable, SideSource, VectorSide
@@ -46,8 +53,8 @@ class QuerySide:
         """Read the query; nothing is resolved, and nothing runs.
 
         Raises:
-            UsageError: LS459 it is not one plain query.
-            RunError: LS555 Spark cannot parse it.
+            NotPlainQuery: it is not one plain query.
+            SideUnreadable: Spark cannot parse it.
         """
         assert source.sql is not None
         try:
@@ -62,8 +69,8 @@ class QuerySide:
         """Return the rows, nothing of which is computed yet, and `proof.unproven` about them.
 
         Raises:
-            UsageError: LS459 what it names is no plain query.
-            RunError: LS555 Spark cannot resolve it.
+            NotPlainQuery: what it names is no plain query.
+            SideUnreadable: Spark cannot resolve it.
             LakeError: a table that it names cannot be opened.
         """
         source = self.source
@@ -85,7 +92,7 @@ class QuerySide:
 def unreadable(
     error: Exception, source: SideSource, storage_options: Mapping[str, str], name: str
 ) -> LancestatError:
-    """The error (LS555) for a side of which Spark can make no rows."""
+    """The error for a side of which Spark can make no rows."""
     secrets = secret_values(storage_options) | secret_values(source.options)
     around = QueryContext({view.name: None for view in source.views}, secrets)
     found = explain_failure(error, QueryText(source.sql or "", f"the {name} side's query"), around)
@@ -93,12 +100,11 @@ def unreadable(
     if source.sql is not None and "no table" in found.message:
         hint = "a query names declared tables as {{ ref('name') }}"
     message = f"the {name} side cannot be read: {found.message}"
-    return RunError("LS555", message, location=source.location, hint=hint)
+    return SideUnreadable(message, location=source.location, hint=hint)
 
 
 def _not_plain(source: SideSource, name: str, objection: str) -> UsageError:
-    return UsageError(
-        "LS459",
+    return NotPlainQuery(
         f"the query of the {name} side is not one plain query: it holds {objection}",
         location=source.location,
         hint="a side is one SELECT, which writes nothing and runs no program",
@@ -141,13 +147,14 @@ def opened_table(
 
     Raises:
         LakeError: the table cannot be opened.
-        RunError: LS554 a column is missing, LS551 the vector column holds none.
+        SideColumnMissing: a column is missing.
+        NotVectors: the vector column holds none.
     """
     schema = pinned_dataset(table.pin, storage_options).schema
     for column in (vector, *select):
         if column not in schema.names:
             hint = did_you_mean(column, schema.names)
-            raise RunError("LS554", f"the {name} side has no column '{column}'", hint=hint)
+            raise SideColumnMissing(f"the {name} side has no column '{column}'", hint=hint)
     empty = schema.empty_table().column(vector)
     known = vectors(empty, None, Metric.L2, place=f"the {name} side").values.shape[1]
     side = VectorSide(
@@ -196,7 +203,7 @@ def source_rows(
     """Return the DataFrame of a side that is files of some format; nothing is computed yet.
 
     Raises:
-        RunError: LS555 Spark cannot make it, such as of a format that it does not know.
+        SideUnreadable: Spark cannot make it, such as of a format that it does not know.
     """
     assert source.format is not None
     try:

@@ -13,7 +13,14 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from lancestat.errors import LancestatError, RunError, did_you_mean
+from lancestat.errors import (
+    JoinFailed,
+    LancestatError,
+    SideColumnMissing,
+    SideNotWritten,
+    VectorLengthMismatch,
+    did_you_mean,
+)
 from lancestat.knn.request import Metric
 from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import VectorSide, fragment_rows
@@ -60,8 +67,10 @@ def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOpti
         writing: The target and options.
 
     Raises:
-        RunError: LS550 vectors of different lengths, LS551 the column holds no vectors, LS552 Lance
-            cannot hold a column, LS553 the job failed.
+        VectorLengthMismatch: vectors of different lengths.
+        NotVectors: the column holds no vectors.
+        SideNotWritten: Lance cannot hold a column.
+        JoinFailed: the job failed.
     """
     reports = _run(rows, scan, writing)
     dimension = _dimension(reports, writing.side)
@@ -96,7 +105,7 @@ def with_numbered_columns(
     Spark computes nothing else. Of columns with one name the first is taken.
 
     Raises:
-        RunError: LS554 a column is missing.
+        SideColumnMissing: a column is missing.
     """
     from pyspark.sql.functions import col
 
@@ -114,7 +123,7 @@ def column_index(columns: Sequence[str], column: str, side: str) -> int:
     """Return the index of the column of that name, ignoring case; of several the first.
 
     Raises:
-        RunError: LS554 none is.
+        SideColumnMissing: none is.
     """
     if column in columns:
         return columns.index(column)
@@ -122,7 +131,7 @@ def column_index(columns: Sequence[str], column: str, side: str) -> int:
     if column.lower() in lowered:
         return lowered.index(column.lower())
     hint = did_you_mean(column, columns) or f"it has: {', '.join(columns)}"
-    raise RunError("LS554", f"the {side} side has no column '{column}'", hint=hint)
+    raise SideColumnMissing(f"the {side} side has no column '{column}'", hint=hint)
 
 
 def _run(
@@ -143,7 +152,7 @@ def _run(
         results = map_in_arrow(rows, write, "report string").collect()
         return [_PartitionReport(**json.loads(row.report)) for row in results]
     except Exception as error:
-        raise job_error(error, "LS553", doing, secret_values(options)) from None
+        raise job_error(error, JoinFailed, doing, secret_values(options)) from None
 
 
 def _run_files(
@@ -205,8 +214,7 @@ class _Writer:
             if not is_failure(error):
                 raise
             reason = clean(f"{type(error).__name__}: {error}", secret_values(options))
-            raise RunError(
-                "LS552",
+            raise SideNotWritten(
                 f"the {self._writing.side} side cannot be written: {reason}",
                 hint="leave out columns of types that Lance has not",
             ) from error
@@ -273,7 +281,7 @@ def _dimension(reports: Sequence[_PartitionReport], side: str) -> int | None:
     """Return the one length of all vectors.
 
     Raises:
-        RunError: LS550 partitions differ.
+        VectorLengthMismatch: partitions differ.
     """
     known = [
         (place, report) for place, report in enumerate(reports) if report.dimension is not None
@@ -284,8 +292,7 @@ def _dimension(reports: Sequence[_PartitionReport], side: str) -> int | None:
     for place, each in known:
         if each.dimension != first:
             row = sum(before.seen for before in reports[:place])
-            raise RunError(
-                "LS550",
+            raise VectorLengthMismatch(
                 f"vectors of the {side} side have {first} elements, "
                 f"but those from row {row} on have {each.dimension}",
             )

@@ -6,7 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import RunError
+from lancestat.errors import (
+    ConnectorCannotOpen,
+    ConnectorMissing,
+    ConnectorNotPinned,
+    ConnectorNotReadable,
+    ConnectorSchemaDiffers,
+    RunError,
+)
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.redact import clean, secret_values
@@ -16,9 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SOURCE = "lance"
-ABSENT, NOT_OPENED, OTHER_SCHEMA, NOT_PINNED, NOT_READABLE = (
-    f"LS{number}" for number in range(540, 545)
-)
 
 # No table has that many versions, and it fits Java's int, which the connector takes.
 _NO_VERSION = 2_000_000_000
@@ -42,9 +46,11 @@ def inner_table(spark: SparkSession, snapshot: Snapshot, storage_options: Mappin
         A DSv2 `Table`, for `LanceRelation.attach`.
 
     Raises:
-        RunError: the connector is not on the class path (LS540), it cannot open the table (LS541),
-            it sees other columns or types than Lance's own library (LS542), it does not keep to a
-            version (LS543), or it cannot be read in batches (LS544).
+        ConnectorMissing: the connector is not on the class path.
+        ConnectorCannotOpen: it cannot open the table.
+        ConnectorSchemaDiffers: it sees other columns or types than Lance's own library.
+        ConnectorNotPinned: it does not keep to a version.
+        ConnectorNotReadable: it cannot be read in batches.
     """
     connector = _Connector(spark, snapshot, storage_options)
     connector.require_pinning()
@@ -90,8 +96,7 @@ class _Connector:
         except Exception:
             answer = None
         if answer is not None:
-            raise RunError(
-                NOT_PINNED,
+            raise ConnectorNotPinned(
                 f"the data source '{SOURCE}' ({name}) does not read version {self._version} of "
                 f"'{self._uri}': it takes no notice of the option 'version'",
                 hint=f"use a later release of the connector, {_OWN_READER}",
@@ -112,8 +117,7 @@ class _Connector:
             raise self._not_opened(_said(error)) from None
         gateway = cast(Any, self._spark.sparkContext._gateway)
         if not readable or not is_instance_of(gateway, table, f"{_CATALOG}.SupportsRead"):
-            raise RunError(
-                NOT_READABLE,
+            raise ConnectorNotReadable(
                 f"the data source '{SOURCE}' cannot read '{self._uri}' in batches",
                 hint=_OWN_READER.removeprefix("or "),
             )
@@ -129,8 +133,7 @@ class _Connector:
                 raise self._not_opened(_said(error)) from None
             provider = None
         if provider is None or "PythonDataSource" in provider.getClass().getName():
-            raise RunError(
-                ABSENT,
+            raise ConnectorMissing(
                 f"Spark's class path has no data source '{SOURCE}', the Lance connector for Spark, "
                 "which is to read",
                 hint="set spark.jars.packages to its bundle for this Spark, such as "
@@ -152,8 +155,7 @@ class _Connector:
 
     def _not_opened(self, said: str) -> RunError:
         reason = clean(said, secret_values(self._storage_options))
-        return RunError(
-            NOT_OPENED,
+        return ConnectorCannotOpen(
             f"the data source '{SOURCE}' does not open version {self._version} of "
             f"'{self._uri}': {reason}",
             hint=f"see that the connector is one for this Spark and this table, {_OWN_READER}",
@@ -171,8 +173,7 @@ def _require_same(snapshot: Snapshot, schema: dict[str, Any]) -> None:
     if differences:
         more = len(differences) - _SHOWN
         listed = "; ".join(differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-        raise RunError(
-            OTHER_SCHEMA,
+        raise ConnectorSchemaDiffers(
             f"the data source '{SOURCE}' sees '{snapshot.uri}' otherwise than Lance does: {listed}",
             hint=_OWN_READER.removeprefix("or "),
         )

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import lance
 import pyarrow as pa
 
-from lancestat.errors import LakeError
-from lancestat.lake.error_mapping import LakeErrorCode
-from lancestat.lake.open import REPLACED_CODES, open_pinned, read_failure
+from lancestat.errors import DatasetDamaged, UnsupportedDataset
+from lancestat.lake.open import REPLACED, open_pinned, read_failure
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.spark.read.filtered_rows import FilteredRows
@@ -74,11 +73,11 @@ def read_range(
     if unreadable:
         what = f"column {unreadable[0]!r} of {dataset.uri} has a name that Lance cannot read"
         hint = "exclude it under columns, or rename it"
-        raise LakeError(LakeErrorCode.UNSUPPORTED.value, what, hint=hint)
+        raise UnsupportedDataset(what, hint=hint)
     fragment = dataset.get_fragment(rows.fragment_id)
     if fragment is None:
         missing = f"{dataset.uri} has no fragment {rows.fragment_id} at version {dataset.version}"
-        raise LakeError(LakeErrorCode.CORRUPT.value, missing)
+        raise DatasetDamaged(missing)
     if filter is not None:
         stop = fragment.physical_rows
         stop = stop if rows.count is None else min(stop, rows.offset + rows.count)
@@ -166,7 +165,7 @@ def _named(
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         failure = read_failure(error, pin_of(dataset), storage_options)
-        if failure.code in REPLACED_CODES:
+        if isinstance(failure, REPLACED):
             raise failure from None
         place = f"fragment {fragment_id} at version {dataset.version}"
-        raise LakeError(failure.code, f"{place}: {failure.message}", hint=failure.hint) from None
+        raise type(failure)(f"{place}: {failure.message}", hint=failure.hint) from None

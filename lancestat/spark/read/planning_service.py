@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from lancestat.errors import LancestatError, RunError
+from lancestat.errors import LancestatError, ScanNotPlanned
 from lancestat.lake.row_ranges import split_fragments
 from lancestat.optimizer.estimates import ColumnEstimate, Estimate, Explanation, estimate, surviving
 from lancestat.optimizer.table import QueryScan, ReadTable, read_settings
@@ -73,7 +73,7 @@ class PlanningService:
             table = self._tables.get(message["table"])
             secrets = secret_values(table.storage_options if table else None)
             cause = clean(f"{type(error).__name__}: {error}", secrets)
-            problem = RunError("LS532", f"a scan cannot be planned: {cause}")
+            problem = ScanNotPlanned(f"a scan cannot be planned: {cause}")
         _log.warning("planning a scan: %s", problem.message)
         return json.dumps({"error": str(WorkerError.carrying(problem))})
 

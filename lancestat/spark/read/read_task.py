@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lancestat.errors import LancestatError, RunError
+from lancestat.errors import LancestatError, ValueOutOfRange
 from lancestat.lake.row_ranges import RowRange, ScanPartition
 from lancestat.lake.snapshot import Pin
 from lancestat.optimizer.table import QueryScan
@@ -101,7 +101,7 @@ def read_part(
 
     Raises:
         LakeError: what cannot be read, and why.
-        RunError: LS514, a value that Spark's type cannot hold.
+        ValueOutOfRange: a value that Spark's type cannot hold.
     """
     from lancestat.spark.read.arrow_columns import for_spark
     from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
@@ -124,7 +124,7 @@ def read_part(
                     f"fragment {rows.fragment_id} of {scan.pin.uri} at version {scan.pin.version}"
                 )
                 said = clean(str(error), secret_values(storage_options))
-                raise RunError("LS514", f"{where}: {said}") from None
+                raise ValueOutOfRange(f"{where}: {said}") from None
             yield converted
             if left == 0:
                 return

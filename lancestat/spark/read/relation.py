@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import LancestatError, UsageError, did_you_mean
+from lancestat.errors import ConnectorMissing, LancestatError, UnknownReader, did_you_mean
 from lancestat.optimizer.table import ReadTable, open_table
-from lancestat.spark.read.connector import ABSENT, inner_table
+from lancestat.spark.read.connector import inner_table
 from lancestat.spark.read.planning_service import PlanningService
 from lancestat.spark.read.read_task import make_reader
 from lancestat.spark.session.arrow_types import spark_schema, unreadable
@@ -56,8 +56,8 @@ def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame
         The DataFrames of those that become no view, in their order.
 
     Raises:
-        RunError: the session is one of Spark Connect (LS523), or the relation's Java source cannot
-            be compiled or loaded (LS530, LS531).
+        RunError: the session is one of Spark Connect, or the relation's Java source cannot be
+            compiled or loaded.
     """
     from pyspark.sql import DataFrame
 
@@ -205,7 +205,7 @@ def attach_views(
     """Make a temporary view of each table that could be opened, under its name.
 
     Raises:
-        RunError: the session cannot be used, or the connector is not there (LS540).
+        RunError: the session cannot be used, or the connector is not there.
     """
     require_classic(spark)
     relations: dict[str, Relation] = {}
@@ -215,9 +215,9 @@ def attach_views(
             if isinstance(table, LancestatError):
                 raise table
             relations[name] = Relation(table, view=name, inner=_inner(spark, table, reader))
+        except ConnectorMissing:
+            raise
         except LancestatError as error:
-            if error.code == ABSENT:
-                raise
             failed[name] = error
     relate(spark, list(relations.values()))
     return Attachment(tuple(relations), failed)
@@ -234,8 +234,7 @@ def _reader(name: str) -> Reader:
         return Reader(name)
     except ValueError:
         valid = [each.value for each in Reader]
-        raise UsageError(
-            "LS406",
+        raise UnknownReader(
             f"unknown reader '{name}', expected {' or '.join(valid)}",
             hint=did_you_mean(name, valid),
         ) from None

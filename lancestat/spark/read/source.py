@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.datasource import Filter as SparkFilter
 
-from lancestat.errors import UsageError, did_you_mean
+from lancestat.errors import (
+    InvalidReadOption,
+    PathMissing,
+    ReadSchemaMismatch,
+    did_you_mean,
+)
 from lancestat.lake.observe import observe_at, parse_version, snapshot
 from lancestat.lake.open import open_pinned
 from lancestat.lake.row_ranges import ScanPartition, split_fragments
@@ -28,9 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-NO_PATH = "LS412"
-BAD_OPTION = "LS413"
-WRONG_SCHEMA = "LS414"
 
 _STORAGE = "storage."
 _OPTIONS = ("path", "version", "tag", "pushdown")
@@ -74,18 +76,17 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
         """Return a reader of the columns of `schema`.
 
         Raises:
-            UsageError: the table has no such column, or of another type (LS414).
+            ReadSchemaMismatch: the table has no such column, or of another type.
         """
         found = self._pinned()
         own = {field.name: field for field in spark_schema(found.fields).fields}
         for each in schema.fields:
             if each.name not in own:
                 what = f"{found.uri} has no column '{each.name}' at version {found.version}"
-                raise UsageError(WRONG_SCHEMA, what, hint=did_you_mean(each.name, own))
+                raise ReadSchemaMismatch(what, hint=did_you_mean(each.name, own))
             if each.dataType != own[each.name].dataType:
                 expected = own[each.name].dataType.simpleString()
-                raise UsageError(
-                    WRONG_SCHEMA,
+                raise ReadSchemaMismatch(
                     f"column '{each.name}' of {found.uri} is {expected}, "
                     f"not {each.dataType.simpleString()}",
                     hint="leave the schema out, and cast the column",
@@ -124,18 +125,17 @@ def _source_options(options: Mapping[str, str]) -> _SourceOptions:
     }
     unknown = [key for key in given if key not in _OPTIONS and not key.startswith(_STORAGE)]
     if unknown:
-        raise UsageError(
-            BAD_OPTION,
+        raise InvalidReadOption(
             f"the format lancestat has no option '{unknown[0]}'",
             hint=did_you_mean(unknown[0], _OPTIONS)
             or "options: path, version, tag, pushdown, and storage.<key> for storage options",
         )
     if not given.get("path"):
         hint = 'name it: spark.read.format("lancestat").load("warehouse/orders.lance")'
-        raise UsageError(NO_PATH, "no path of a Lance table is given", hint=hint)
+        raise PathMissing("no path of a Lance table is given", hint=hint)
     version, pushdown = given.get("version"), given.get("pushdown", "false").lower()
     if pushdown not in ("true", "false"):
-        raise UsageError(BAD_OPTION, f"option pushdown is '{pushdown}', not true or false")
+        raise InvalidReadOption(f"option pushdown is '{pushdown}', not true or false")
     return _SourceOptions(
         uri=given["path"],
         asked_version=None if version is None else parse_version(version),

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import RunError
+from lancestat.errors import JavaClassNotLoaded, JavaSourcesRefused
 from lancestat.lake.temporary_files import make_temporary_folder
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def relation_classes(spark: SparkSession) -> Any:
     context hands that to the context's executors; all others share what is loaded.
 
     Raises:
-        RunError: the sources do not compile (LS530), or its classes cannot be loaded (LS531).
+        JavaSourcesRefused: the sources do not compile.
+        JavaClassNotLoaded: its classes cannot be loaded.
     """
     context = spark.sparkContext
     with _loading:
@@ -48,7 +49,7 @@ def relation_jar(spark: SparkSession) -> Path:
     """Return the jar of the package's Java sources, compiled when this process first asks for it.
 
     Raises:
-        RunError: the sources do not compile (LS530).
+        JavaSourcesRefused: the sources do not compile.
     """
     with _compiling:
         # A second compilation would clash: a JVM keeps the classes of a stopped Spark.
@@ -77,7 +78,7 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     """Compile Java sources, given by file name, into a jar that lives as long as this process.
 
     Raises:
-        RunError: the sources do not compile (LS530).
+        JavaSourcesRefused: the sources do not compile.
     """
     jvm: Any = spark._jvm
     util = jvm.org.codehaus.commons.compiler.util.resource
@@ -96,7 +97,7 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
         compiler.compile(units)
     except Exception as error:
         names = ", ".join(texts)
-        raise RunError("LS530", f"Spark's Java compiler refuses {names}: {_said(error)}") from None
+        raise JavaSourcesRefused(f"Spark's Java compiler refuses {names}: {_said(error)}") from None
     return _jar({str(path): bytes(found[path]) for path in found})
 
 
@@ -104,7 +105,7 @@ def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
     """Give a jar to the driver and all executors; an instance of one of its classes.
 
     Raises:
-        RunError: Spark does not load it (LS531).
+        JavaClassNotLoaded: Spark does not load it.
     """
     session: Any = spark._jsparkSession
     try:
@@ -112,7 +113,7 @@ def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
         loaded = session.sharedState().jarClassLoader().loadClass(class_name)
         return loaded.getConstructors()[0].newInstance(None)
     except Exception as error:
-        raise RunError("LS531", f"Spark does not load {class_name}: {_said(error)}") from None
+        raise JavaClassNotLoaded(f"Spark does not load {class_name}: {_said(error)}") from None
 
 
 def _jar(files: Mapping[str, bytes]) -> Path:

@@ -6,8 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from lancestat import errors
-from lancestat.errors import LancestatError, RunError
+from lancestat.errors import Cancelled, LancestatError, RunError, ScanFailed, error_class
 from lancestat.redact import clean, secret_values
 from lancestat.spark.analyze.work import TableScan
 
@@ -22,7 +21,6 @@ class WorkerError(Exception):
     def carrying(cls, error: LancestatError) -> WorkerError:
         """Return the exception whose text holds `error`."""
         payload = {
-            "type": type(error).__name__,
             "code": error.code,
             "message": error.message,
             "hint": error.hint,
@@ -39,11 +37,9 @@ def carried_error(text: str) -> LancestatError | None:
         payload, _ = json.JSONDecoder().raw_decode(rest)
     except ValueError:
         return None
-    kind = getattr(errors, payload["type"], RunError)
-    return kind(payload["code"], payload["message"], hint=payload["hint"])
+    kind = error_class(payload["code"])
+    return None if kind is None else kind(payload["message"], hint=payload["hint"])
 
-
-CANCELLED = "LS512"
 
 _LOST_TASK = re.compile(r"most recent failure: [^\n]*?\): ([^\n]+)")
 # The line after the frames of a Python worker's traceback.
@@ -60,22 +56,27 @@ def explain(
 ) -> LancestatError:
     """Return the error to show for a job over `table` that raised `error` on the driver.
 
-    What a worker raised comes back as it was; anything else becomes a RunError: LS512 when the
-    job was cancelled, else LS511 with the cause of the last failed task.
+    What a worker raised comes back as it was; anything else becomes `Cancelled` when the
+    job was cancelled, else `ScanFailed` with the cause of the last failed task.
     """
     uri, secrets = table.table.uri, secret_values(storage_options)
     job = f"the Spark job over {uri}"
-    return job_error(error, "LS511", f"reading {uri}", secrets, job=job)
+    return job_error(error, ScanFailed, f"reading {uri}", secrets, job=job)
 
 
 def job_error(
-    error: Exception, code: str, doing: str, secrets: Iterable[str], *, job: str | None = None
+    error: Exception,
+    kind: type[RunError],
+    doing: str,
+    secrets: Iterable[str],
+    *,
+    job: str | None = None,
 ) -> LancestatError:
-    """What a worker raised, as it was; else LS512 when the job was cancelled, `code` otherwise.
+    """What a worker raised, as it was; else `Cancelled` when the job was, `kind` otherwise.
 
     Args:
         error: What was raised on the driver.
-        code: Of a job that failed.
+        kind: The error of a job that failed.
         doing: What the job was for, to go on with "was cancelled" or "failed".
         secrets: Values that must not be shown.
         job: What failed, where that is not what it was doing.
@@ -86,9 +87,9 @@ def job_error(
     if carried is not None:
         return carried
     if is_cancelled(error):
-        return RunError(CANCELLED, f"{doing} was cancelled")
+        return Cancelled(f"{doing} was cancelled")
     reason, hint = cause(error, secrets)
-    return RunError(code, f"{job or doing} failed: {reason}", hint=hint)
+    return kind(f"{job or doing} failed: {reason}", hint=hint)
 
 
 def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:

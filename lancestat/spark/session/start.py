@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import RunError
+from lancestat.errors import JavaMissing, JavaTooOld, RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import clean
 from lancestat.spark.session.worker import THREAD_VARIABLES
@@ -41,12 +41,12 @@ def find_java() -> Java:
     """Return the Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` picks it.
 
     Raises:
-        RunError: there is none (LS520), or it is older than Spark accepts (LS521).
+        JavaMissing: there is none.
+        JavaTooOld: it is older than Spark accepts.
     """
     java = Java(path := _executable(), _version(path))
     if java.version < OLDEST_JAVA:
-        raise RunError(
-            "LS521",
+        raise JavaTooOld(
             f"Spark needs Java {OLDEST_JAVA} or newer, and {path} is Java {java.version}",
             hint=f"install OpenJDK {OLDEST_JAVA} and set JAVA_HOME to its folder",
         )
@@ -59,11 +59,11 @@ def _executable() -> Path:
     if home:
         path = Path(home) / "bin" / "java"
         if shutil.which(path) is None:
-            raise RunError("LS520", f"JAVA_HOME is {home}, which holds no bin/java", hint=hint)
+            raise JavaMissing(f"JAVA_HOME is {home}, which holds no bin/java", hint=hint)
         return path
     found = shutil.which("java")
     if found is None:
-        raise RunError("LS520", "Spark needs Java, and no java is on the PATH", hint=hint)
+        raise JavaMissing("Spark needs Java, and no java is on the PATH", hint=hint)
     return Path(found)
 
 
@@ -73,11 +73,11 @@ def _version(path: Path) -> int:
             [path, "-version"], capture_output=True, text=True, timeout=60, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError) as error:
-        raise RunError("LS520", f"{path} does not run: {error}") from error
+        raise JavaMissing(f"{path} does not run: {error}") from error
     # "1.8.0_392" is Java 8, "17.0.15" is Java 17 (JEP 223).
     found = re.search(r'version "(?:1\.)?(\d+)', shown)
     if found is None:
-        raise RunError("LS520", f"{path} does not say its version: {shown.strip()[:200]!r}")
+        raise JavaMissing(f"{path} does not say its version: {shown.strip()[:200]!r}")
     return int(found.group(1))
 
 
@@ -104,7 +104,7 @@ def start_jvm(
         is_short_lived: Do not optimise code for a long life; local masters only.
 
     Raises:
-        RunError: no Java (LS520), too old a Java (LS521), or it ended at once (LS522).
+        RunError: there is no Java, it is too old, or the JVM ended at once.
     """
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -140,13 +140,12 @@ def start_jvm(
 
 
 def not_started(output: str, conf: Mapping[str, str]) -> RunError:
-    """The error (LS522) that names the cause in what the JVM printed, without secrets of `conf`."""
+    """The error that names the cause in what the JVM printed, without secrets of `conf`."""
     lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
     causes = [line for line in lines if _CAUSE.search(line)]
     said = " ".join((causes or lines)[:_LAST_LINES]) or "it ended without a word"
     secrets = [value for key, value in conf.items() if _SECRET.search(key)]
-    return RunError(
-        "LS522",
+    return SparkNotStarted(
         f"Spark did not start: {clean(said, secrets)}",
         hint="check the target's spark section, and `lancestat debug`",
     )
@@ -213,7 +212,7 @@ def start_session(
         is_short_lived: The session is for scans only, and the JVM need not optimise its code.
 
     Raises:
-        RunError: no Java (LS520), too old a Java (LS521), or the JVM did not start (LS522).
+        RunError: there is no Java, it is too old, or the JVM did not start.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -244,7 +243,7 @@ def running_session() -> SparkSession | None:
     """Return the classic Spark session that this process has, if any.
 
     Raises:
-        RunError: it is a Spark Connect session, which cannot run lancestat's jobs (LS523).
+        SparkConnectSession: it is one of Spark Connect, which cannot run lancestat's jobs.
     """
     from pyspark.sql import SparkSession
 
@@ -283,13 +282,12 @@ def require_classic(session: object) -> None:
     """Refuse a session without a JVM of its own.
 
     Raises:
-        RunError: it is a Spark Connect session, which cannot run lancestat's jobs (LS523).
+        SparkConnectSession: it is one of Spark Connect, which cannot run lancestat's jobs.
     """
     from pyspark.sql import SparkSession
 
     if not isinstance(session, SparkSession) or not hasattr(session, "_jsc"):
-        raise RunError(
-            "LS523",
+        raise SparkConnectSession(
             "the active session is a Spark Connect session, and lancestat needs a classic one",
             hint="stop it, or run lancestat in a process of its own",
         )

@@ -210,7 +210,7 @@ def query_session(target: Target) -> Iterator[SparkSession]:
     other's views and settings, and Spark goes on running.
 
     Raises:
-        RunError: Spark does not start (LS520 to LS523).
+        RunError: Spark does not start.
     """
     running = running_session()
     session = running.newSession() if running else start_session(target, APP_NAME)

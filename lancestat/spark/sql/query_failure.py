@@ -8,12 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lancestat.errors import LancestatError, Location, RunError, UsageError, did_you_mean
+from lancestat.errors import (
+    Cancelled,
+    InvalidQuery,
+    LancestatError,
+    Location,
+    QueryFailed,
+    did_you_mean,
+)
 from lancestat.redact import clean
-from lancestat.spark.session.failure import CANCELLED, carried_error, cause, is_cancelled
+from lancestat.spark.session.failure import carried_error, cause, is_cancelled
 from lancestat.spark.sql.system_views import SCHEMA
-
-BAD_QUERY = "LS420"
 
 _WIDEST_EXCERPT = 100
 
@@ -52,21 +57,18 @@ def query_text(content: bytes, source: str) -> QueryText:
     """Decode a query.
 
     Raises:
-        UsageError: it is not UTF-8 (LS420).
+        InvalidQuery: it is not UTF-8.
     """
     try:
         return QueryText(content.decode("utf-8-sig"), source)
     except UnicodeDecodeError as error:
         before = QueryText(content[: error.start].decode("utf-8-sig"), source)
-        raise UsageError(
-            BAD_QUERY,
+        raise InvalidQuery(
             f"byte 0x{content[error.start]:02x} is not UTF-8",
             location=before.location(len(before.text)),
             hint="save the query as UTF-8",
         ) from None
 
-
-QUERY_FAILED = "LS513"
 
 _LINE_AND_POSITION = re.compile(r"\(line (\d+), pos (\d+)\)|; line (\d+) pos (\d+)")
 _FROM_STATE_ON = re.compile(r"\s*SQLSTATE:.*", re.DOTALL)
@@ -92,8 +94,8 @@ def explain_failure(
 ) -> LancestatError:
     """Return the error that a user should see for a query at which Spark raised `error`.
 
-    What a worker raised comes back as it was. A query that Spark cannot parse or resolve is a
-    UsageError (LS420); anything else a RunError: LS512 when it was cancelled, else LS513.
+    What a worker raised comes back as it was. A query that Spark cannot parse or resolve is an
+    `InvalidQuery`; anything else is `Cancelled` when it was cancelled, else `QueryFailed`.
     """
     from pyspark.errors import AnalysisException, ParseException
 
@@ -108,13 +110,13 @@ def explain_failure(
     message = sentence if place is None else f"{sentence}\n{text.excerpt(*place)}"
     location = None if place is None else text.location(place[0])
     if isinstance(error, (AnalysisException, ParseException)):
-        return UsageError(BAD_QUERY, message, location=location)
+        return InvalidQuery(message, location=location)
     if is_cancelled(error):
-        return RunError(CANCELLED, "the query was cancelled")
+        return Cancelled("the query was cancelled")
     reason, hint = cause(error, query_context.secrets)
     if _condition(error) is None:
         message = reason
-    return RunError(QUERY_FAILED, f"the query failed: {message}", location=location, hint=hint)
+    return QueryFailed(f"the query failed: {message}", location=location, hint=hint)
 
 
 def _no_table(error: Any, text: QueryText, query_context: QueryContext) -> LancestatError:
@@ -124,8 +126,7 @@ def _no_table(error: Any, text: QueryText, query_context: QueryContext) -> Lance
             return failure
     place = _place(error, text)
     message = f"there is no table or view '{name}'"
-    return UsageError(
-        BAD_QUERY,
+    return InvalidQuery(
         message if place is None else f"{message}\n{text.excerpt(*place)}",
         location=None if place is None else text.location(place[0]),
         hint=hint_for(name, query_context),

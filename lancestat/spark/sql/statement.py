@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lancestat.errors import UsageError, did_you_mean
-from lancestat.spark.sql.query_failure import BAD_QUERY, QueryText, explain_failure
+from lancestat.errors import (
+    InvalidQuery,
+    UnknownAnalyzeTable,
+    UnsupportedStatement,
+    UsageError,
+    did_you_mean,
+)
+from lancestat.spark.sql.query_failure import QueryText, explain_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-REFUSED = "LS421"
-UNKNOWN_TABLE = "LS422"
 
 _FORMS = (
     "ANALYZE TABLE t COMPUTE STATISTICS, with FOR COLUMNS a, b or FOR ALL COLUMNS where the "
@@ -85,11 +88,10 @@ def find_declared(
 
 
 def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageError:
-    """The error (LS422) for a table that neither the project nor Spark's catalog has."""
+    """The error for a table that neither the project nor Spark's catalog has."""
     listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
     near = did_you_mean(statement.name, declared)
-    return UsageError(
-        UNKNOWN_TABLE,
+    return UnknownAnalyzeTable(
         f"no table '{statement.name}' is declared, nor is it in Spark's catalog",
         hint=near or f"declared tables: {listed or 'none'}",
     )
@@ -101,8 +103,7 @@ def strings(sequence: Any) -> tuple[str, ...]:
 
 
 def _no_noscan(parts: tuple[str, ...]) -> UsageError:
-    return UsageError(
-        REFUSED,
+    return UnsupportedStatement(
         f"ANALYZE TABLE {'.'.join(parts)} ... NOSCAN: there is nothing to do without a scan, "
         "because row count and size of a Lance table are always read from its manifest",
         hint=f"leave NOSCAN out; what is known already is not read again. There is {_FORMS}",
@@ -110,8 +111,7 @@ def _no_noscan(parts: tuple[str, ...]) -> UsageError:
 
 
 def _no_partition(parts: tuple[str, ...]) -> UsageError:
-    return UsageError(
-        REFUSED,
+    return UnsupportedStatement(
         f"ANALYZE TABLE {'.'.join(parts)} PARTITION (...): Lance tables have no partitions",
         hint="leave PARTITION out; only fragments that are new are read. There is " + _FORMS,
     )
@@ -140,17 +140,16 @@ def parse(spark: SparkSession, text: QueryText) -> Statement:
     """Parse one statement with Spark's own parser; a semicolon at its end is allowed.
 
     Raises:
-        UsageError: there is none, there are several, or Spark cannot parse it (LS420).
+        InvalidQuery: there is none, there are several, or Spark cannot parse it.
     """
     starts = _starts(text.text)
     if not starts:
-        raise UsageError(BAD_QUERY, "the query is empty", location=text.location(0))
+        raise InvalidQuery("the query is empty", location=text.location(0))
     try:
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text.text)
     except Exception as error:
         if len(starts) > 1 and not _is_compound(text.text[starts[0] :]):
-            raise UsageError(
-                BAD_QUERY,
+            raise InvalidQuery(
                 "another statement follows the first\n" + text.excerpt(starts[1]),
                 location=text.location(starts[1]),
                 hint="give one statement at a time",

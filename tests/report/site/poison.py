@@ -39,7 +39,9 @@ def _poisoned(value: object, change: Callable[[str], str]) -> object:
         return change(value)
     if isinstance(value, LancestatError):
         hint = None if value.hint is None else change(value.hint)
-        return type(value)(change(value.code), change(value.message), hint=hint)
+        poisoned = type(value)(change(value.message), hint=hint)
+        poisoned.code = change(value.code)  # type: ignore[misc]
+        return poisoned
     if isinstance(value, tuple):
         return tuple(_poisoned(each, change) for each in value)
     if isinstance(value, dict):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
 
-from lancestat.errors import LakeError, Location
+from lancestat.errors import DatasetMissing, Location
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
@@ -216,7 +216,7 @@ def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
 
 def unreadable(name: str = "part") -> TableReport:
     """A table whose dataset cannot be opened."""
-    error = LakeError("LS201", f"no dataset at s3://warehouse/{name}.lance", hint="write it first")
+    error = DatasetMissing(f"no dataset at s3://warehouse/{name}.lance", hint="write it first")
     failed = table_run(name, 0, status=Status.ERROR, message=error.message, elapsed_seconds=0.1)
     return table_report(
         name,

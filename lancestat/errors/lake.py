@@ -1,0 +1,80 @@
+"""LS2xx: errors of opening and reading datasets."""
+
+from __future__ import annotations
+
+from lancestat.errors.base import LakeError
+
+
+class DatasetMissing(LakeError):
+    """There is no Lance dataset at a URI, or one of its data files is missing."""
+
+    code = "LS201"
+    remedy = (
+        "Check the `uri` in the YAML, and that the target's storage options lead to it; lancestat "
+        "creates no tables. A dataset that lacks a file has to be restored."
+    )
+
+
+class AccessDenied(LakeError):
+    """The credentials do not permit reading a dataset."""
+
+    code = "LS202"
+    remedy = (
+        "Check the target's `storage-options`, the credentials in the environment, and the "
+        "permissions on the files or the bucket."
+    )
+
+
+class UnsupportedDataset(LakeError):
+    """A dataset, or a column's data in it, needs a feature that the installed Lance lacks."""
+
+    code = "LS203"
+    remedy = "Upgrade pylance where lancestat runs and on Spark's workers."
+
+
+class DatasetDamaged(LakeError):
+    """A dataset cannot be read, because its files are damaged or incomplete."""
+
+    code = "LS204"
+    remedy = (
+        "Restore an earlier version of the dataset with Lance, or write the dataset again. The "
+        "message quotes what Lance said."
+    )
+
+
+class StoreUnreachable(LakeError):
+    """The object store that holds a dataset does not answer."""
+
+    code = "LS205"
+    remedy = "Check the endpoint in the target's `storage-options` and the network, and run again."
+
+
+class VersionMissing(LakeError):
+    """A dataset has no such version; it may have been cleaned up."""
+
+    code = "LS206"
+    remedy = (
+        "Name a version that is there. Where none was named, the table changed meanwhile: run "
+        "again, and keep versions for longer than a run takes."
+    )
+
+
+class DatasetMisconfigured(LakeError):
+    """A dataset cannot be opened with the URI and the storage options that are declared."""
+
+    code = "LS207"
+    remedy = "Check the scheme of the `uri` and the target's `storage-options`."
+
+
+class UnknownTag(LakeError):
+    """A dataset has no such tag, or the tag is on a branch."""
+
+    code = "LS208"
+    remedy = "Name a tag on the main line of versions; read a branch by a URI of its own."
+
+
+class DatasetReplaced(LakeError):
+    """Another dataset has taken the place of the one that was looked at before."""
+
+    code = "LS209"
+    remedy = "Run or open it again, so that the new dataset is looked at."

@@ -1,0 +1,239 @@
+"""LS6xx: errors of publishing, comments, plan files, pages and reviews."""
+
+from __future__ import annotations
+
+from lancestat.errors.base import (
+    CommentError,
+    LancestatError,
+    PlanFileError,
+    PublishError,
+    UsageError,
+)
+
+
+class UnpublishableColumn(PublishError):
+    """A column's statistics cannot be published: its name is empty or holds a dot."""
+
+    code = "LS601"
+    remedy = "Exclude the column, or rename it."
+
+
+class TableNotOpened(PublishError):
+    """The table could not be opened to publish its statistics."""
+
+    code = "LS602"
+    remedy = "The message names the cause, as an LS2xx error does. Mend that and run again."
+
+
+class CommitFailed(PublishError):
+    """The commit of statistics failed, or could not be taken back from a replaced table."""
+
+    code = "LS603"
+    remedy = "The table's data is untouched. Check that it may be written to, and run again."
+
+
+class TableKeepsChanging(PublishError):
+    """The table changed during each attempt to publish its statistics."""
+
+    code = "LS604"
+    remedy = (
+        "Run again when the table is quieter, or allow readers some distance with `allow.stale`; "
+        "what was read is remembered."
+    )
+
+
+class GitHubNotConfigured(CommentError):
+    """The token, the repository, the pull request or the API's address is missing or wrong."""
+
+    code = "LS610"
+    remedy = (
+        "Run it in a job on `pull_request` with GITHUB_TOKEN set, or give `--number`; "
+        "docs/ci.md has an example."
+    )
+
+
+class GitHubUnreachable(CommentError):
+    """GitHub does not answer, or limits requests, after all attempts."""
+
+    code = "LS611"
+    remedy = "Run the job again later."
+
+
+class InDoubt(GitHubUnreachable):
+    """A request may have been carried out: check before sending it again."""
+
+
+class GitHubRefused(CommentError):
+    """GitHub refuses a request."""
+
+    code = "LS612"
+    remedy = (
+        "See GitHub's reason in the message, such as an expired token or a closed conversation."
+    )
+
+
+class ReadOnlyToken(CommentError):
+    """The token may not comment, as that of a pull request from a fork."""
+
+    code = "LS613"
+    remedy = "Give the job `permissions: {pull-requests: write}`; jobs of forks never have it."
+
+
+class GitHubRedirected(CommentError):
+    """An answer redirects to another host, where the token is not sent, or without end."""
+
+    code = "LS614"
+    remedy = "Set GITHUB_API_URL to the address of the API itself."
+
+
+class GitHubAnswerInvalid(CommentError):
+    """An answer is not of the form that GitHub documents."""
+
+    code = "LS615"
+    remedy = "Check that GITHUB_API_URL is the address of GitHub's REST API, not that of a page."
+
+
+class CommentTextUnreadable(UsageError):
+    """The file with the comment's text cannot be read."""
+
+    code = "LS616"
+    remedy = "Name the file that `lancestat diff --output markdown` wrote, or `-`."
+
+
+class UnknownSchema(UsageError):
+    """`lancestat schema` has no schema of that kind."""
+
+    code = "LS617"
+    remedy = "Run `lancestat schema` to list the kinds."
+
+
+class SchemasNotWritten(UsageError):
+    """`lancestat schema --out` cannot write to the folder."""
+
+    code = "LS618"
+    remedy = "Choose a folder that may be written to."
+
+
+class PlanMoved(PlanFileError):
+    """The project, a dataset or the state has moved on since a plan file was made.
+
+    Nothing was run.
+    """
+
+    code = "LS620"
+    remedy = "Make a new plan with `lancestat plan --out`, and look at it."
+
+
+class PlanFileNotWritten(PlanFileError):
+    """A plan file cannot be written, or its path holds something other than a plan file."""
+
+    code = "LS621"
+    remedy = "Choose another path for `--out`."
+
+
+class PlanFileUnreadable(PlanFileError):
+    """A file cannot be read, or is not a whole plan file."""
+
+    code = "LS622"
+    remedy = "Name a file that `lancestat plan --out` wrote, or make a new one."
+
+
+class PlanFileOfOtherRelease(PlanFileError):
+    """A plan file was made by another release of lancestat."""
+
+    code = "LS623"
+    remedy = "Make a new one with `lancestat plan --out`."
+
+
+class PlanFileOfOtherProject(PlanFileError):
+    """A plan file was made for another project or target."""
+
+    code = "LS624"
+    remedy = "Name its project and `--target`, or make a new one with `lancestat plan --out`."
+
+
+class PagesFolderOccupied(UsageError):
+    """The folder for the pages of `lancestat docs` holds something else."""
+
+    code = "LS650"
+    remedy = "Name a new or an empty folder: `--out DIR`."
+
+
+class PagesNotWritten(UsageError):
+    """The pages of `lancestat docs` cannot be written."""
+
+    code = "LS651"
+    remedy = "Choose another folder with `--out`."
+
+
+class GitMissing(UsageError):
+    """A git revision is to be read, and there is no `git` on PATH."""
+
+    code = "LS660"
+    remedy = "Install git, or name folders instead of revisions, as in `./old`."
+
+
+class NoRepository(UsageError):
+    """The project is in no git repository, or git refuses to read it."""
+
+    code = "LS661"
+    remedy = "Name folders instead of revisions, give `--project-dir`, or see the hint."
+
+
+class UnknownRevision(UsageError):
+    """A word is neither a git revision nor the folder of a project."""
+
+    code = "LS662"
+    remedy = "Correct it; in a shallow clone fetch the revision first (`fetch-depth: 0`)."
+
+
+class NoMergeBase(UsageError):
+    """Two revisions have no commit in common."""
+
+    code = "LS663"
+    remedy = (
+        "In a shallow clone fetch more history (`fetch-depth: 0`); else compare with the revision "
+        "itself, without `...`."
+    )
+
+
+class ProjectMissing(UsageError):
+    """A side of `diff` has no project, or the project's folder is a link in its repository."""
+
+    code = "LS664"
+    remedy = "Give `--project-dir` the project's own folder, or compare with what has the project."
+
+
+class TooManySides(UsageError):
+    """`diff` got a third side: `A...B` already names two."""
+
+    code = "LS665"
+    remedy = "Write `A... B`, or leave the second argument out."
+
+
+class UnknownRisk(UsageError):
+    """`--fail-on` names a risk that does not exist."""
+
+    code = "LS666"
+    remedy = "Use the risks that the message lists; docs/ci.md explains them."
+
+
+class GitFailed(LancestatError):
+    """A git command failed."""
+
+    code = "LS667"
+    remedy = "See whether the repository is whole (`git fsck`) and was cloned without a filter."
+
+
+class AmbiguousSide(UsageError):
+    """A word is both a git revision and the folder of a project."""
+
+    code = "LS668"
+    remedy = "Write `./WORD` for the folder, `refs/heads/WORD` for a branch."
+
+
+class ForeignState(UsageError):
+    """A `state:` selector asks for a state that only the changed side of `diff` names."""
+
+    code = "LS669"
+    remedy = "Select without `state:`, or compare sides that share the state's place and options."

@@ -1,0 +1,272 @@
+"""LS5xx: errors of work on Spark."""
+
+from __future__ import annotations
+
+from lancestat.errors.base import RunError
+
+
+class NodeFailed(RunError):
+    """A node failed through a defect of lancestat; other nodes went on."""
+
+    code = "LS500"
+    remedy = "Run again with `--verbose` and report the traceback, without values that are secret."
+
+
+class TypeNotAnalyzed(RunError):
+    """A column is of a type that has no statistics."""
+
+    code = "LS501"
+    remedy = "Leave the column out; docs/statistics.md lists the types."
+
+
+class UnexpectedBatch(RunError):
+    """Rows that were read lack a column, have it twice, or have it in another type."""
+
+    code = "LS502"
+    remedy = "Run again. If it persists, use one release of pylance on the driver and workers."
+
+
+class FragmentNotAnalyzed(RunError):
+    """The statistics of one fragment could not be computed."""
+
+    code = "LS510"
+    remedy = (
+        "Mend the cause, with which the message ends, and run again; other fragments are "
+        "remembered."
+    )
+
+
+class ScanFailed(RunError):
+    """The Spark job that reads a table failed."""
+
+    code = "LS511"
+    remedy = (
+        "The message ends with the cause of the last failed task. Where a worker ran out of "
+        "memory, give it more in the target's `spark` section, or let fewer tasks run at once."
+    )
+
+
+class Cancelled(RunError):
+    """A Spark job was stopped before it was done."""
+
+    code = "LS512"
+    remedy = "Run again; fragments that were read are remembered."
+
+
+class QueryFailed(RunError):
+    """Spark failed while it computed a query."""
+
+    code = "LS513"
+    remedy = (
+        "Correct the query or the rows; the message has Spark's reason, such as a cast that fails."
+    )
+
+
+class ValueOutOfRange(RunError):
+    """A table holds a value that the Spark type of its column cannot hold."""
+
+    code = "LS514"
+    remedy = "Leave the column out of the query, or correct the value in the fragment named."
+
+
+class JavaMissing(RunError):
+    """There is no Java that runs, and Spark needs one."""
+
+    code = "LS520"
+    remedy = "Install OpenJDK 17 and set JAVA_HOME to its folder."
+
+
+class JavaTooOld(RunError):
+    """The Java that was found is older than Spark accepts."""
+
+    code = "LS521"
+    remedy = "Install OpenJDK 17 and set JAVA_HOME to its folder."
+
+
+class SparkNotStarted(RunError):
+    """Spark's JVM did not start."""
+
+    code = "LS522"
+    remedy = "Check the target's `spark` section; `lancestat debug` tries each part of the set-up."
+
+
+class SparkConnectSession(RunError):
+    """The session is one of Spark Connect, which cannot run lancestat's jobs."""
+
+    code = "LS523"
+    remedy = "Stop it, or run lancestat in a process of its own with a classic session."
+
+
+class JavaSourcesRefused(RunError):
+    """Spark's own Java compiler does not accept lancestat's sources."""
+
+    code = "LS530"
+    remedy = "Use a release of Spark that lancestat supports; docs/spark.md names them."
+
+
+class JavaClassNotLoaded(RunError):
+    """Spark does not load a class that was compiled for it."""
+
+    code = "LS531"
+    remedy = "Use a release of Spark that lancestat supports, and a session without a sandbox."
+
+
+class ScanNotPlanned(RunError):
+    """The scan of a Lance table could not be planned, for a reason that has no other code."""
+
+    code = "LS532"
+    remedy = (
+        "Report it with the cause, with which the message ends; it may be a defect of lancestat."
+    )
+
+
+class ConnectorMissing(RunError):
+    """`reader: connector` is set, and the Lance connector is not on Spark's class path."""
+
+    code = "LS540"
+    remedy = "Set `spark.jars.packages` to its bundle for this Spark, or `reader: lancestat`."
+
+
+class ConnectorCannotOpen(RunError):
+    """The Lance connector does not open a table at the version that was observed."""
+
+    code = "LS541"
+    remedy = "Use a connector for this Spark that reads this table, or `reader: lancestat`."
+
+
+class ConnectorSchemaDiffers(RunError):
+    """The Lance connector's schema of a table differs from Lance's own."""
+
+    code = "LS542"
+    remedy = "Set `reader: lancestat`."
+
+
+class ConnectorNotPinned(RunError):
+    """The Lance connector ignores the version that it is told to read."""
+
+    code = "LS543"
+    remedy = "Use a later release of the connector, or `reader: lancestat`."
+
+
+class ConnectorNotReadable(RunError):
+    """The Lance connector cannot read a table in batches."""
+
+    code = "LS544"
+    remedy = "Set `reader: lancestat`."
+
+
+class SideNotWritten(RunError):
+    """A side of a KNN join cannot be written to scratch."""
+
+    code = "LS552"
+    remedy = "Leave out columns of types that Lance does not have; the message ends with the cause."
+
+
+class JoinFailed(RunError):
+    """The Spark job of a KNN join failed."""
+
+    code = "LS553"
+    remedy = (
+        "The message ends with the cause of the last failed task. Where a worker ran out of "
+        "memory, give it more in the target's `spark` section, or let fewer tasks run at once."
+    )
+
+
+class SideUnreadable(RunError):
+    """Spark cannot read a side of a KNN join: its query, or files of its format."""
+
+    code = "LS555"
+    remedy = (
+        "Correct the side's `sql`, `format`, `uri` or `options`; the message has Spark's reason."
+    )
+
+
+class IndexUnreadable(RunError):
+    """The vector index of a table cannot be searched."""
+
+    code = "LS565"
+    remedy = "Create the index again with Lance, or set `mode: exact`."
+
+
+class IndexMissing(RunError):
+    """A table has no vector index on the column that the join searches."""
+
+    code = "LS566"
+    remedy = "Run again, so that the join is planned without it; or create the index with Lance."
+
+
+class StaleBase(RunError):
+    """The result that a KNN join would extend is not the one that was looked at.
+
+    Nothing was written; the join is computed in full instead.
+    """
+
+    code = "LS569"
+    remedy = "Run again, and let one run at a time write a result."
+
+
+class OutputError(RunError):
+    """LS57x: the result of a KNN join cannot be written."""
+
+
+class OutputOccupied(OutputError):
+    """The output of a KNN join holds something that no join wrote there, and is left as it is."""
+
+    code = "LS570"
+    remedy = "Give the join another `output`, or remove what is there."
+
+
+class OutputNotWritten(OutputError):
+    """The result of a KNN join cannot be written to its output; readers see the old result."""
+
+    code = "LS571"
+    remedy = "Check the `output`, the room and the permissions there; run again."
+
+
+class OutputNotReplaceable(OutputError):
+    """A Parquet result is declared in an object store, where it cannot be replaced in one step."""
+
+    code = "LS572"
+    remedy = "Use `output: {lance: ...}` there, or a local folder for Parquet."
+
+
+class ScratchNotShared(RunError):
+    """Spark's workers are on other machines, and no scratch folder is declared that all share."""
+
+    code = "LS580"
+    remedy = "Set the target's `scratch` to a shared folder or an object-store URI."
+
+
+class ScratchFull(RunError):
+    """No space is left in the scratch folder."""
+
+    code = "LS581"
+    remedy = "Make room there, or set the target's `scratch` to a larger place."
+
+
+class ScratchUntrusted(RunError):
+    """The default scratch folder is a link, or belongs to another user."""
+
+    code = "LS582"
+    remedy = "Remove it, or set the target's `scratch`."
+
+
+class ScratchUnusable(RunError):
+    """The scratch folder cannot be created, listed or written to."""
+
+    code = "LS583"
+    remedy = "Check the target's `scratch`, its `storage-options` and the permissions there."
+
+
+class PartitionsNotWritten(RunError):
+    """The right side of a KNN join cannot be laid out in scratch by partitions."""
+
+    code = "LS586"
+    remedy = "See that the scratch folder has room and may be written to."
+
+
+class PartitionsLost(RunError):
+    """A part of the right side has vanished from scratch while the join read it."""
+
+    code = "LS587"
+    remedy = "Run again, and keep other programs from removing files in the target's `scratch`."

@@ -1,0 +1,150 @@
+"""LS1xx: errors in the YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lancestat.errors.base import LancestatError, SpecError
+
+
+class InvalidProject(LancestatError):
+    """The project has errors; each has a code of its own and is in `errors`, in file order."""
+
+    code = "LS100"
+    remedy = "Mend the errors that are listed with it."
+
+    def __init__(self, errors: Sequence[LancestatError]) -> None:
+        self.errors = tuple(errors)
+        count = len(self.errors)
+        noun = "error" if count == 1 else "errors"
+        super().__init__(f"the project has {count} {noun}")
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return InvalidProject, (self.errors,)
+
+
+class UnreadableFile(SpecError):
+    """A file or folder of the project cannot be read.
+
+    It is missing, leads out of the project, is empty, too large, not UTF-8 or not a regular file.
+    """
+
+    code = "LS101"
+    remedy = (
+        "See that `lancestat_project.yml` and the folders of `spec-paths` are there and may be "
+        "read, hold the files themselves rather than links out of the project, and are UTF-8."
+    )
+
+
+class InvalidSyntax(SpecError):
+    """The text is not YAML, or uses a part of YAML that specifications do not have."""
+
+    code = "LS102"
+    remedy = (
+        "Correct the YAML at the place that is named: indentation, quotes, tags, merge keys. A "
+        "file holds one document."
+    )
+
+
+class UnknownKey(SpecError):
+    """A mapping has a key that is not known there."""
+
+    code = "LS103"
+    remedy = "Correct the spelling, or remove the key. docs/yaml.md lists every key."
+
+
+class DuplicateKey(SpecError):
+    """A mapping has one key twice."""
+
+    code = "LS104"
+    remedy = "Remove one of the two."
+
+
+class WrongType(SpecError):
+    """A value is of another type than its key takes, such as text in place of a list."""
+
+    code = "LS105"
+    remedy = "Write a value of the type that the message names; see docs/yaml.md."
+
+
+class MissingKey(SpecError):
+    """A key is missing that is required here."""
+
+    code = "LS106"
+    remedy = "Add the key that the message names; see docs/yaml.md."
+
+
+class WrongValue(SpecError):
+    """A value is of the right type, but not one that its key accepts."""
+
+    code = "LS107"
+    remedy = "Write one of the values that the message names; see docs/yaml.md."
+
+
+class InvalidTemplate(SpecError):
+    """A template cannot be rendered.
+
+    It names an unknown variable or an environment variable that is not set, uses a part of Jinja
+    that is not available here, or gives something other than text, a number, true or false.
+    """
+
+    code = "LS108"
+    remedy = (
+        "Declare the variable under `vars` or pass it with `--vars`, set the environment variable "
+        "or give it a default, and keep to `var`, `env_var`, `ref` and `target.name`."
+    )
+
+
+class DuplicateName(SpecError):
+    """Two resources have the same name."""
+
+    code = "LS109"
+    remedy = "Rename one of them; tables and KNN joins share one namespace."
+
+
+class UnknownReference(SpecError):
+    """The YAML refers to something that is not declared, such as a table, policy or target."""
+
+    code = "LS110"
+    remedy = "Correct the name, or declare what it refers to."
+
+
+class CyclicReferences(SpecError):
+    """Nodes read each other's results in a circle."""
+
+    code = "LS111"
+    remedy = "Let one of the nodes in the message read something else."
+
+
+class OverlappingOutputs(SpecError):
+    """Two nodes share a dataset or a folder to which at least one of them writes."""
+
+    code = "LS112"
+    remedy = "Give each node a place of its own, side by side and not inside each other."
+
+
+class TooComplex(SpecError):
+    """Aliases or nesting would make a small file enormous."""
+
+    code = "LS113"
+    remedy = "Nest less deeply and repeat less through aliases; an anchor cannot hold itself."
+
+
+class UnknownColumn(SpecError):
+    """A table is declared with a column that its dataset does not have."""
+
+    code = "LS114"
+    remedy = "Correct the name in `columns`, or remove it; the hint has the nearest column."
+
+
+class UnsupportedColumn(SpecError):
+    """A column is named for statistics, and cannot have any, or none that can be published."""
+
+    code = "LS115"
+    remedy = (
+        "Leave the column out. docs/statistics.md lists the types that have "
+        "statistics; names with a dot cannot be published."
+    )

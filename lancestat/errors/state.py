@@ -1,0 +1,19 @@
+"""LS3xx: errors of the state."""
+
+from __future__ import annotations
+
+from lancestat.errors.base import StateError
+
+
+class StateUnreachable(StateError):
+    """The target's state cannot be read or written."""
+
+    code = "LS301"
+    remedy = "Check the target's `state`, its `storage-options` and the permissions there."
+
+
+class StateContended(StateError):
+    """The state could not be written, because other runs kept committing first."""
+
+    code = "LS302"
+    remedy = "Run again, with fewer runs at once on one state."
