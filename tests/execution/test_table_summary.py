@@ -6,7 +6,6 @@ import logging
 from pathlib import Path
 
 import lance
-import lancestat.execution.summarize
 import pytest
 
 import lancestat.execution.table_summary

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import lance
-import lancestat.execution.summarize
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings

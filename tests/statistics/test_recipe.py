@@ -36,7 +36,7 @@ from lancestat.manifest.publication import Publication, commit
 from lancestat.manifest.wire import encode_statistics
 from lancestat.optimizer.table import ReadTable
 from lancestat.plan.judgement import TableStatistics
-from lancestat.spark.read.planning_service import Desk
+from lancestat.spark.read.planning_service import PlanningService
 from lancestat.statistics.column_statistics import summarize
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
@@ -61,7 +61,7 @@ entries = encode_statistics(
 commit(Publication(table.pin, entries, table.config))
 
 run = CliRunner().invoke
-service = Desk()
+service = PlanningService()
 latest = snapshot(observe_dataset("orders.lance"), "orders.lance")
 question = {
     "op": "estimate",

@@ -48,9 +48,9 @@ def comment(
     strict: bool,
 ) -> None:
     """Find the comment, then update it or make it."""
-    from lancestat.review.comment import pull_request, upsert_comment
     from lancestat.errors import ReadOnlyToken
-        from lancestat.vcs.github import GitHub
+    from lancestat.review.comment import pull_request, upsert_comment
+    from lancestat.vcs.github import GitHub
 
     # Templates of the project can read the environment, and its name is part of the comment.
     token = os.environ.pop("GITHUB_TOKEN", "")
