@@ -15,7 +15,7 @@ from lancestat.errors import LancestatError, UnknownTable
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
 from lancestat.spec.load import load_project
-from lancestat.spec.model import ColumnSelection, Node, ProjectSpec, Refresh, Table
+from lancestat.spec.model import ColumnSelection, Node, ProjectSpec, Refresh, Table, tables_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -325,7 +325,7 @@ class Project:
         from lancestat.spark.read.relation import attach_views
         from lancestat.spark.session.compiler import compiling
 
-        tables = [node for node in self.nodes(select, exclude) if isinstance(node, Table)]
+        tables = tables_of(self.nodes(select, exclude))
         with compiling(spark):
             opened = DeclaredTables(self.spec, self.state, self._clock).open(tables)
         attachment = attach_views(spark, opened, self.spec.target.reader)

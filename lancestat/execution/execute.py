@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lancestat.execution.evaluator import Evaluator
 from lancestat.execution.result import Progress, RunResult
 from lancestat.execution.scheduler import THREADS, Scheduler
-from lancestat.plan.actions import Action, JoinAction, Plan
+from lancestat.plan.actions import Action, Plan, is_join
 from lancestat.plan.observe import Observer
 from lancestat.spark.analyze.scanner import SparkScanner
 from lancestat.spec.model import Table
@@ -33,7 +33,7 @@ class Execution:
     def execute(self, plan: Plan, command: str) -> RunResult:
         """Execute a plan; the run's record names `command`."""
         spec, clock = self.observer.spec, self.observer.clock
-        has_joins = any(action.kind == JoinAction.kind for action in plan.actions)
+        has_joins = any(map(is_join, plan.actions))
         with SparkScanner(spec.target, self.progress.advanced, has_joins=has_joins) as spark:
             evaluator = Evaluator(
                 state=self.state,

@@ -18,9 +18,9 @@ from lancestat.execution.result import Progress, RunResult, TableProgress
 from lancestat.plan.actions import (
     Action,
     Deferred,
-    JoinAction,
     Plan,
     Skip,
+    is_join,
     is_pending,
     table_figures,
 )
@@ -69,7 +69,7 @@ class Scheduler:
         """
         started_at = self.clock()
         tables = [size for action in plan.actions if (size := _size(action)) is not None]
-        joins = [action.node for action in plan.actions if _is_join(action)]
+        joins = [action.node for action in plan.actions if is_join(action) and is_pending(action)]
         self.progress.started(tables, joins)
         ended = self._run_all(plan.actions)
         results = tuple(ended[action.node].result for action in plan.actions)
@@ -211,11 +211,7 @@ def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None
 
 def _weight(action: Action) -> tuple[bool, int]:
     figures = table_figures(action)
-    return _is_join(action), figures.bytes_scanned if figures else 0
-
-
-def _is_join(action: Action) -> bool:
-    return is_pending(action) and action.kind == JoinAction.kind
+    return is_join(action), figures.bytes_scanned if figures else 0
 
 
 def _size(action: Action) -> TableProgress | None:

@@ -13,7 +13,7 @@ from lancestat.knn.work import JoinWork
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field, Pin
 from lancestat.plan.stages import JoinStage, ReadFragments, Scan, TableStage
-from lancestat.spec.model import Node
+from lancestat.spec.model import Node, NodeKind
 from lancestat.state.identity import quantile_key
 from lancestat.state.values import InputRecord
 
@@ -124,7 +124,7 @@ class TableAction:
     those that the statistics describe and only the version moved.
     """
 
-    kind: ClassVar[str] = "table"
+    kind: ClassVar[str] = NodeKind.TABLE.value
     node: str
     verb: Verb
     reasons: tuple[Reason, ...]
@@ -149,7 +149,7 @@ class JoinAction:
     `known` is what the last result has measured, as far as the join goes on from it.
     """
 
-    kind: ClassVar[str] = "knn_join"
+    kind: ClassVar[str] = NodeKind.KNN_JOIN.value
     node: str
     verb: Verb
     reasons: tuple[Reason, ...]
@@ -191,6 +191,7 @@ class Deferred:
     reasons: tuple[Reason, ...]
     dependencies: tuple[str, ...]
     full_refresh: bool = False
+    figures: ClassVar[None] = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -225,6 +226,7 @@ class Blocked:
     """The node cannot be planned; the error says why. `kind` is the node's kind."""
 
     verb: ClassVar[Verb] = "blocked"
+    figures: ClassVar[None] = None
     node: str
     kind: str
     error: LancestatError
@@ -258,13 +260,14 @@ def blocked(plan: Plan) -> tuple[Blocked, ...]:
 
 def table_figures(action: Action) -> Figures | None:
     """The figures of an action on a table, None where it has none (yet)."""
-    if isinstance(action, Blocked | Deferred):
-        return None
     return action.figures if isinstance(action.figures, Figures) else None
 
 
 def join_figures(action: Action) -> JoinFigures | None:
     """The figures of an action on a join, None where it has none (yet)."""
-    if isinstance(action, Blocked | Deferred):
-        return None
     return action.figures if isinstance(action.figures, JoinFigures) else None
+
+
+def is_join(action: Action) -> bool:
+    """Whether the node is a join, whatever is done about it."""
+    return action.kind == JoinAction.kind

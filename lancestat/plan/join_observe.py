@@ -19,7 +19,7 @@ from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
 from lancestat.plan.join_sides import JoinInput, SideLocation, SideReader, datasets_of, side_of
 from lancestat.spec.digest import node_digest
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target, joins_of
 from lancestat.state.identity import canonical_uri
 from lancestat.state.values import JoinRecord
 
@@ -28,9 +28,7 @@ SIDES = ("left", "right")
 
 def read_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
     """Return what a node reads: datasets, folders, patterns of files."""
-    if isinstance(node, Table):
-        return (node.uri,)
-    return tuple(dict.fromkeys(uri for name in SIDES for uri in side_uris(spec, node, name)))
+    return _uris(spec, node.refs, node.input_uris)
 
 
 def lance_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
@@ -44,18 +42,18 @@ def lance_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
 def side_uris(spec: ProjectSpec, join: KnnJoin, name: str) -> tuple[str, ...]:
     """Return the URIs of what a side of a join reads."""
     side = side_of(join, name)
-    named = (spec.node(ref) for ref in side.refs)
-    return (
-        *(dataset.uri for dataset in datasets_of(spec, side)),
-        *((side.uri,) if side.uri is not None else ()),
-        *(other.output_uri for other in named if isinstance(other, KnnJoin)),
-    )
+    return _uris(spec, side.refs, () if side.uri is None else (side.uri,))
+
+
+def _uris(spec: ProjectSpec, refs: Sequence[str], uris: Sequence[str]) -> tuple[str, ...]:
+    named = (node.dataset_uri for ref in refs if (node := spec.node(ref)) is not None)
+    return tuple(dict.fromkeys((*named, *uris)))
 
 
 def join_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
     """Return by node the joins of `nodes` whose results it reads, however URIs are written."""
     nodes = tuple(nodes)
-    writers = {canonical_uri(n.output_uri): n.name for n in nodes if isinstance(n, KnnJoin)}
+    writers = {canonical_uri(join.output_uri): join.name for join in joins_of(nodes)}
     joins_read: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         uris = map(canonical_uri, read_uris(spec, node))

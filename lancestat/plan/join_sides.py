@@ -26,7 +26,7 @@ from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leave
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.lake.snapshot import Snapshot, index_metric
 from lancestat.redact import clean, secret_values
-from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
+from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
 from lancestat.state.values import InputRecord
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def datasets_of(spec: ProjectSpec, side: KnnSide) -> tuple[Dataset, ...]:
         return tuple(
             Dataset(ref, node.dataset_uri)
             for ref, node in named
-            if isinstance(node, Table) or (node is not None and node.output_format == "lance")
+            if node is not None and node.dataset_format == "lance"
         )
     is_lance = side.format == "lance" and side.uri is not None and not side.options
     return (Dataset(side.uri, side.uri),) if is_lance and side.uri is not None else ()
@@ -264,8 +264,8 @@ class SideReader:
         if datasets:
             return self._table(place, side, datasets[0])
         node = None if side.table is None else self.spec.node(side.table)
-        if isinstance(node, KnnJoin):
-            return observe_files(place, side, node.output_uri, node.output_format, options)
+        if node is not None:
+            return observe_files(place, side, node.dataset_uri, node.dataset_format, options)
         assert side.uri is not None and side.format is not None
         return observe_files(place, side, side.uri, side.format, options)
 

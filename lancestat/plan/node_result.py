@@ -12,6 +12,7 @@ from lancestat.plan.actions import (
     Blocked,
     JoinAction,
     JoinFigures,
+    is_join,
     join_figures,
     table_figures,
 )
@@ -30,7 +31,7 @@ class Status(str, Enum):
 class NodeResult:
     """One node of a plan or a run, field by field as the JSON shows it.
 
-    `join` is set for joins alone, whose objects have its fields too.
+    `join` is set for every join and for nothing else; a join's object has its fields too.
     """
 
     name: str
@@ -58,8 +59,9 @@ class NodeResult:
         """
         try:
             result = codec.convert({**stored, "join": None}, cls)
-            is_join = result.kind == JoinAction.kind
-            return replace(result, join=codec.convert(stored, JoinFigures) if is_join else None)
+            if result.kind != JoinAction.kind:
+                return result
+            return replace(result, join=codec.convert(stored, JoinFigures))
         except ValueError as error:
             raise ValueError(f"not the result of a node: {error}") from None
 
@@ -67,13 +69,11 @@ class NodeResult:
         """Return the node's object in the JSON of `plan` and `run`."""
         members = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
         del members["join"]
-        is_join = self.kind == JoinAction.kind
-        return {**members, **asdict(self.join or JoinFigures())} if is_join else members
+        return members if self.join is None else {**members, **asdict(self.join)}
 
 
 def planned(action: Action) -> NodeResult:
     """Return the node of a plan that an action stands for, before it is run."""
-    is_join = action.kind == JoinAction.kind
     result = NodeResult(
         name=action.node,
         kind=action.kind,
@@ -81,7 +81,7 @@ def planned(action: Action) -> NodeResult:
         reasons=() if isinstance(action, Blocked) else tuple(r.value for r in action.reasons),
         status=Status.ERROR if isinstance(action, Blocked) else Status.PLANNED,
         message=str(action.error) if isinstance(action, Blocked) else None,
-        join=join_figures(action) or JoinFigures() if is_join else None,
+        join=join_figures(action) or JoinFigures() if is_join(action) else None,
     )
     figures = table_figures(action)
     if figures is None:

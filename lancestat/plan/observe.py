@@ -20,7 +20,7 @@ from lancestat.plan.join_observe import JoinObserver, in_order, join_dependencie
 from lancestat.plan.judgement import digest_of_names, no_history
 from lancestat.plan.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.redact import Audience
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, joins_of
 from lancestat.state.identity import quantile_key, table_identity
 from lancestat.state.values import JoinRecord, StateReader, TableRecord
 
@@ -59,7 +59,7 @@ class Observer:
 
     def observe(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> ObservedPlan:
         """Plan nodes as `plan` does, and return the plan with what was observed for it."""
-        joins = [node for node in nodes if isinstance(node, KnnJoin)]
+        joins = joins_of(nodes)
         uris = {uri: uri for node in nodes for uri in lance_uris(self.spec, node)}
         options = self.spec.target.storage_options
         snapshots = observe_snapshots(uris.items(), options, self.threads)

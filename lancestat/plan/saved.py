@@ -11,6 +11,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import assert_never
+
 from lancestat.codec import Instant
 from lancestat.errors import LakeError, LancestatError
 from lancestat.knn.cost_model import Decision
@@ -28,6 +30,7 @@ from lancestat.redact import Audience, Redactor, clean
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
 from lancestat.state.identity import canonical_uri, table_identity
+from lancestat.state.values import JoinRecord, TableRecord
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -321,11 +324,15 @@ class Saver:
 
 
 def _record(node: Node, observed: ObservedPlan) -> str | None:
-    if isinstance(node, Table):
-        record = observed.records.get(table_identity(node.uri))
-        return None if record is None else value_digest(record)
-    made = observed.joins.get(node.name)
-    return None if made is None else value_digest(made)
+    record: TableRecord | JoinRecord | None
+    match node:
+        case Table():
+            record = observed.records.get(table_identity(node.uri))
+        case KnnJoin():
+            record = observed.joins.get(node.name)
+        case _:
+            assert_never(node)
+    return None if record is None else value_digest(record)
 
 
 def _output(node: Node, target: Target, observed: ObservedPlan) -> str | None:

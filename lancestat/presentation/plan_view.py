@@ -12,11 +12,11 @@ from lancestat.knn.work import Scope
 from lancestat.plan.actions import (
     Action,
     Blocked,
-    Deferred,
     JoinAction,
     Plan,
     TableAction,
     blocked,
+    is_join,
     is_pending,
     join_figures,
     table_figures,
@@ -158,11 +158,7 @@ def _total(actions: Sequence[Action]) -> str:
     """Return what all actions read and compare, in a sentence or two."""
     figures = [table for table in map(table_figures, actions) if table is not None]
     scanned, sentences = sum(table.fragments_scanned for table in figures), []
-    joins = [
-        action
-        for action in actions
-        if isinstance(action, JoinAction | Deferred) and action.kind == JoinAction.kind
-    ]
+    joins = [action for action in actions if is_join(action) and is_pending(action)]
     if scanned:
         part = f"{count(scanned)} of {count(sum(f.fragments_total for f in figures), 'fragment')}"
         rows = count(sum(table.rows_scanned for table in figures), "row")

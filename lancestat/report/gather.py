@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from typing_extensions import assert_never
+
 from lancestat.errors import LakeError, LancestatError
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.history import rows_changed_at
@@ -44,7 +46,7 @@ from lancestat.report.values import (
     TableReport,
 )
 from lancestat.spec.graph import dependencies
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, tables_of
 from lancestat.spec.redaction import redacted_node
 from lancestat.state.identity import plain_key, table_identity
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader
@@ -272,11 +274,15 @@ def gather(
 
     def report(node: Node) -> NodeReport:
         ended = outcomes.get(node.name, ())
-        if isinstance(node, KnnJoin):
-            record = observed.joins.get(node.name)
-            node_report: NodeReport = join_report(node, actions[node.name], record, ended, now)
-        else:
-            node_report = tables.report(node, ended, indexes.get(table_identity(node.uri)))
+        node_report: NodeReport
+        match node:
+            case Table():
+                node_report = tables.report(node, ended, indexes.get(table_identity(node.uri)))
+            case KnnJoin():
+                record = observed.joins.get(node.name)
+                node_report = join_report(node, actions[node.name], record, ended, now)
+            case _:
+                assert_never(node)
         return _without_secrets(node_report, spec.redactor)
 
     reports: list[NodeReport] = []
@@ -284,8 +290,8 @@ def gather(
         for start in range(0, len(nodes), _INDEXED_AT_ONCE):
             some = nodes[start : start + _INDEXED_AT_ONCE]
             if with_fragments:
-                uris = (node.uri for node in some if isinstance(node, Table))
-                indexes = state.partial_indexes(frozenset(map(table_identity, uris)))
+                identities = frozenset(table_identity(table.uri) for table in tables_of(some))
+                indexes = state.partial_indexes(identities)
             reports += pool.map(report, some)
     return ProjectReport(spec.name, spec.target.name, now, tuple(reports), _reads(spec, nodes))
 
@@ -321,10 +327,14 @@ def redacted_report(
 
 
 def _redacted(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeReport:
-    declared = redacted_node(node.spec, spec.origins.get(node.spec.name, {}), audience)
+    origins = spec.origins.get(node.spec.name, {})
     problems = tuple(spec.redactor.text(problem, audience) for problem in node.problems)
-    if isinstance(node, TableReport):
-        assert isinstance(declared, Table)
-        return replace(node, spec=declared, problems=problems)
-    assert isinstance(node, JoinReport) and isinstance(declared, KnnJoin)
-    return replace(node, spec=declared, problems=problems)
+    match node:
+        case TableReport():
+            table = redacted_node(node.spec, origins, audience)
+            return replace(node, spec=table, problems=problems)
+        case JoinReport():
+            join = redacted_node(node.spec, origins, audience)
+            return replace(node, spec=join, problems=problems)
+        case _:
+            assert_never(node)

@@ -15,7 +15,7 @@ from lancestat.review.evidence import (
     trusted_uris,
     withheld_reason,
 )
-from lancestat.review.join_diff import JoinChange, judge_join
+from lancestat.review.join_diff import JoinChange
 from lancestat.review.mask import Mask
 from lancestat.review.properties import (
     Origins,
@@ -25,7 +25,7 @@ from lancestat.review.properties import (
     without_flags,
 )
 from lancestat.review.source import Side, Sides, find_sides
-from lancestat.review.table_diff import TableChange, judge_table
+from lancestat.review.table_diff import TableChange
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
@@ -154,13 +154,13 @@ class Comparison:
             changed = (_renamed(old, new), *changed)
         if not changed:
             return None
-        if isinstance(pair.node, Table):
-            assert not isinstance(old, KnnJoin)
-            assert not isinstance(new, KnnJoin)
-            return TableChange(old, new, changed)
-        assert not isinstance(old, Table)
-        assert not isinstance(new, Table)
-        return JoinChange(old, new, changed)
+        match old, new:
+            case (Table() | None, Table() | None):
+                return TableChange(old, new, changed)
+            case (KnnJoin() | None, KnnJoin() | None):
+                return JoinChange(old, new, changed)
+            case _:
+                raise AssertionError(f"nodes of two kinds: {old}, {new}")
 
     def _evidence(
         self,
@@ -180,18 +180,12 @@ class Comparison:
             return nothing
         uris: list[str] = []
         for change in changed:
-            if isinstance(change, JoinChange):
-                uris += change.uris(self.head)
-            elif change.asks_dataset:
-                uris += change.uris
+            uris += change.opened_uris(self.head)
         return gather(nothing, uris, state)
 
     def _node(self, pair: NodePair, change: NodeChange, evidence: Evidence) -> NodeDiff:
         node, old, mask = pair.node, pair.old, evidence.mask
-        if isinstance(change, TableChange):
-            findings = judge_table(change, evidence)
-        else:
-            findings = judge_join(change, evidence)
+        findings = change.judge(evidence)
         is_renamed = old is not None and old.name != node.name
         risks = {note.risk for note in findings.risks}
         readers = self._read_by(pair) if is_renamed or risks & _FELT_BY_READERS else ()

@@ -209,8 +209,8 @@ def _side_bytes(side: KnnSide, evidence: Evidence) -> int | None:
     if side.sql is None and side.table is None and side.format != "lance":
         return _files_bytes(side.uri or "", evidence)
     node = None if side.table is None else spec.node(side.table)
-    if isinstance(node, KnnJoin) and node.output_format != "lance":
-        return _files_bytes(node.output_uri, evidence)
+    if node is not None and node.dataset_format != "lance":
+        return _files_bytes(node.dataset_uri, evidence)
     snapshots = [evidence.snapshot(dataset.uri) for dataset in datasets_of(spec, side)]
     opened = [snapshot for snapshot in snapshots if snapshot is not None]
     if len(opened) < len(snapshots) or not snapshots:

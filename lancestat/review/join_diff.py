@@ -9,8 +9,7 @@ from lancestat.formats import size
 from lancestat.plan.join_observe import lance_uris, read_uris
 from lancestat.review.evidence import Evidence, join_cost
 from lancestat.review.properties import declared_risks
-from lancestat.review.table_diff import Findings
-from lancestat.review.values import PropertyChange, Risk, RiskNote
+from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, ProjectSpec
 from lancestat.state.identity import canonical_uri
@@ -33,23 +32,22 @@ class JoinChange:
             return True
         return node_digest(self.old) != node_digest(self.new)
 
-    def uris(self, head: ProjectSpec) -> tuple[str, ...]:
-        """The Lance datasets that the next run reads for the change."""
+    def opened_uris(self, head: ProjectSpec) -> tuple[str, ...]:
+        """Return the URIs of the Lance datasets that the next run reads for the change."""
         return lance_uris(head, self.new) if self.new is not None and self.runs_anew else ()
 
-
-def judge_join(change: JoinChange, evidence: Evidence) -> Findings:
-    """Return the cost, the risks and the consequences of a change."""
-    cost: int | None = 0
-    if change.new is not None and change.runs_anew:
-        cost = join_cost(change.new, evidence)
-    risks = (
-        *_meaning(change),
-        *_output(change),
-        *(declared_risks(change.old, change.new) if change.old and change.new else ()),
-        *_cost_note(change, cost),
-    )
-    return Findings(cost_bytes=cost, risks=risks, notes=tuple(_notes(change, evidence)))
+    def judge(self, evidence: Evidence) -> Findings:
+        """Return the cost, the risks and the consequences of a change."""
+        cost: int | None = 0
+        if self.new is not None and self.runs_anew:
+            cost = join_cost(self.new, evidence)
+        risks = (
+            *_meaning(self),
+            *_output(self),
+            *(declared_risks(self.old, self.new) if self.old and self.new else ()),
+            *_cost_note(self, cost),
+        )
+        return Findings(cost_bytes=cost, risks=risks, notes=tuple(_notes(self, evidence)))
 
 
 def _meaning(change: JoinChange) -> Iterator[RiskNote]:

@@ -14,11 +14,12 @@ from lancestat.plan.assessment import analyzable, resolve
 from lancestat.review.evidence import Evidence, table_cost
 from lancestat.review.mask import Mask
 from lancestat.review.properties import declared_risks, selection_rules
-from lancestat.review.values import ColumnsChange, PropertyChange, Risk, RiskNote
+from lancestat.review.values import ColumnsChange, Findings, PropertyChange, Risk, RiskNote
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
     Policy,
+    ProjectSpec,
     Publish,
     Refresh,
     StaleBounds,
@@ -203,37 +204,30 @@ class TableChange:
         is_one_sided = self.old is None or self.new is None
         return is_one_sided or any(change.risk in _OF_COLUMNS for change in self.changed)
 
+    def opened_uris(self, head: ProjectSpec) -> tuple[str, ...]:
+        """Return the URIs of the Lance datasets that tell about the change."""
+        return self.uris if self.asks_dataset else ()
 
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """The consequences of a change of a node."""
-
-    columns: ColumnsChange | None = None
-    cost_bytes: int | None = 0
-    risks: tuple[RiskNote, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def judge_table(change: TableChange, evidence: Evidence) -> Findings:
-    """Return the columns, the cost, the risks and the consequences of a change."""
-    risks, notes = (*_staleness(change), *_declared(change)), tuple(_consequences(change))
-    if not change.asks_dataset:
-        return Findings(risks=_ordered(risks), notes=notes)
-    snapshot = next(filter(None, map(evidence.snapshot, change.uris)), None)
-    comparison = compare_columns(change.old, change.new, snapshot, evidence.mask)
-    if change.hides_columns and not comparison.change.are_names:
-        comparison = replace(comparison, change=ColumnsChange((), (), False))
-    cost = _cost(change, comparison, evidence)
-    columns = comparison.change
-    return Findings(
-        columns=columns if columns.gained or columns.lost else None,
-        cost_bytes=cost,
-        risks=(
-            *_ordered((*_coverage(change, comparison), *risks)),
-            *_cost_note(change, cost, comparison),
-        ),
-        notes=(*comparison.notes, *_unopened(change, evidence), *notes),
-    )
+    def judge(self, evidence: Evidence) -> Findings:
+        """Return the columns, the cost, the risks and the consequences of a change."""
+        risks, notes = (*_staleness(self), *_declared(self)), tuple(_consequences(self))
+        if not self.asks_dataset:
+            return Findings(risks=_ordered(risks), notes=notes)
+        snapshot = next(filter(None, map(evidence.snapshot, self.uris)), None)
+        comparison = compare_columns(self.old, self.new, snapshot, evidence.mask)
+        if self.hides_columns and not comparison.change.are_names:
+            comparison = replace(comparison, change=ColumnsChange((), (), False))
+        cost = _cost(self, comparison, evidence)
+        columns = comparison.change
+        return Findings(
+            columns=columns if columns.gained or columns.lost else None,
+            cost_bytes=cost,
+            risks=(
+                *_ordered((*_coverage(self, comparison), *risks)),
+                *_cost_note(self, cost, comparison),
+            ),
+            notes=(*comparison.notes, *_unopened(self, evidence), *notes),
+        )
 
 
 def _cost(change: TableChange, comparison: ColumnComparison, evidence: Evidence) -> int | None:

@@ -87,6 +87,16 @@ class RiskNote:
 
 
 @dataclass(frozen=True, slots=True)
+class Findings:
+    """The consequences of a change of a node."""
+
+    columns: ColumnsChange | None = None
+    cost_bytes: int | None = 0
+    risks: tuple[RiskNote, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDiff:
     """The changes of one node.
 

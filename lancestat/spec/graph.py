@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from lancestat.errors import CyclicReferences, LancestatError, OverlappingOutputs, SpecError
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
+from lancestat.spec.model import Node, NodeKind, ProjectSpec, joins_of
 
 
 def dependencies(spec: ProjectSpec) -> Mapping[str, tuple[str, ...]]:
@@ -20,16 +20,15 @@ def node_dependencies(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
     join, since the join must have run before the table can be analyzed.
     """
     nodes = tuple(nodes)
-    writers = {node.output_uri: node.name for node in nodes if isinstance(node, KnnJoin)}
-    return {node.name: tuple(dict.fromkeys(_reads(node, writers))) for node in nodes}
-
-
-def _reads(node: Node, writers: Mapping[str, str]) -> tuple[str, ...]:
-    if isinstance(node, Table):
-        return (writers[node.uri],) if node.uri in writers else ()
-    uris = (node.left.uri, node.right.uri)
-    written = (writers[uri] for uri in uris if uri is not None and uri in writers)
-    return (*node.left.refs, *node.right.refs, *written)
+    writers = {join.output_uri: join.name for join in joins_of(nodes)}
+    return {
+        node.name: tuple(
+            dict.fromkeys(
+                (*node.refs, *(writers[uri] for uri in node.input_uris if uri in writers))
+            )
+        )
+        for node in nodes
+    }
 
 
 def cycle_errors(nodes: Iterable[Node]) -> list[LancestatError]:
@@ -69,7 +68,7 @@ def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
     first: dict[str, Node] = {}
     errors = _inside_errors(nodes)
     for node in nodes:
-        uri = _written(node)
+        uri = node.written_uri
         if uri is None:
             continue
         other = first.setdefault(f"{node.kind.value} {uri.rstrip('/')}", node)
@@ -88,29 +87,23 @@ def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
         while "/" in path.strip("/"):
             path = path.rpartition("/")[0]
             owner = owners.get(path)
-            if owner is not None and KnnJoin in (type(node), type(owner)):
+            if owner is not None and NodeKind.KNN_JOIN in (node.kind, owner.kind):
                 errors.append(_inside(node, owner))
     return errors
 
 
 def _inside(node: Node, owner: Node) -> SpecError:
-    what = {Table: "table", KnnJoin: "output of knn join"}
+    what = {NodeKind.TABLE: "table", NodeKind.KNN_JOIN: "output of knn join"}
     return OverlappingOutputs(
-        f"the {what[type(node)]} '{node.name}' lies inside the {what[type(owner)]} "
+        f"the {what[node.kind]} '{node.name}' lies inside the {what[owner.kind]} "
         f"'{owner.name}', at {owner.location}",
         location=node.location,
         hint="give each a folder of its own, side by side",
     )
 
 
-def _written(node: Node) -> str | None:
-    if isinstance(node, Table):
-        return node.uri if node.publish is Publish.MANIFEST else None
-    return node.output_uri
-
-
 def _shared(node: Node, other: Node) -> SpecError:
-    if isinstance(node, Table):
+    if node.kind is NodeKind.TABLE:
         message = f"tables '{other.name}' and '{node.name}' publish to the same dataset"
         hint = "declare it once, or give one of them 'publish: none'"
     else:

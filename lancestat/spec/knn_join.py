@@ -244,3 +244,23 @@ class KnnJoin:
     def dataset_uri(self) -> str:
         """The dataset that the node stands for, where another one names it."""
         return self.output_uri
+
+    @property
+    def dataset_format(self) -> str:
+        """The format of that dataset, `lance` or `parquet`."""
+        return self.output_format
+
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """The names of the nodes that the sides read."""
+        return (*self.left.refs, *self.right.refs)
+
+    @property
+    def input_uris(self) -> tuple[str, ...]:
+        """The URIs that the node itself names as what it reads."""
+        return tuple(side.uri for side in (self.left, self.right) if side.uri is not None)
+
+    @property
+    def written_uri(self) -> str:
+        """The dataset that a run of the node writes to."""
+        return self.output_uri

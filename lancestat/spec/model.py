@@ -6,7 +6,7 @@ resource is a new field here; see docs/recipes/table-key.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -42,6 +42,16 @@ from lancestat.spec.table import StaleBounds as StaleBounds
 from lancestat.spec.table import Table as Table
 
 Node = Table | KnnJoin
+
+
+def tables_of(nodes: Iterable[Node]) -> tuple[Table, ...]:
+    """Return the tables among nodes, in their order."""
+    return tuple(node for node in nodes if isinstance(node, Table))
+
+
+def joins_of(nodes: Iterable[Node]) -> tuple[KnnJoin, ...]:
+    """Return the KNN joins among nodes, in their order."""
+    return tuple(node for node in nodes if isinstance(node, KnnJoin))
 
 
 class Reader(str, Enum):
@@ -242,11 +252,11 @@ class ProjectSpec:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        return tuple(node for node in self.nodes if isinstance(node, Table))
+        return tables_of(self.nodes)
 
     @property
     def joins(self) -> tuple[KnnJoin, ...]:
-        return tuple(node for node in self.nodes if isinstance(node, KnnJoin))
+        return joins_of(self.nodes)
 
     def node(self, name: str) -> Node | None:
         """The node of that exact name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from lancestat.redact import MASK, Audience, KnownValue, Origin
 from lancestat.spec.declaration import (
@@ -21,13 +21,14 @@ from lancestat.spec.declaration import (
 from lancestat.spec.model import Node, ProjectSpec
 
 Origins = Mapping[str, Origin]
+AnyNode = TypeVar("AnyNode", bound=Node)
 NO_ORIGINS: Origins = MappingProxyType({})
 
 
-def redacted_node(node: Node, origins: Origins, audience: Audience) -> Node:
+def redacted_node(node: AnyNode, origins: Origins, audience: Audience) -> AnyNode:
     """Return a node as an audience may see it; `origins` are the node's, by dotted key."""
     hidden = {key: origin.shown for key, origin in origins.items() if origin.hides_from(audience)}
-    redacted: Node = _redacted(node, hidden, "")
+    redacted: AnyNode = _redacted(node, hidden, "")
     return redacted
 
 

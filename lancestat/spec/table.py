@@ -342,7 +342,20 @@ class Table:
         definition="table",
     )
 
+    dataset_format: ClassVar[str] = "lance"
+    refs: ClassVar[tuple[str, ...]] = ()
+
     @property
     def dataset_uri(self) -> str:
         """The dataset that the node stands for, where another one names it."""
         return self.uri
+
+    @property
+    def input_uris(self) -> tuple[str, ...]:
+        """The URIs that the node itself names as what it reads."""
+        return (self.uri,)
+
+    @property
+    def written_uri(self) -> str | None:
+        """The dataset that a run of the node writes to, None where it writes to none."""
+        return self.uri if self.publish is Publish.MANIFEST else None
