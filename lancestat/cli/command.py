@@ -135,7 +135,8 @@ def _require(
     output: str, views: Sequence[type], subject: str, context: click.Context | None = None
 ) -> None:
     if not can_render(output, views):
-        known = " or ".join(formats_of(views))
+        *others, last = formats_of(views)
+        known = " or ".join((", ".join(others), last) if others else (last,))
         raise click.UsageError(f"{subject} prints {known}, not {output}.", context)
 
 

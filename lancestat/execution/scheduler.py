@@ -10,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError, NodeFailed, QueryFailed, SideUnreadable, StateError
 from lancestat.execution.evaluator import Evaluator, NodeEnded
@@ -28,9 +27,6 @@ from lancestat.plan.node_result import NodeResult, Status, planned
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 from lancestat.spec.redaction import Origins, query_variables
 from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
-
-if TYPE_CHECKING:
-    pass
 
 THREADS = 8
 

@@ -125,7 +125,7 @@ def test_nothing_obeys_what_a_specification_says(lancestat: Lancestat, project: 
 def test_csv_is_refused(lancestat: Lancestat, project: Path) -> None:
     result = lancestat("diff", "main", "--output", "csv")
     assert result.exit_code == 2
-    assert "'diff' prints text or json or markdown, not csv." in result.stderr
+    assert "'diff' prints text, json or markdown, not csv." in result.stderr
 
 
 def test_only_datasets_load_what_reads_them_and_nothing_starts_spark(project: Path) -> None:

@@ -272,7 +272,7 @@ def test_wrong_usage_is_told_before_spark_starts(
 def test_other_commands_print_no_csv(lancestat: Lancestat) -> None:
     ran = lancestat("plan", "--output", "csv")
     assert ran.exit_code == 2
-    assert "'plan' prints text or json or markdown, not csv." in ran.stderr
+    assert "'plan' prints text, json or markdown, not csv." in ran.stderr
 
 
 def test_a_query_that_is_not_utf_8_is_named_with_its_place(

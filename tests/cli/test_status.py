@@ -151,7 +151,7 @@ def test_status_of_real_tables(lancestat: Lancestat, tmp_path: Path) -> None:
     [
         (("-s", "ordres"), "did you mean 'orders'?"),
         (("-s", "tag:none"), "LS40"),
-        (("--output", "csv"), "'status' prints text or json or markdown, not csv."),
+        (("--output", "csv"), "'status' prints text, json or markdown, not csv."),
         (("orders",), "unexpected extra argument"),
     ],
 )

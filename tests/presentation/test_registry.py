@@ -64,7 +64,7 @@ def test_a_new_format_is_offered_where_it_can_be_printed() -> None:
 def test_a_command_that_cannot_print_a_new_format_says_what_it_prints() -> None:
     result = ran("plan", "--output", "yaml")
     assert result.exit_code == 2
-    assert "'plan' prints text or json or markdown, not yaml." in result.stderr
+    assert "'plan' prints text, json or markdown, not yaml." in result.stderr
     unknown = ran("list", "--output", "xml")
     assert unknown.exit_code == 2
     assert "'xml' is not one of 'text', 'json', 'yaml'." in unknown.stderr
