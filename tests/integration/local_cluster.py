@@ -35,7 +35,7 @@ def main(table: str, bad: str, events: str) -> None:
     spark = start_session(target, "test", is_short_lived=True)
     scanner = SparkScanner(target)
     work = whole_table(table)
-    columns = merged(work, [(scan, dict(found)) for scan, found in scanner.scan("orders", work)])
+    columns = merged(work, scanned(work, scanner))
     try:
         scanned(whole_table(bad), scanner)
         error = None

@@ -151,17 +151,13 @@ def test_the_version_stays_while_others_write(spark: SparkSession, table: str) -
 
 def test_some_columns_of_some_fragments(spark: SparkSession, table: str) -> None:
     whole = whole_table(table)
-    twice = next(field for field in whole.fields if field.name == "twice")
+    twice = next(field for field in whole.table.fields if field.name == "twice")
     chosen = whole_table(table, columns=["twice", "word"])
     scans = [scan for scan in chosen.scans if field_key(twice) in scan.fields][2:4]
-    results = list(SparkScanner(TARGET).scan("t", _with_scans(chosen, scans)))
+    results = list(SparkScanner(TARGET).scan("t", chosen.table, scans))
 
     assert [scan.fragment_id for scan, _ in results] == [2, 3]
     assert all(partials.keys() == {field_key(twice)} for _, partials in results)
-
-
-def _with_scans(work: TableScan, scans: Sequence[Scan]) -> TableScan:
-    return replace(work, scans=tuple(scans))
 
 
 def test_a_damaged_fragment_fails_its_table_and_no_other(
@@ -233,7 +229,7 @@ def test_a_display_that_fails_does_not_stop_the_scan(spark: SparkSession, table:
     def fail(*_: object) -> None:
         raise RuntimeError("the terminal is gone")
 
-    assert len(list(SparkScanner(TARGET, fail).scan("t", whole_table(table)))) == 12
+    assert len(scanned(whole_table(table), SparkScanner(TARGET, fail))) == 12
 
 
 def test_cancelling_stops_what_goes_on_and_refuses_what_comes(

@@ -86,6 +86,8 @@ class SparkScanner:
                 when the Spark job failed otherwise, `Cancelled` when it was cancelled, as
                 `classic_session` when Spark did not start.
         """
+        if not scans:
+            return
         session = self._started()
         from lancestat.spark.analyze.jobs import analyze_table
 
