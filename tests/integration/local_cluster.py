@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from lancestat.errors import LancestatError
@@ -34,7 +35,7 @@ def main(table: str, bad: str, events: str) -> None:
     )
     spark = start_session(target, "test", is_short_lived=True)
     scanner = SparkScanner(target)
-    work = whole_table(table)
+    work = replace(whole_table(table), node="orders")
     columns = merged(work, scanned(work, scanner))
     try:
         scanned(whole_table(bad), scanner)
