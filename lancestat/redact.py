@@ -387,8 +387,6 @@ def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 
 EMPTY_REDACTOR = Redactor()
-
-
 _LONGEST = 600
 _RUST_PLACE = re.compile(r",?\s*\S+\.rs:\d+(?::\d+)?")
 _XML_ERROR = re.compile(r"<\?xml.*?</Error>|<Error>.*?</Error>", re.DOTALL)

@@ -12,14 +12,8 @@ from lancestat.redact import KnownValue, Origin, Variable
 from lancestat.spec.quoting import quoted
 
 MAX_CHARACTERS = 100_000
-
-
 MAX_BITS = 256
-
-
 _SHAPES = {type(None): "nothing", list: "a list", tuple: "a list", dict: "a mapping"}
-
-
 _MISSING = object()
 
 # References in the source of a template.

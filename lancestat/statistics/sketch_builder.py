@@ -28,8 +28,6 @@ _XXH3 = pl.col("v").nchash.xxh3_64()  # type: ignore[attr-defined]
 
 Words = npt.NDArray[np.uint64]
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
-
-
 _STEPS = (
     (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
     (np.uint64(27), np.uint64(0x94D049BB133111EB)),
@@ -78,7 +76,6 @@ def hash_bytes(views: pa.Array) -> Words:
 _INDEX_MASK = np.uint64(REGISTERS - 1)
 _INDEX_SHIFT = np.uint64(INDEX_BITS)
 
-
 # A register that holds rank r is raised exactly by the hashes with at least r leading zeros: those
 # up to 2^(64 - r) - 1.
 _HIGHEST_RAISING = np.array([2 ** (64 - rank) - 1 for rank in range(LARGEST_RANK)] + [0], np.uint64)
@@ -124,8 +121,6 @@ class SketchBuilder:
 
 _MOST_MARKS = 1 << 18
 _MARKS_PER_ROW = 4
-
-
 _WORD = 2**64
 _NOTHING = np.empty(0, np.uint64)
 

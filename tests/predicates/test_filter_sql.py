@@ -293,6 +293,12 @@ def test_of_a_conjunction_the_exact_part_is_said() -> None:
     assert exact_conjuncts([], fields) == (None, [])
 
 
+@pytest.fixture
+def orders(tmp_path: Path) -> lance.LanceDataset:
+    rows = pa.table({"id": range(100), "s": [f"name {id}" for id in range(100)]})
+    return lance.write_dataset(rows, tmp_path / "orders.lance")
+
+
 def test_long_chains_and_lists_are_said_up_to_a_bound(orders: lance.LanceDataset) -> None:
     fields = {each.name: each for each in snapshot(orders).fields}
     chain: Filter = Comparison("id", Operator.EQUAL, 0)

@@ -115,7 +115,7 @@ def test_what_a_worker_raised_outside_its_work_is_told_and_not_where() -> None:
 
 def test_a_task_of_a_join_without_memory_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "prepare_worker", lambda *_: None)
-    with pytest.raises(WorkerError) as caught, worker.working(1, {}, worker.SEARCHING):
+    with pytest.raises(WorkerError) as caught, worker.worker_task(1, {}, worker.SEARCHING):
         raise MemoryError("Unable to allocate 64.0 MiB")
     error = carried_error(str(caught.value))
     assert error is not None

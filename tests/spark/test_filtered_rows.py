@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.lake.row_ranges import RowRange
-from lancestat.spark.read import read_task as filtered_rows
+from lancestat.spark.read import filtered_rows
 from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
 from lancestat.spark.session import arrow_types as batch_size
 from lancestat.spark.session.arrow_types import BATCH_BYTES, BATCH_ROWS

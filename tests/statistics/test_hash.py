@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.statistics import sketch as hashes
+from lancestat.statistics import sketch_builder as hashes
 from tests.statistics.columns import hash_value
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/sketch_hashes.json").read_text("utf-8"))

@@ -59,7 +59,7 @@ from lancestat.spark.session.failure import job_error
 from lancestat.spark.session.jobs import job_group
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 class JoinSession:

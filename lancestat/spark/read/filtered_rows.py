@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
@@ -20,31 +19,18 @@ from lancestat.spark.session.arrow_types import (
     fitting_rows,
 )
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
 FIRST_WINDOW = 16_384
-
-
 LARGEST_WINDOW = 262_144
-
 
 # Lance evaluates the filter first and then looks the other columns of matching rows up. Where more
 # than this share matches, reading everything is up to four times faster. Wide rows are looked up.
 DENSE = 0.02
-
-
 WIDE_ROW_BYTES = 2_048
-
 
 # Where an index or an older format decides how matches are read; widths are estimates there.
 LOOKED_UP_ROWS = 4_096
 
-
 _ADDRESS = "_rowaddr"
-
-
 _ROW_OF_ADDRESS = (1 << 32) - 1
 
 
@@ -183,11 +169,7 @@ def _one(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 # RoaringFormatSpec: bitmaps of runs, by the upper 16 bits; offsets follow from four of them on.
 _RUN_COOKIE = 12_347
-
-
 _OFFSETS_FROM = 4
-
-
 _BLOCK = 1 << 16
 
 

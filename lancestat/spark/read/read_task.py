@@ -19,7 +19,6 @@ from lancestat.spark.session.start import task_threads
 from lancestat.spark.session.worker import prepare_worker
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
