@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +23,7 @@ from lancestat.errors import RunError, StaleBase
 from lancestat.knn.work import OutputFormat
 from lancestat.output import parquet_location, parquet_output
 from lancestat.output import result as output
+from tests.forks import forks
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
 ROOT = Path(__file__).parents[2]
@@ -412,23 +411,24 @@ from tests.knn.results import PIECES, add, put
 from lancestat.errors import StaleBase
 from lancestat.knn.work import OutputFormat
 
-path, how, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
-folder = str(Path(path).parent)
 events = {"os.mkdir", "os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir", "open"}
-count = 0
 
-def watch(event, arguments):
-    global count
-    if event not in events or not any(str(each).startswith(folder) for each in arguments[:2]):
-        return
-    if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-        return
-    count += 1
-    if count == last:
-        os.kill(os.getpid(), signal.SIGKILL)
+def main(path, how, last):
+    folder = str(Path(path).parent)
+    count = 0
 
-sys.addaudithook(watch)
-(put if how == "replace" else add)(OutputFormat.PARQUET, path, *PIECES)
+    def watch(event, arguments):
+        nonlocal count
+        if event not in events or not any(str(each).startswith(folder) for each in arguments[:2]):
+            return
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            return
+        count += 1
+        if count == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    (put if how == "replace" else add)(OutputFormat.PARQUET, path, *PIECES)
 """
 
 
@@ -439,21 +439,17 @@ def test_killed_at_each_step(path: Path, how: str, monkeypatch: pytest.MonkeyPat
     old = table(rows(0, 5))
     new = table(rows(5, 9)) if how == "replace" else table(rows(0, 9))
     outcomes = []
-    for step in range(1, 100):
-        put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
-        run = subprocess.run(
-            [sys.executable, "-c", STEPS, str(path), how, str(step)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-        )
-        found = seen(PARQUET, str(path))
-        assert found in (old, new), step
-        outcomes.append(found == new)
-        if run.returncode == 0:
-            break
-        assert run.returncode == -signal.SIGKILL, run.stderr
-    assert run.returncode == 0
+    with forks(STEPS) as process:
+        for step in range(1, 100):
+            put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
+            exit_code = process.call(str(path), how, step)
+            found = seen(PARQUET, str(path))
+            assert found in (old, new), step
+            outcomes.append(found == new)
+            if exit_code == 0:
+                break
+            assert exit_code == -signal.SIGKILL
+    assert exit_code == 0
     assert outcomes == sorted(outcomes), "new from some step on"
     assert outcomes.count(False) > 10
     output.discard(output.begin(PARQUET, str(path), "run", {}), [])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from lancestat.errors import UsageError
 from lancestat.lake.temporary_files import new_draft
 from lancestat.report.site import build as place
 from lancestat.report.site.build import MARKER, clear_drafts, complete, put
+from tests.forks import forks
 from tests.report.site.conftest import Build
 from tests.report.site.reports import project, table_report
 
@@ -52,21 +51,21 @@ from pathlib import Path
 from lancestat.report.site import build as place
 from tests.report.site.test_place import site
 
-folder, point, way = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-draft = site(folder, "new", "b", "c")
-if way == "file by file":
-    place.exchange = lambda *_: False
-count = 0
+def main(folder, point, way):
+    draft = site(Path(folder), "new", "b", "c")
+    if way == "file by file":
+        place.exchange = lambda *_: False
+    count = 0
 
-def hook(event, arguments):
-    global count
-    if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open"):
-        count += 1
-        if count == point:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def hook(event, arguments):
+        nonlocal count
+        if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open"):
+            count += 1
+            if count == point:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-sys.addaudithook(hook)
-place.put(draft, folder)
+    sys.addaudithook(hook)
+    place.put(draft, Path(folder))
 """
 
 
@@ -75,27 +74,26 @@ place.put(draft, folder)
 def test_killed_at_any_step_the_pages_open(tmp_path: Path, way: str) -> None:
     """The old pages or the new ones; where they are replaced one by one, each is one of these."""
     folder = tmp_path / "site"
-    for point in range(1, 200):
-        put(site(folder, "old", "a", "b"), folder)
-        command = [sys.executable, "-c", KILLED, str(folder), str(point), way]
-        killed = subprocess.run(
-            command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, check=False
-        )
-        found = contents(folder)
-        pages = {path: text for path, text in found.items() if not path.startswith(".")}
-        if way == "in one step":
-            assert set(pages.values()) in ({"old"}, {"new"}), point
-        assert set(pages.values()) <= {"old", "new"}, "each is whole"
-        assert pages["index.html"] == "old" or "tables/c.html" in pages, "what it names is there"
-        assert pages["index.html"] == "new" or "tables/a.html" in pages, "what it names is there"
-        clear_drafts(folder)
-        put(site(folder, "newer", "c"), folder)
-        assert set(contents(folder).values()) == {"newer"}
-        assert [path.name for path in tmp_path.iterdir()] == ["site"]
-        if killed.returncode == 0:
-            assert point > 5
-            return
-        assert killed.returncode == -signal.SIGKILL
+    with forks(KILLED) as process:
+        for point in range(1, 200):
+            put(site(folder, "old", "a", "b"), folder)
+            exit_code = process.call(str(folder), point, way)
+            found = contents(folder)
+            pages = {path: text for path, text in found.items() if not path.startswith(".")}
+            if way == "in one step":
+                assert set(pages.values()) in ({"old"}, {"new"}), point
+            assert set(pages.values()) <= {"old", "new"}, "each is whole"
+            index = pages["index.html"]
+            assert index == "old" or "tables/c.html" in pages, "what it names is there"
+            assert index == "new" or "tables/a.html" in pages, "what it names is there"
+            clear_drafts(folder)
+            put(site(folder, "newer", "c"), folder)
+            assert set(contents(folder).values()) == {"newer"}
+            assert [path.name for path in tmp_path.iterdir()] == ["site"]
+            if exit_code == 0:
+                assert point > 5
+                return
+            assert exit_code == -signal.SIGKILL
     raise AssertionError("it never ends")
 
 
