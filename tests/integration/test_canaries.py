@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,11 +17,31 @@ from tests.canaries import ENVIRONMENT, ORDINARY, SECRET, seen, write
 pytestmark = pytest.mark.spark
 
 
-def lancestat(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lancestat", "--verbose", *args]
+# Commands one after the other in one process, since each alone would start Java.
+COMMANDS = """
+import json, sys
+from lancestat.cli.main import main
+
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["lancestat", "--verbose", *words]
+    print("==", words, flush=True)
+    try:
+        main()
+    except SystemExit as ended:
+        print("== ended with", ended.code, flush=True)
+"""
+
+
+def lancestat(folder: Path, *commands: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **ENVIRONMENT}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
     )
 
 
@@ -43,8 +64,8 @@ def test_a_run_and_its_queries_hide_what_the_environment_gave(tmp_path: Path) ->
     lance.write_dataset(rows, str(tmp_path / ORDINARY["C_LAKE"] / "orders.lance"))
     state = tmp_path / ORDINARY["C_STATE"] / "state"
 
-    ran = lancestat(tmp_path, "run")
-    assert ran.returncode == 1, ran.stderr
+    ran = lancestat(tmp_path, ("run",))
+    assert "== ended with 1" in ran.stdout, ran.stderr
     assert "1 table brought up to date" in ran.stdout
     assert "failed" in ran.stdout
     assert seen(ran.stdout + ran.stderr, SECRET) == []
@@ -57,20 +78,21 @@ def test_a_run_and_its_queries_hide_what_the_environment_gave(tmp_path: Path) ->
     assert "env_var('C_LAKE')" in kept
     assert seen(kept, ENVIRONMENT) == []
 
-    for command in (
+    result = lancestat(
+        tmp_path,
         ("sql", "select * from gone"),
         ("sql", "select nothing from orders"),
         ("sql", "--explain", "select count(*) from orders where id > 1"),
         ("sql", "select node, message from lancestat.runs"),
         ("retry", "--output", "json"),
         ("debug",),
-    ):
-        result = lancestat(tmp_path, *command)
-        assert seen(result.stdout + result.stderr, SECRET) == [], command
-        assert "LS001" not in result.stderr
+    )
+    assert result.stdout.count("== ended with") == 6
+    assert seen(result.stdout + result.stderr, SECRET) == []
+    assert "LS001" not in result.stderr
 
-    made = lancestat(tmp_path, "docs", "--out", "site")
-    assert made.returncode == 0, made.stderr
+    made = lancestat(tmp_path, ("docs", "--out", "site"))
+    assert "== ended with 0" in made.stdout, made.stderr
     assert seen(made.stdout + made.stderr, ENVIRONMENT) == []
     for page in (tmp_path / "site").rglob("*"):
         if page.is_file():
