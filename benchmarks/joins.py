@@ -103,7 +103,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--plans", type=Path, help="where to write the plans")
     given = parser.parse_args()
     if given.tiny:
-        given.runs, given.queries = 1, given.queries[:2]
+        given.runs, given.queries = 1, given.queries[:1]
     return given
 
 

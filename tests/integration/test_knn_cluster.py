@@ -153,16 +153,10 @@ def old(running: Cluster) -> Path:
     [
         ("in place", FEW, "probe", "kill executor"),
         ("exact", FEW, "scratch", "kill worker"),
-        ("exact", FEW, "probe", "kill worker"),
         ("exact", FEW, "merge", "kill worker"),
-        ("exact", FEW, "materialize", "kill executor"),
-        ("exact", MANY, "scratch", "kill executor"),
         ("exact", MANY, "write", "kill worker"),
-        ("exact", MANY, "materialize", "kill worker"),
         ("partitioned", FEW, "layout", "kill worker"),
-        ("partitioned", FEW, "probe", "kill executor"),
         ("partitioned", MANY, "materialize", "kill worker"),
-        ("spark", FEW, "scratch", "kill worker"),
         ("spark", FEW, "materialize", "kill executor"),
     ],
 )

@@ -155,7 +155,6 @@ def settle(shop: Shop, format: str = "lance") -> None:
     ("strategy", "format", "point"),
     [
         ("exact", "lance", "scratch"),
-        ("partitioned", "lance", "layout"),
         ("exact", "parquet", "materialize"),
         ("exact", "lance", "commit"),
         ("exact", "lance", "committed"),
