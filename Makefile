@@ -26,12 +26,12 @@ demo: java install ## Generate TPC-H tables, analyze and join them, change them,
 install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
 .PHONY: check
-check: chromium install lint ## Check style, types and layers, then run the tests that start no JVM
+check: chromium install lint compiled ## Check style, types and layers, then run the tests that start no JVM
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	    -m "not spark and not fault and not s3"
 
 .PHONY: test
-test: jdk chromium install lint $(ARCHIVE) ## Check style, types and layers, then run every test
+test: jdk chromium install lint compiled $(ARCHIVE) ## Check style, types and layers, then run every test
 	@JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE))" \
 	    $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -91,6 +91,11 @@ $(ARCHIVE): $(INSTALLED) tests/class_archive.py
 	@$(BIN)/python -m tests.class_archive $@
 
 # Spark runs on a JRE; the tests have javac check the Java sources, which is in a JDK alone.
+# The tests start Python hundreds of times, perhaps where it may not write bytecode by itself.
+.PHONY: compiled
+compiled: install
+	@$(BIN)/python -m compileall -q lancestat tests benchmarks
+
 .PHONY: java jdk
 java:
 	@$(call need,java,Spark needs Java 17,openjdk-17-jre-headless)
