@@ -403,7 +403,7 @@ class Project:
         )
 
     def sweep(self, *, dry_run: bool = False) -> GarbageReport:
-        """Drop state of tables that are declared no more, and what killed processes have left.
+        """Drop state of tables that are no longer declared, and what killed processes have left.
 
         Raises:
             StateError: The state cannot be reached.
@@ -459,7 +459,7 @@ class Project:
             return node
         if node is not None:
             raise UnknownTable(
-                f"'{name}' is a KNN join, and statistics are those of tables",
+                f"'{name}' is a KNN join, and only tables have statistics",
                 hint="declare a table over its result",
             )
         names = [table.name for table in self.spec.tables]

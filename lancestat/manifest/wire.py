@@ -55,7 +55,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class PublishedColumn(ColumnStatistics[str]):
-    """What is published about one column: bounds as Spark's strings, None for what is not there."""
+    """The published statistics of one column; bounds are Spark's strings."""
 
 
 @dataclass(frozen=True, slots=True)

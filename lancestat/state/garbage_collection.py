@@ -85,8 +85,9 @@ def collect_state_garbage(
 def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
     """Remove the files of a dataset that were there when no writer ran, and that no version has.
 
-    The order matters: what a writer leaves that begins after the list is not in it, one that ended
-    since has committed before the versions are looked at, and one that goes on is seen in between.
+    The order matters. The files are listed first, so that those of later writers are not in the
+    list. Then the writers are looked at, and nothing is removed while one of them is running. Then
+    the versions are read, which name the files of writers that have ended since.
     """
     place = stored.place()
     if place is None:

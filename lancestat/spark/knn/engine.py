@@ -328,7 +328,7 @@ class Engine:
             LancestatError: a side cannot be read, or holds no plain query.
         """
         work = _scoped_work(work)
-        # Neither side's query runs anything before both are known to be plain ones.
+        # Both queries are checked before either of them runs.
         queries = {
             name: QuerySide.parse(self.spark, side, self.storage_options, name)
             for name, side in (("left", work.left), ("right", work.right))
