@@ -71,9 +71,11 @@ class Project:
         spec: ProjectSpec,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        state: LanceState | None = None,
     ) -> None:
         self.spec = spec
         self._clock = clock
+        self._state = state
         redact_logs(spec.redactor)
 
     @classmethod
@@ -130,6 +132,8 @@ class Project:
         """The state, which is remembered between runs; opened when first used."""
         from lancestat.state.store import open_state
 
+        if self._state is not None:
+            return self._state
         return open_state(self.spec.target.state, self.spec.target.storage_options)
 
     def nodes(
@@ -282,8 +286,7 @@ class Project:
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
             wanted = replace(everything, columns=named)
         nodes = tuple(wanted if node is declared else node for node in self.spec.nodes)
-        other = Project(replace(self.spec, nodes=nodes), clock=self._clock)
-        other.__dict__["state"] = self.state
+        other = Project(replace(self.spec, nodes=nodes), clock=self._clock, state=self.state)
         return other.run(other.plan(table), progress=progress)
 
     def spark(self) -> SparkSession:
