@@ -277,9 +277,7 @@ def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
     return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
 
 
-def _stages(
-    work: JoinWork, decision: Decision, in_place: tuple[str, ...]
-) -> tuple[JoinStage, ...]:
+def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> tuple[JoinStage, ...]:
     sides = (("left", work.left), ("right", work.right))
     written = tuple(name for name, side in sides if side.table is None and name not in in_place)
     may_be_light = work.right.format == "parquet" and work.request.mode is Mode.EXACT

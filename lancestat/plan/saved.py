@@ -16,7 +16,7 @@ from typing_extensions import assert_never
 from lancestat.codec import Instant
 from lancestat.errors import LakeError, LancestatError
 from lancestat.knn.cost_model import Decision
-from lancestat.knn.work import OutputFormat, SideSource
+from lancestat.knn.work import OutputFormat
 from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
 from lancestat.output import result as output
 from lancestat.plan.actions import Action, Blocked, TableVersion
@@ -44,12 +44,8 @@ _UNORDERED = {
     Coverage: frozenset({"reuse", "carries", "missing"}),
     Carry: frozenset({"sources"}),
 }
-# Sentences and estimates for people, of which a machine with more cores gives others for the same
-# plan; and options that may be secret, which belong to the meaning of their node.
-_LEFT_OUT: Mapping[type, frozenset[str]] = {
-    Decision: frozenset({"why", "seconds"}),
-    SideSource: frozenset({"options"}),
-}
+# Sentences and estimates for people: a machine with more cores gives others for the same plan.
+_PROSE: Mapping[type, frozenset[str]] = {Decision: frozenset({"why", "seconds"})}
 _NOTES = frozenset({"notes"})
 
 
@@ -158,13 +154,13 @@ _PLAIN: Mapping[type, Callable[[Any], bytes]] = {
 
 @lru_cache(maxsize=256)
 def _digested_fields(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
-    """Return the fields of a dataclass that decide what it means and hold no secrets.
+    """The fields of a dataclass that decide what it means and hold no secrets.
 
     With each come its key in the encoding, and whether its order counts.
     """
-    left_out = _LEFT_OUT.get(kind, frozenset()) | _NOTES
+    left_out = _PROSE.get(kind, frozenset()) | _NOTES
     unordered = _UNORDERED.get(kind, frozenset())
-    names = (field.name for field in fields(kind) if field.name not in left_out)
+    names = (field.name for field in fields(kind) if field.repr and field.name not in left_out)
     return tuple((name, name.encode(), name not in unordered) for name in names)
 
 

@@ -180,7 +180,13 @@ def delete_the_state(folder: Path) -> None:
                 "now restamp (version_moved), was skip (unchanged)"
             ],
         ),
-        (write_anew, ["orders: its dataset was written anew, and is at version 2 again"]),
+        (
+            write_anew,
+            [
+                "orders: its dataset was written anew, and is at version 2 again; "
+                "now refresh (publish_missing), was skip (unchanged)"
+            ],
+        ),
         (
             drop_the_dataset,
             [
