@@ -27,7 +27,8 @@ MASK = "***"
 
 _SECRET_NAME = re.compile(
     r"secret|token|passw|passphrase|passcode|key|credential|signature|private|bearer|jwt|cookie"
-    r"|(?<=.)pwd|auth(?!ors?(?:$|[_.\-]))|connection_?string|(?:^|[_.\-])(?:pass|pin|sas|dsn)(?:[_.\-]|$)",
+    r"|(?<=.)pwd|auth(?!ors?(?:$|[_.\-]))|conn(?:ection)?_?str|webhook"
+    r"|(?:^|[_.\-])(?:pass|pin|pw|pat|psk|otp|sas|dsn|creds?)(?:[_.\-]|$)",
     re.IGNORECASE,
 )
 # Such values are everywhere, so that replacing them would garble texts and hide nothing.
