@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 import lance
 import pytest
 
+from lancestat.execution import table_summary
 from lancestat.execution.evaluator import JoinSession
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinWork
+from lancestat.state.grouping import MOST_GROUPS
 from tests.execution.local import scan_locally
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows
@@ -83,7 +85,8 @@ def run_history(
     readers = Readers(spark, world)
     counts.histories += 1
     try:
-        with _engine(spark, folder):
+        # Tables are small: half of the histories have groups of more than one fragment.
+        with _engine(spark, folder, most_groups=2 if steps[0][1] % 2 else MOST_GROUPS):
             for place, (name, seed) in enumerate(steps):
                 is_last = place == len(steps) - 1
                 findings = _step(world, readers, counts, name, seed, is_last)
@@ -138,7 +141,7 @@ def _joined(world: HistoryWorld) -> list[Finding]:
 
 
 @contextmanager
-def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
+def _engine(spark: SparkSession, folder: Path, *, most_groups: int) -> Iterator[None]:
     """Runs read fragments in this process, and join on the Spark that there is."""
 
     def open_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
@@ -148,6 +151,7 @@ def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         scan_locally(patch, lambda node: None, open_join)
+        patch.setattr(table_summary, "MOST_GROUPS", most_groups)
         yield
 
 
