@@ -151,7 +151,8 @@ class Folder:
         path = resolved_inside(top, written)
         if path is not None and path != written and not _may_be_spec(path, self.root):
             raise UnreadableFile(
-                f"{quoted(name)} is a link to what is no spec file, and only those are read",
+                f"{quoted(name)} links to something other than a spec file, "
+                "and only spec files are read",
                 hint="let it point to a .yml or .yaml file that is not hidden",
             )
         if path is None:

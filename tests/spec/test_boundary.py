@@ -143,7 +143,7 @@ def test_links_to_what_is_no_spec_file_are_refused_and_not_quoted(
     (project.parent / target).write_text("PROD_TOKEN=hunter2")
     (project / "specs" / "more.yml").symlink_to(project.parent / target)
     told = refused(project)
-    assert "'specs/more.yml' is a link to what is no spec file" in told
+    assert "'specs/more.yml' links to something other than a spec file" in told
     assert "hunter2" not in told
 
 
