@@ -37,9 +37,11 @@ def watch(kill_at: int | None) -> None:
 
 
 def report(log: Path) -> None:
-    """Leave the number of steps beside the log."""
+    """Leave the number of steps beside the log: whole, or not at all where a kill comes first."""
     count = _count
-    log.with_suffix(".steps").write_text(str(count))
+    written = log.with_suffix(".counting")
+    written.write_text(str(count))
+    written.replace(log.with_suffix(".steps"))
 
 
 def _writes(arguments: tuple[Any, ...]) -> bool:
