@@ -30,7 +30,7 @@ from measure import timed
 
 import lancestat
 from lancestat.plan.actions import TableAction
-from lancestat.spark.analyze.scanner import SparkScanner
+from lancestat.spark.scanner import SparkScanner
 from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
 from lancestat.statistics.column_statistics import summarize

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lancestat.plan.actions import Action, TableVersion
     from lancestat.plan.stages import Scan
     from lancestat.project import Project
-    from lancestat.spark.analyze.scanner import SparkScanner
+    from lancestat.spark.scanner import SparkScanner
     from lancestat.statistics.partial import ColumnPartial
 
 
@@ -87,7 +87,7 @@ def write_project(folder: Path, tables: int) -> None:
 
 def publish(folder: Path, tiny: bool) -> Measures:
     """Run the project, its fragments read in this process instead of on Spark."""
-    from lancestat.spark.analyze.scanner import SparkScanner
+    from lancestat.spark.scanner import SparkScanner
 
     setattr(SparkScanner, "scan", read_here)  # noqa: B010
     seconds, result = timed(load(folder).run)

@@ -11,7 +11,7 @@ from lancestat.execution.result import Progress, RunResult
 from lancestat.execution.scheduler import THREADS, Scheduler
 from lancestat.plan.actions import Action, Plan, is_join
 from lancestat.plan.observe import Observer
-from lancestat.spark.analyze.scanner import SparkScanner
+from lancestat.spark.scanner import SparkScanner
 from lancestat.spec.model import Table
 from lancestat.state.values import StateWriter
 

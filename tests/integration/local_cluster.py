@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lancestat.errors import LancestatError
-from lancestat.spark.analyze.scanner import SparkScanner
+from lancestat.spark.scanner import SparkScanner
 from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
 from tests.integration.scans import merged, scanned, whole_table

@@ -12,8 +12,8 @@ from lancestat.lake.fingerprint import column_groups, content_digest, field_key,
 from lancestat.lake.observe import snapshot
 from lancestat.plan.actions import TableVersion
 from lancestat.plan.stages import Scan
-from lancestat.spark.analyze.scanner import SparkScanner
 from lancestat.spark.analyze.work import TableScan
+from lancestat.spark.scanner import SparkScanner
 from lancestat.spec.model import Target
 from lancestat.statistics.column_statistics import ColumnStatistics, summarize
 from lancestat.statistics.column_type import ColumnType, column_type

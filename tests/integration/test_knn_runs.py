@@ -20,7 +20,7 @@ from lancestat.execution.evaluator import JoinEvaluation, JoinSession
 from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import JoinAction, Skip
-from lancestat.spark.analyze.scanner import SparkScanner
+from lancestat.spark.scanner import SparkScanner
 from lancestat.spec.model import KnnSide, Target
 from tests.execution.joined import JoinWorld, vectors
 

@@ -24,8 +24,8 @@ from lancestat.lake.fingerprint import field_key
 from lancestat.lake.row_ranges import ANALYSIS
 from lancestat.plan.stages import Scan
 from lancestat.spark.analyze import jobs as partials_job
-from lancestat.spark.analyze.scanner import SparkScanner
 from lancestat.spark.analyze.work import TableScan, jobs, split
+from lancestat.spark.scanner import SparkScanner
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import ColumnPartial, merge
 from tests.integration.scans import TARGET, merged, scanned, whole_table

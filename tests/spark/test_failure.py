@@ -11,9 +11,10 @@ from lancestat.errors import (
 )
 from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import TableVersion
+from lancestat.spark.analyze.jobs import explain
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn import tasks as worker
-from lancestat.spark.session.failure import MORE_MEMORY, WorkerError, carried_error, explain
+from lancestat.spark.session.failure import MORE_MEMORY, WorkerError, carried_error
 
 TABLE = TableScan(
     "orders",

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lancestat.errors import LancestatError, ScanFailed
 from lancestat.plan.stages import Scan
+from lancestat.redact import secret_values
 from lancestat.spark.analyze.scan_task import RangePartials, ScanTask
 from lancestat.spark.analyze.work import TableScan, WorkItem, jobs, split
-from lancestat.spark.session.failure import explain
+from lancestat.spark.session.failure import job_error
 from lancestat.spark.session.jobs import ListAccumulatorParam, OnProgress, ScanProgress, job_group
 from lancestat.spark.session.start import task_threads
 from lancestat.statistics.partial import ColumnPartial, decode, merge
@@ -112,3 +114,16 @@ def _assemble(scans: Sequence[Scan], done: list[RangePartials]) -> Iterator[Scan
             scan,
             {key: merge(decode(part.encoded[key]) for part in parts) for key in scan.fields},
         )
+
+
+def explain(
+    error: Exception, table: TableScan, storage_options: Mapping[str, str]
+) -> LancestatError:
+    """Return the error to show for a job over `table` that raised `error` on the driver.
+
+    What a worker raised comes back as it was; anything else becomes `Cancelled` when the
+    job was cancelled, else `ScanFailed` with the cause of the last failed task.
+    """
+    uri, secrets = table.table.uri, secret_values(storage_options)
+    job = f"the Spark job over {uri}"
+    return job_error(error, ScanFailed, f"reading {uri}", secrets, job=job)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from lancestat.errors import Cancelled, LancestatError, RunError, ScanFailed, error_class
-from lancestat.redact import clean, secret_values
-from lancestat.spark.analyze.work import TableScan
+from lancestat.errors import Cancelled, LancestatError, RunError, error_class
+from lancestat.redact import clean
 
 _MARK = "lancestat-error:"
 MORE_MEMORY = "a worker ran out of memory or was killed: give it more, or let fewer run at once"
@@ -49,19 +48,6 @@ _CRASHED = re.compile(
     r"Python worker exited unexpectedly|ExecutorLostFailure|OutOfMemory|exit code 137"
     r"|\bMemoryError\b"
 )
-
-
-def explain(
-    error: Exception, table: TableScan, storage_options: Mapping[str, str]
-) -> LancestatError:
-    """Return the error to show for a job over `table` that raised `error` on the driver.
-
-    What a worker raised comes back as it was; anything else becomes `Cancelled` when the
-    job was cancelled, else `ScanFailed` with the cause of the last failed task.
-    """
-    uri, secrets = table.table.uri, secret_values(storage_options)
-    job = f"the Spark job over {uri}"
-    return job_error(error, ScanFailed, f"reading {uri}", secrets, job=job)
 
 
 def job_error(

@@ -20,13 +20,17 @@ from lancestat.errors import JavaMissing, JavaTooOld, RunError, SparkConnectSess
 from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import clean
 from lancestat.spark.session.worker import THREAD_VARIABLES
-from lancestat.spark.sql.system_views import SCHEMA, SETTING
 from lancestat.spec.model import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+
+# Spark has one schema of views that belong to no database; it is named when the first session of a
+# process starts, and so is lancestat's in sessions that lancestat starts.
+VIEW_SCHEMA_SETTING = "spark.sql.globalTempDatabase"
+VIEW_SCHEMA = "lancestat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +308,7 @@ def defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     chosen = {f"spark.executorEnv.{name}": threads for name in THREAD_VARIABLES}
     chosen |= {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR_VARIABLES.items()}
     chosen["spark.ui.showConsoleProgress"] = "false"
-    chosen[SETTING] = SCHEMA
+    chosen[VIEW_SCHEMA_SETTING] = VIEW_SCHEMA
     if master.startswith("local"):
         chosen["spark.ui.enabled"] = "false"
         chosen["spark.driver.host"] = "127.0.0.1"

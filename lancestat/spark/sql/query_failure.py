@@ -18,7 +18,7 @@ from lancestat.errors import (
 )
 from lancestat.redact import clean
 from lancestat.spark.session.failure import carried_error, cause, is_cancelled
-from lancestat.spark.sql.system_views import SCHEMA
+from lancestat.spark.session.start import VIEW_SCHEMA
 
 _WIDEST_EXCERPT = 100
 
@@ -136,7 +136,9 @@ def _no_table(error: Any, text: QueryText, query_context: QueryContext) -> Lance
 def hint_for(name: str, query_context: QueryContext) -> str:
     """Suggest a name: one of lancestat's own views where the schema is named."""
     schema, _, view = name.rpartition(".")
-    own = {full_name.rpartition(".")[0].lower() for full_name in query_context.views} | {SCHEMA}
+    own = {full_name.rpartition(".")[0].lower() for full_name in query_context.views} | {
+        VIEW_SCHEMA
+    }
     if query_context.views and schema.lower() in own:
         by_name = {full_name.rpartition(".")[2]: full_name for full_name in query_context.views}
         near = difflib.get_close_matches(view.lower(), by_name, n=1)

@@ -7,19 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lancestat.spark.session.start import VIEW_SCHEMA_SETTING
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-# Spark has one schema of views that belong to no database; it is named when the first session of a
-# process starts, and so is lancestat's in sessions that lancestat starts.
-SETTING = "spark.sql.globalTempDatabase"
-SCHEMA = "lancestat"
-
 
 def view_schema(spark: SparkSession) -> str:
     """Return the schema of a session's views: `lancestat`, unless others started Spark."""
-    return str(spark.conf.get(SETTING))
+    return str(spark.conf.get(VIEW_SCHEMA_SETTING))
 
 
 def mentioned_views(text: str, schema: str, names: Sequence[str]) -> tuple[str, ...]:
