@@ -102,35 +102,35 @@ def _list(view: ListView, page: Page) -> list[str]:
 
 @FORMAT.renders(ShowView)
 def _show(view: ShowView, page: Page) -> list[str]:
-    shown = view.shown
-    lines = [f"{paint(shown.table, 'title')}  {paint(clean(shown.uri), 'note')}", ""]
+    status = view.status
+    lines = [f"{paint(status.table, 'title')}  {paint(clean(status.uri), 'note')}", ""]
     lines += table(_facts(view), indent="  ")
-    lines += ["", *_columns(shown.columns)] if shown.columns else []
-    if shown.missing:
-        lines += ["", f"  without statistics: {', '.join(shown.missing)}"]
-    notes = [*(f"ignored: {name}, {why}" for name, why in shown.dropped.items()), *shown.skipped]
+    lines += ["", *_columns(status.columns)] if status.columns else []
+    if status.missing:
+        lines += ["", f"  without statistics: {', '.join(status.missing)}"]
+    notes = [*(f"ignored: {name}, {why}" for name, why in status.dropped.items()), *status.skipped]
     if notes:
         lines += ["", *(paint(f"  {note}", "note") for note in notes)]
     return lines
 
 
 def _facts(view: ShowView) -> Iterator[tuple[str, str]]:
-    shown, figures = view.shown, view.figures
-    verdict = paint(figures.verdict, "success" if shown.use else "error")
-    yield "statistics", f"{verdict}, {shown.detail}"
-    yield "table", f"version {shown.version}, {figures.rows}"
+    status, figures = view.status, view.figures
+    verdict = paint(figures.verdict, "success" if status.use else "error")
+    yield "statistics", f"{verdict}, {status.detail}"
+    yield "table", f"version {status.version}, {figures.rows}"
     yield "size", figures.size
-    if shown.computed_at is not None:
-        ago = f", {age(shown.age)} ago" if shown.age is not None else ""
-        yield "computed", f"{instant(shown.computed_at, with_seconds=True)}{ago}"
-    if shown.columns:
-        covered = f"{count(len(shown.columns))} of {count(shown.analyzable)}"
+    if status.computed_at is not None:
+        ago = f", {age(status.age)} ago" if status.age is not None else ""
+        yield "computed", f"{instant(status.computed_at, with_seconds=True)}{ago}"
+    if status.columns:
+        covered = f"{count(len(status.columns))} of {count(status.analyzable)}"
         yield "columns", f"{covered} that can have statistics"
     if figures.behind:
         changed = f", {figures.changed} of the rows" if figures.changed else ""
         yield "behind", f"{figures.behind}{changed}"
-    if shown.policy:
-        yield "policy", shown.policy
+    if status.policy:
+        yield "policy", status.policy
 
 
 def _columns(columns: Mapping[str, PublishedColumn]) -> list[str]:

@@ -139,7 +139,7 @@ class RunView(NamedTuple):
 class ShowView(NamedTuple):
     """One table's statistics: `rows` are those of `lancestat.statistics`, by column."""
 
-    shown: TableStatus
+    status: TableStatus
     figures: TableFigures
     names: tuple[str, ...]
     rows: tuple[Row, ...]

@@ -120,7 +120,7 @@ class TableReporter:
                 problems=tuple(problem.sentence for problem in problems),
                 verdict="refuse",
                 reason="unreadable",
-                shown=None,
+                status=None,
                 error=error,
                 runs=runs,
             )
@@ -145,7 +145,7 @@ class TableReporter:
             problems=tuple(problem.sentence for problem in problems),
             verdict="use" if status.use else "refuse",
             reason=status.reason,
-            shown=status,
+            status=status,
             changed_at=changed_at,
             freshness=freshness_of(table.freshness, changed_at, self.now),
             histograms=self._histograms(assessment),

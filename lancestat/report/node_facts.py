@@ -34,19 +34,19 @@ class TableFigures:
     wanted: int
 
 
-def table_figures(shown: TableStatus) -> TableFigures:
+def table_figures(status: TableStatus) -> TableFigures:
     """Return the figures of a table."""
-    is_behind = bool(shown.versions_behind)
-    changed = shown.changed_rows
+    is_behind = bool(status.versions_behind)
+    changed = status.changed_rows
     return TableFigures(
-        verdict=verdict_words(shown.use, shown.reason),
-        rows=f"{count(shown.rows, 'row')} in {count(shown.fragments, 'fragment')}",
-        size=f"{size(shown.size_bytes)} decoded, {size(shown.disk_bytes)} on disk",
-        age=None if shown.age is None else roughly(shown.age),
-        behind=count(shown.versions_behind or 0, "version") if is_behind else None,
+        verdict=verdict_words(status.use, status.reason),
+        rows=f"{count(status.rows, 'row')} in {count(status.fragments, 'fragment')}",
+        size=f"{size(status.size_bytes)} decoded, {size(status.disk_bytes)} on disk",
+        age=None if status.age is None else roughly(status.age),
+        behind=count(status.versions_behind or 0, "version") if is_behind else None,
         changed=share(changed) if is_behind and changed is not None else None,
-        covered=len(shown.columns),
-        wanted=len(shown.columns) + len(shown.missing),
+        covered=len(status.columns),
+        wanted=len(status.columns) + len(status.missing),
     )
 
 
@@ -171,17 +171,17 @@ def node_status(node: NodeReport, now: datetime) -> NodeStatus:
     """Return the texts of one node, on one line each and without secrets."""
     table = node if isinstance(node, TableReport) else None
     join = node if isinstance(node, JoinReport) else None
-    shown = table.shown if table else None
-    figures = table_figures(shown) if shown else None
+    status = table.status if table else None
+    figures = table_figures(status) if status else None
     record = join.record if join else None
-    made_at = shown.computed_at if shown else record.finished_at if record else None
+    made_at = status.computed_at if status else record.finished_at if record else None
     return NodeStatus(
         table=table,
         join=join,
         name=one_line(node.spec.name),
         health=node.health.value,
         verdict=spoken([table.reason]) if table else node.verdict,
-        behind=count(shown.versions_behind) if shown and shown.versions_behind else "",
+        behind=count(status.versions_behind) if status and status.versions_behind else "",
         changed=(figures and figures.changed) or "",
         columns=f"{figures.covered}/{figures.wanted}" if figures else "",
         age=_since(made_at, now),

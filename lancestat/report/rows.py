@@ -151,32 +151,32 @@ FRAGMENTS = RowShape(
 )
 
 
-def statistics_rows(shown: TableStatus) -> Iterator[Row]:
+def statistics_rows(status: TableStatus) -> Iterator[Row]:
     """A row per column that has statistics or is wanted to; figures that are not known are null."""
     whole: Row = {
-        "table": shown.table,
-        "rows": shown.rows,
-        "version": shown.version,
-        "computed_at": shown.computed_at,
-        "versions_behind": shown.versions_behind,
-        "changed_rows": shown.changed_rows,
-        "fragments": shown.fragments,
-        "verdict": "use" if shown.use else "refuse",
-        "reason": shown.reason,
-        "detail": shown.detail,
-        "policy": shown.policy,
+        "table": status.table,
+        "rows": status.rows,
+        "version": status.version,
+        "computed_at": status.computed_at,
+        "versions_behind": status.versions_behind,
+        "changed_rows": status.changed_rows,
+        "fragments": status.fragments,
+        "verdict": "use" if status.use else "refuse",
+        "reason": status.reason,
+        "detail": status.detail,
+        "policy": status.policy,
     }
-    for name in (*shown.columns, *shown.missing):
-        column = shown.columns.get(name)
+    for name in (*status.columns, *status.missing):
+        column = status.columns.get(name)
         yield {
             **whole,
             "column": name,
-            "type": shown.types.get(name),
+            "type": status.types.get(name),
             **{
                 statistic.sql_name: None if column is None else statistic.of(column)
                 for statistic in BOUNDS_FIRST
             },
-            "fragments_covered": (shown.covered or {}).get(name),
+            "fragments_covered": (status.covered or {}).get(name),
         }
 
 
@@ -199,8 +199,8 @@ def run_rows(runs: Iterable[NodeRunReport]) -> Iterator[Row]:
 
 def fragment_rows(table: TableReport) -> Iterator[Row]:
     """A row per fragment of a table that could be opened."""
-    shown = table.shown
-    wanted = None if shown is None or shown.covered is None else len(shown.covered)
+    status = table.status
+    wanted = None if status is None or status.covered is None else len(status.covered)
     for each in table.fragments:
         yield {
             "table": table.spec.name,
@@ -243,8 +243,8 @@ def report_tables(
         return found
     tables = [node for node in report().nodes if isinstance(node, TableReport)]
     if ReportTable.STATISTICS in wanted:
-        shown = (table.shown for table in tables if table.shown is not None)
-        rows = (row for each in shown for row in statistics_rows(each))
+        statuses = (table.status for table in tables if table.status is not None)
+        rows = (row for status in statuses for row in statistics_rows(status))
         found[ReportTable.STATISTICS.value] = STATISTICS.table(rows)
     if ReportTable.FRAGMENTS in wanted:
         rows = (row for table in tables for row in fragment_rows(table))

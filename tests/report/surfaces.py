@@ -47,11 +47,11 @@ class Surfaces:
         shown, read = project.show(self.table.world.name), self.read()
         [report] = project.report().nodes
         assert isinstance(report, TableReport)
-        assert report.shown is not None
+        assert report.status is not None
         found = {
             "show": (shown.use, shown.reason, shown.detail),
             "reader": (read.use, read.reason.value, read.detail),
-            "report": (report.verdict == "use", report.reason, report.shown.detail),
+            "report": (report.verdict == "use", report.reason, report.status.detail),
         }
         for row in project.report_tables(["statistics"])["statistics"].to_pylist():
             found[f"view, {row['column']}"] = (

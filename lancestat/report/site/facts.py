@@ -38,17 +38,17 @@ Fact = tuple[str, str]
 def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
     """Terms and what is known of them; what the environment gave is told by `origins`."""
     facts = [("URI", report.spec.uri)]
-    shown = report.shown
-    if shown is not None:
-        figures = table_figures(shown)
+    status = report.status
+    if status is not None:
+        figures = table_figures(status)
         facts += [
-            ("Version", count(shown.version)),
+            ("Version", count(status.version)),
             ("Rows", figures.rows),
             ("Size", figures.size),
         ]
-        if shown.computed_at is not None:
+        if status.computed_at is not None:
             ago = f", {figures.age} ago" if figures.age else ""
-            facts.append(("Computed", instant(shown.computed_at) + ago))
+            facts.append(("Computed", instant(status.computed_at) + ago))
         if figures.behind:
             changed = f", {figures.changed} of the rows changed since" if figures.changed else ""
             facts.append(("Behind", figures.behind + changed))
@@ -184,12 +184,12 @@ class ColumnRow:
 
 def column_rows(report: TableReport) -> tuple[ColumnRow, ...]:
     """The columns that have statistics, in the order of the schema."""
-    shown = report.shown
-    if shown is None:
+    status = report.status
+    if status is None:
         return ()
     return tuple(
-        _row(name, column, shown.rows, report.histograms.get(name))
-        for name, column in shown.columns.items()
+        _row(name, column, status.rows, report.histograms.get(name))
+        for name, column in status.columns.items()
     )
 
 

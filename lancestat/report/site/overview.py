@@ -57,7 +57,9 @@ def health_counts(report: ProjectReport) -> dict[str, int]:
 
 def column_counts(report: ProjectReport) -> tuple[int, int]:
     """Columns with statistics that may be used, and all that are wanted."""
-    statuses = [node.shown for node in report.nodes if isinstance(node, TableReport) and node.shown]
+    statuses = [
+        node.status for node in report.nodes if isinstance(node, TableReport) and node.status
+    ]
     used = sum(len(status.columns) for status in statuses if status.use)
     return used, sum(len(status.columns) + len(status.missing) for status in statuses)
 
@@ -70,7 +72,7 @@ def last_skips(report: ProjectReport) -> list[tuple[str, int]]:
 
 
 def table_row(report: TableReport, now: datetime) -> TableRow:
-    status = report.shown
+    status = report.status
     coverage, words = coverage_of(report)
     run = report.runs[0] if report.runs else None
     return TableRow(
@@ -103,7 +105,7 @@ def join_row(report: JoinReport, now: datetime) -> JoinRow:
 
 def coverage_of(report: TableReport) -> tuple[float | None, str]:
     """The share of the wanted columns that have statistics, and both numbers."""
-    status = report.shown
+    status = report.status
     if status is None:
         return None, NOTHING
     wanted = len(status.columns) + len(status.missing)

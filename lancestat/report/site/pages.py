@@ -148,7 +148,7 @@ class Pages:
         for node in self._report.nodes:
             spec = node.spec
             columns = (
-                list(node.shown.columns) if isinstance(node, TableReport) and node.shown else []
+                list(node.status.columns) if isinstance(node, TableReport) and node.status else []
             )
             words = [spec.owner or "", spec.description or "", *spec.tags]
             entries.append(
