@@ -431,10 +431,9 @@ def clean(message: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _url_spellings(secrets: Iterable[str]) -> set[str]:
-    plain = {secret for secret in secrets if secret}
-    return (
-        plain | {quote(secret, safe="") for secret in plain} | {quote(secret) for secret in plain}
-    )
+    verbatim = {secret for secret in secrets if secret}
+    quoted = {quote(secret, safe=safe) for secret in verbatim for safe in ("", "/")}
+    return verbatim | quoted
 
 
 def _xml_error_text(match: re.Match[str]) -> str:

@@ -230,10 +230,10 @@ def _with_defaults(
     defaults: Mapping[str, str], storage_options: Mapping[str, str] | None
 ) -> dict[str, str]:
     given = dict(storage_options or {})
-    set_already = {_plain(key) for key in given}
+    set_already = {_without_cloud(key) for key in given}
     return {**{k: v for k, v in defaults.items() if k not in set_already}, **given}
 
 
-def _plain(key: str) -> str:
+def _without_cloud(key: str) -> str:
     lowered = key.lower()
     return next((lowered[len(c) :] for c in _CLOUDS if lowered.startswith(c)), lowered)

@@ -145,14 +145,14 @@ class GroupedStatistics:
 
     def _known(self, field: Field) -> tuple[str, list[bool]] | None:
         """Return the key of a column's summary, and which groups have the snapshot's content."""
-        plain = field_key(field)
+        exact_key = field_key(field)
         stored = self._summary.contents
-        key = next((key for key in (quantile_key(plain), plain) if key in stored), None)
+        key = next((key for key in (quantile_key(exact_key), exact_key) if key in stored), None)
         if key is None:
             return None
         if self._is_proven:
             return key, [bool(digest) for digest in stored[key]]
-        now = self._digests(plain)
+        now = self._digests(exact_key)
         return key, [bool(a) and a == b for a, b in zip(stored[key], now, strict=True)]
 
     def _digests(self, key: str) -> tuple[bytes | None, ...]:

@@ -145,8 +145,8 @@ def check_columns(
     return dimension(type)
 
 
-# Formats of plain files, whose readers ignore hidden files.
-_PLAIN = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile"})
+# Formats of files whose readers ignore hidden files.
+_FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile"})
 # The most files whose footers are read to count rows; a run counts those of more.
 _FOOTERS = 256
 
@@ -162,13 +162,13 @@ def observe_files(
     """
     shown = clean(uri, secret_values(side.options))
     work = SideSource(side.vector, side.select, format=format, uri=uri, options=side.options)
-    is_plain = format.lower() in _PLAIN
+    reads_files = format.lower() in _FILE_FORMATS
     is_local = local_path(uri) is not None
     files: Sequence[ListedFile] | None = None
-    if is_plain:
+    if reads_files:
         files = list_files(uri) if is_local else list_store_files(uri, storage_options)
     if not files:
-        if is_plain and is_local:
+        if reads_files and is_local:
             raise place.error(SideFilesMissing, f"{place} has no files at {shown}")
         # Other sources may read anything, wherever their path leads.
         note = f"changes of the {place.side} side cannot be detected from {shown}"

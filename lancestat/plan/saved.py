@@ -98,9 +98,9 @@ class _Encoder:
         self._known: dict[int, tuple[object, bytes]] = {}
 
     def encode(self, value: object) -> bytes:
-        plain = _PLAIN.get(type(value))
-        if plain is not None:
-            return plain(value)
+        encode_scalar = _SCALAR_ENCODERS.get(type(value))
+        if encode_scalar is not None:
+            return encode_scalar(value)
         match value:
             case tuple() | frozenset():
                 return self._once(value)
@@ -142,7 +142,7 @@ def _spelled(value: object) -> bytes:
     return repr(value).encode()
 
 
-_PLAIN: Mapping[type, Callable[[Any], bytes]] = {
+_SCALAR_ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
     type(None): _spelled,
     bool: _spelled,
     int: _spelled,

@@ -255,10 +255,10 @@ class _Floats(Domain):
                 "<=": f"{column} IS NOT NULL",
                 ">": NEVER,
             }[sign]
-        plain = f"{column} {sign} {_float(literal)}"
+        comparison = f"{column} {sign} {_float(literal)}"
         if sign in ("<", "<="):
-            return f"({plain} AND NOT {nan})"
-        return f"({plain} OR {nan})" if sign in (">", ">=", "<>") else plain
+            return f"({comparison} AND NOT {nan})"
+        return f"({comparison} OR {nan})" if sign in (">", ">=", "<>") else comparison
 
     def member(self, literal: Literal) -> str | None:
         if not isinstance(literal, float) or math.isnan(literal) or not self._fits(literal):

@@ -49,14 +49,14 @@ class Page:
 class Pages:
     """The pages of one report about a project, in whose folder its YAML is."""
 
-    def __init__(self, report: ProjectReport, spec: ProjectSpec, plain: PageSanitizer) -> None:
+    def __init__(self, report: ProjectReport, spec: ProjectSpec, sanitizer: PageSanitizer) -> None:
         self._report = report
-        self._sanitizer = plain
+        self._sanitizer = sanitizer
         self._origins = spec.origins
         self._sources = Sources(spec.root)
         self._addresses = addresses(report.nodes)
         self._read_by = _inverted(report.reads)
-        self._environment = _environment(plain)
+        self._environment = _environment(sanitizer)
         self._environment.globals.update(
             {
                 "report": report,
@@ -143,7 +143,7 @@ class Pages:
 
     def _search_index(self) -> str:
         """A script, since pages from a disk may read no other files."""
-        plain = self._sanitizer.line
+        line = self._sanitizer.line
         entries = []
         for node in self._report.nodes:
             spec = node.spec
@@ -153,22 +153,22 @@ class Pages:
             words = [spec.owner or "", spec.description or "", *spec.tags]
             entries.append(
                 {
-                    "name": plain(spec.name),
+                    "name": line(spec.name),
                     "kind": spec.kind.value,
                     "page": self._addresses[spec.name],
                     "health": node.health.value,
-                    "words": plain(" ".join(words)),
-                    "columns": [plain(column) for column in columns],
+                    "words": line(" ".join(words)),
+                    "columns": [line(column) for column in columns],
                 }
             )
         return f"window.lancestatNodes = {json.dumps(entries, separators=(',', ':'))};\n"
 
 
-def _environment(plain: PageSanitizer) -> Environment:
+def _environment(sanitizer: PageSanitizer) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     def finalize(value: object) -> object:
-        return plain.line(value) if type(value) is str else value
+        return sanitizer.line(value) if type(value) is str else value
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -186,7 +186,7 @@ def _environment(plain: PageSanitizer) -> Environment:
             "instant": instant,
             "ago": ago,
             "sentence": sentence,
-            "verbatim": plain.verbatim,
+            "verbatim": sanitizer.verbatim,
             "chart": _chart,
         }
     )

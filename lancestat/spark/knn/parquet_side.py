@@ -140,7 +140,7 @@ def _is_alike(file: pq.FileMetaData, columns: Sequence[str], schema: pa.Schema) 
     file_schema = file.schema.to_arrow_schema()
     return all(
         len(file_schema.get_all_field_indices(name)) == 1
-        and _plain(file_schema.field(name).type) == field.type
+        and _decoded_type(file_schema.field(name).type) == field.type
         for name, field in zip(columns, schema, strict=True)
     )
 
@@ -182,7 +182,7 @@ def _middle(group: pq.RowGroupMetaData) -> int:
 def _arrow_type(type: DataType) -> pa.DataType | None:
     from pyspark.sql import types
 
-    plain = {
+    arrow_types = {
         types.BooleanType: pa.bool_(),
         types.ByteType: pa.int8(),
         types.ShortType: pa.int16(),
@@ -195,23 +195,23 @@ def _arrow_type(type: DataType) -> pa.DataType | None:
     if isinstance(type, types.ArrayType):
         element = type.elementType
         if isinstance(element, types.FloatType | types.DoubleType):
-            return pa.list_(plain[element.__class__])
+            return pa.list_(arrow_types[element.__class__])
         return None
     if type == types.StringType():
         return pa.string()
-    return plain.get(type.__class__)
+    return arrow_types.get(type.__class__)
 
 
-def _plain(type: pa.DataType) -> pa.DataType:
+def _decoded_type(type: pa.DataType) -> pa.DataType:
     """Return a type without dictionaries, views and large offsets."""
     if pa.types.is_dictionary(type):
-        return _plain(type.value_type)
+        return _decoded_type(type.value_type)
     if pa.types.is_large_string(type) or pa.types.is_string_view(type):
         return pa.string()
     if pa.types.is_large_binary(type) or pa.types.is_binary_view(type):
         return pa.binary()
     if _is_list(type):
-        return pa.list_(_plain(type.value_type))
+        return pa.list_(_decoded_type(type.value_type))
     return type
 
 
