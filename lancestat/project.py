@@ -405,7 +405,7 @@ class Project:
             runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
         )
 
-    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
+    def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         """Drop state of tables that are no longer declared, and what killed processes have left.
 
         Raises:
@@ -418,6 +418,10 @@ class Project:
         if not dry_run:
             clear_drafts(self.spec.root.resolve() / DEFAULT)
         return collect_garbage(self.spec, self.state, now=self._clock(), dry_run=dry_run)
+
+    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
+        """Do the same as `collect_garbage`, by the name of earlier releases."""
+        return self.collect_garbage(dry_run=dry_run)
 
     @property
     def _digests(self) -> dict[str, str]:

@@ -34,7 +34,7 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep_temporary_folders() -> None:
+def collect_temporary_garbage() -> None:
     """Remove the temporary folders that killed processes of this user have left."""
     owner = os.getuid() if hasattr(os, "getuid") else None
     for path in abandoned(_temporary_folders()):

@@ -58,13 +58,13 @@ def begin(
     uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
 ) -> OutputWriter:
     """See `result.begin`; nothing is made yet."""
-    sweep(uri, options, remembered)
+    collect_garbage(uri, options, remembered)
     owner = this_process()
     return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options, remembered)
 
 
-def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
-    """See `result.sweep`: write intents name what there is."""
+def collect_garbage(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
+    """See `result.collect_garbage`: write intents name what there is."""
     if _opened(uri, options, remembered) is None:
         _require_nothing(uri, options)
     with _logged(uri, options):

@@ -172,7 +172,7 @@ class ParquetLocation:
         for suffix in _SUFFIXES:
             _remove(self.root / f"{generation}{suffix}")
 
-    def sweep(self) -> None:
+    def collect_garbage(self) -> None:
         """Remove generations that no reader can see and no run is writing; holds the lock.
 
         Such files are also left by a run that was killed after it had published.

@@ -39,19 +39,19 @@ def begin(
     with writing(uri, options):
         place.prepare(_remembers(place, remembered))
         with place.locked():
-            place.sweep()
+            place.collect_garbage()
             folder = place.start()
     owner = this_process()
     return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, owner, options, remembered)
 
 
-def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
-    """See `result.sweep`."""
+def collect_garbage(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
+    """See `result.collect_garbage`."""
     place = location_of(uri)
     place.check(_remembers(place, remembered))
     if place.root.is_dir():
         with writing(uri, options), place.locked():
-            place.sweep()
+            place.collect_garbage()
 
 
 def write(
@@ -192,7 +192,7 @@ def _publish(
     place.publish(generation)
     shutil.rmtree(part, ignore_errors=True)
     (place.root / f"{generation}.json").unlink(missing_ok=True)
-    place.sweep()
+    place.collect_garbage()
     return _state(place, generation, writer.storage_options)
 
 

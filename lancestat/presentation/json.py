@@ -306,7 +306,7 @@ def _explanation(view: ExplanationView, page: Page) -> Payload:
 
 
 @FORMAT.renders(GarbageView)
-def _sweep(view: GarbageView, page: Page) -> Payload:
+def _garbage(view: GarbageView, page: Page) -> Payload:
     counts = asdict(view.report)
     dry_run = view.is_dry_run
     return _object("gc", project=view.project, target=view.target, dry_run=dry_run, **counts)

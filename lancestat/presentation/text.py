@@ -158,7 +158,7 @@ def _site(view: SiteView, page: Page) -> Iterator[str]:
 
 
 @FORMAT.renders(GarbageView)
-def _sweep(view: GarbageView, page: Page) -> Iterator[str]:
+def _garbage(view: GarbageView, page: Page) -> Iterator[str]:
     report = view.report
     counts = [
         count(report.partials_dropped, "set of partials", "sets of partials"),

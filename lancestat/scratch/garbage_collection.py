@@ -20,7 +20,7 @@ _NAME = re.compile(rf"({TAG})-[0-9a-f]{{16}}")
 
 
 @dataclass(frozen=True, slots=True)
-class SweptFolder:
+class AbandonedFolder:
     """A join run's folder that its process left behind."""
 
     uri: str
@@ -29,25 +29,25 @@ class SweptFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class ScratchSweep:
-    """The folders that a sweep removed, or would remove, and those that it left.
+class ScratchGarbage:
+    """The folders that were removed, or would be, and those that were left.
 
     `left` are URIs with the reason: somebody else's, a marker that cannot be understood, a removal
     that failed.
     """
 
-    swept: tuple[SweptFolder, ...] = ()
+    collected: tuple[AbandonedFolder, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
 
 
-def sweep_scratch(
+def collect_scratch_garbage(
     root: str,
     storage_options: Mapping[str, str] | None = None,
     *,
     now: datetime,
     dry_run: bool = False,
     dead_after: timedelta = DEAD_AFTER,
-) -> ScratchSweep:
+) -> ScratchGarbage:
     """Remove what killed processes left under a scratch root, and nothing else.
 
     Only folders two levels below the root that carry scratch's marker are looked at, and those that
@@ -66,7 +66,7 @@ def sweep_scratch(
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)
-    swept: list[SweptFolder] = []
+    collected: list[AbandonedFolder] = []
     left: list[tuple[str, str]] = []
     try:
         place = store_of(root)
@@ -78,7 +78,9 @@ def sweep_scratch(
                 continue
             size_bytes = store.size_bytes(folder)
             if dry_run or _removed(store, folder, options, left):
-                swept.append(SweptFolder(store.uri(folder), size_bytes, lease.renewed_at or now))
+                collected.append(
+                    AbandonedFolder(store.uri(folder), size_bytes, lease.renewed_at or now)
+                )
     except BaseException as error:
         if not is_failure(error):
             raise
@@ -88,7 +90,7 @@ def sweep_scratch(
             f"the scratch folder {clean(root, secrets)} cannot be swept: {clean(reason, secrets)}",
             hint="check the target's 'scratch', its storage-options and the permissions there",
         ) from None
-    return ScratchSweep(tuple(swept), tuple(left))
+    return ScratchGarbage(tuple(collected), tuple(left))
 
 
 def _folders(storage: Storage, left: list[tuple[str, str]]) -> Iterator[str]:
