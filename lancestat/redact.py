@@ -408,8 +408,8 @@ def secret_values(storage_options: Mapping[str, str] | None) -> frozenset[str]:
     return frozenset(value for value in values if not is_commonplace(value))
 
 
-def clean(message: str, secrets: Iterable[str] = ()) -> str:
-    """One line of at most 600 characters, without places in Rust sources and without secrets.
+def redact_line(message: str, secrets: Iterable[str] = ()) -> str:
+    """Return one line of at most 600 characters, without places in Rust sources and secrets.
 
     Args:
         message: The message of a library.

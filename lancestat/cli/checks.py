@@ -17,7 +17,7 @@ from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration
 from lancestat.lake.files import local_path
 from lancestat.presentation.views import Check
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ def check_state(project: Project) -> Check:
             f"{place} cannot be written",
             "allow it, or name another state in the target",
         )
-    return Check("state", True, clean(uri))
+    return Check("state", True, redact_line(uri))
 
 
 def check_spark(target: Target) -> Check:
@@ -97,7 +97,7 @@ def check_spark(target: Target) -> Check:
     except LancestatError as error:
         return Check("Spark", False, error.message, error.hint or "look at the target's spark")
     except Exception as error:
-        text = clean(str(error), secret_values(target.storage_options))
+        text = redact_line(str(error), secret_values(target.storage_options))
         return Check("Spark", False, text, "look at the target's spark")
     finally:
         if session is not None and running is None:

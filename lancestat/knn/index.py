@@ -17,7 +17,7 @@ from lancestat.knn.request import Metric, distances
 from lancestat.knn.search import ExactSearch, Neighbours, merge, nothing
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import VectorSide
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     import lance
@@ -187,7 +187,7 @@ class IndexedSide:
             yield
         except Exception as error:
             secrets = secret_values(self._side.storage_options)
-            reason = clean(f"{type(error).__name__}: {error}", secrets)
+            reason = redact_line(f"{type(error).__name__}: {error}", secrets)
             message = f"the vector index of {self._side.pin.uri} cannot be searched: {reason}"
             raise IndexUnreadable(message) from error
 

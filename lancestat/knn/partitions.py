@@ -18,7 +18,7 @@ from lancestat.knn.search import BLOCK_BYTES, ExactSearch, Neighbours, merge
 from lancestat.knn.vectors import vectors
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     import lance
@@ -308,7 +308,7 @@ def _written(
 
 
 def _unwritable(error: Exception, storage_options: Mapping[str, str]) -> RunError:
-    reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
+    reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
     return PartitionsNotWritten(
         f"the right side cannot be laid out in scratch: {reason}",
         hint="see that the scratch folder has room and may be written",

@@ -16,7 +16,7 @@ from lancestat.errors import DatasetReplaced, LakeError
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.open import observe_dataset, open_pinned, replacement, store_options
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     from lance import LanceDataset, LanceOperation
@@ -232,7 +232,7 @@ def _commit(
     except Exception as error:
         is_conflict = cause_of(error, change.uri) is Cause.CONFLICT
         if is_conflict or (change.read_version == 0 and _exists(change.uri, storage_options)):
-            return Conflict(clean(str(error), secret_values(storage_options)))
+            return Conflict(redact_line(str(error), secret_values(storage_options)))
         raise
     is_next = dataset.version == change.read_version + 1
     return (Landed if is_next else LandedLate)(change.uri, dataset)

@@ -24,7 +24,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.lake.files import local_path
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 
 
 class Cause(Enum):
@@ -190,9 +190,9 @@ def lake_error(
     if kind is DatasetMissing and version is not None:
         kind = VersionMissing
     template, hint = _TEXTS[kind]
-    message = template.format(uri=clean(uri, secrets), version=version)
+    message = template.format(uri=redact_line(uri, secrets), version=version)
     if kind not in (DatasetMissing, VersionMissing):
-        message = f"{message} ({clean(str(error), secrets)})"
+        message = f"{message} ({redact_line(str(error), secrets)})"
     if kind is DatasetMissing:
         hint = _nearest(uri)
     return kind(message, hint=hint)

@@ -16,7 +16,7 @@ from lancestat.errors import (
 from lancestat.lake.error_mapping import lake_error
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     import lance
@@ -80,7 +80,7 @@ def open_pinned(
     except VersionMissing as error:
         raise VersionMissing(error.message, hint=_LOOK_AGAIN) from None
     if opened != pin:
-        shown = clean(pin.uri, secret_values(storage_options))
+        shown = redact_line(pin.uri, secret_values(storage_options))
         raise DatasetReplaced(
             f"{shown} has been replaced: its version {pin.version} is not the one that was looked "
             "at before",
@@ -126,7 +126,7 @@ def read_failure(
     failure = lake_error(error, pin.uri, secrets=secrets)
     if not isinstance(failure, DatasetMissing):
         return failure
-    uri, cause = clean(pin.uri, secrets), clean(str(error), secrets)
+    uri, cause = redact_line(pin.uri, secrets), redact_line(str(error), secrets)
     return DatasetMissing(f"a data file of {uri} is missing ({cause})", hint=failure.hint)
 
 

@@ -12,7 +12,7 @@ from lancestat.lake.commit import commit as commit_change
 from lancestat.lake.observe import snapshot_at
 from lancestat.lake.snapshot import Pin
 from lancestat.manifest.wire import COMPUTED_AT_VERSION, PREFIX, plan_updates
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     from lance import LanceDataset, LanceOperation
@@ -95,8 +95,8 @@ def commit(
     except Exception as error:
         secrets = secret_values(storage_options)
         raise CommitFailed(
-            f"statistics were not published to {clean(publication.uri, secrets)}:"
-            f" {clean(str(error), secrets)}",
+            f"statistics were not published to {redact_line(publication.uri, secrets)}:"
+            f" {redact_line(str(error), secrets)}",
             hint="the table's data is untouched; run again",
         ) from None
 
@@ -121,8 +121,9 @@ def _withdraw(
     except Exception as error:
         secrets = secret_values(storage_options)
         raise CommitFailed(
-            f"{clean(uri, secrets)} was replaced while its statistics were published, "
-            f"and those of the old table could not be taken back: {clean(str(error), secrets)}",
+            f"{redact_line(uri, secrets)} was replaced while its statistics were published, "
+            "and those of the old table could not be taken back: "
+            f"{redact_line(str(error), secrets)}",
             hint=f"remove the entries {PREFIX}* from the table's config, and run again",
         ) from None
 

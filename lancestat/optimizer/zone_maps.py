@@ -26,7 +26,7 @@ from lancestat.optimizer.pruned_fragments import (
     RemainingFragments,
 )
 from lancestat.predicates.filter import Filter
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_type import ColumnType, Kind, column_type
 from lancestat.statistics.partial import ColumnPartial
@@ -295,5 +295,7 @@ def _bound(extreme: Any, bounds: Sequence[Bound | None]) -> Bound | None:
 def _give_up(uri: str, error: Exception, options: Mapping[str, str] | None) -> None:
     secrets = secret_values(options)
     _log.warning(
-        "zone maps of %s are not used: %s", clean(uri, secrets), clean(str(error), secrets)
+        "zone maps of %s are not used: %s",
+        redact_line(uri, secrets),
+        redact_line(str(error), secrets),
     )

@@ -35,7 +35,7 @@ from lancestat.output.write_intents import (
     withdraw_intent,
 )
 from lancestat.output.writer import OutputWriter, Written, refused, stale, writing
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -384,9 +384,9 @@ def _logged(uri: str, options: Mapping[str, str]) -> Iterator[None]:
         yield
     except Exception as error:
         secrets = secret_values(options)
-        reason = clean(str(error), secrets)
-        _log.warning("what a run left in %s was not removed: %s", clean(uri, secrets), reason)
+        reason = redact_line(str(error), secrets)
+        _log.warning("what a run left in %s was not removed: %s", redact_line(uri, secrets), reason)
 
 
 def _shown(writer: OutputWriter) -> str:
-    return clean(writer.uri, secret_values(writer.storage_options))
+    return redact_line(writer.uri, secret_values(writer.storage_options))

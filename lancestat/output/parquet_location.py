@@ -36,7 +36,7 @@ from lancestat.errors import OutputNotReplaceable, RunError
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import Lease, Process, abandoned, parse_instant, this_process
 from lancestat.output.writer import location_digest, refused
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -274,8 +274,8 @@ def location_of(uri: str) -> ParquetLocation:
     path = local_path(uri)
     if path is None:
         raise OutputNotReplaceable(
-            f"a Parquet result cannot be replaced in one step at {clean(uri)}, since object stores "
-            "have neither links nor renames",
+            f"a Parquet result cannot be replaced in one step at {redact_line(uri)}, since object "
+            "stores have neither links nor renames",
             hint="use 'output: {lance: ...}', which commits atomically there",
         )
     return ParquetLocation(uri, Path(os.path.normpath(path.absolute())))

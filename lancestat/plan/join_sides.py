@@ -25,7 +25,7 @@ from lancestat.lake.files import ListedFile, files_digest, list_files, list_stor
 from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.lake.snapshot import Snapshot, index_metric
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
 from lancestat.state.values import InputRecord
 
@@ -132,7 +132,7 @@ def check_columns(
             known = ", ".join(list(types)[:_SHOWN]) + (", ..." if len(types) > _SHOWN else "")
             raise place.error(
                 SideColumnMissing,
-                f"{place} names column '{column}', which {clean(uri)} does not have",
+                f"{place} names column '{column}', which {redact_line(uri)} does not have",
                 did_you_mean(column, types) or f"its columns: {known or 'none'}",
             )
     type = types[side.vector]
@@ -160,7 +160,7 @@ def observe_files(
         UsageError: about columns, as `check_columns`.
         SideFilesMissing: there are no files.
     """
-    shown = clean(uri, secret_values(side.options))
+    shown = redact_line(uri, secret_values(side.options))
     work = SideSource(side.vector, side.select, format=format, uri=uri, options=side.options)
     reads_files = format.lower() in _FILE_FORMATS
     is_local = local_path(uri) is not None

@@ -26,7 +26,7 @@ from lancestat.plan.join_planner import remembered_result
 from lancestat.plan.node_result import planned
 from lancestat.plan.observe import ObservedPlan
 from lancestat.plan.stages import ReadFragments
-from lancestat.redact import Audience, Redactor, clean
+from lancestat.redact import Audience, Redactor, redact_line
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
 from lancestat.state.identity import canonical_uri, table_identity
@@ -314,7 +314,7 @@ class Saver:
 
     def _observed(self, uri: str, snapshot: Snapshot | LakeError) -> ObservedDataset:
         identity = table_identity(uri)
-        public_uri = clean(self.spec.redactor.text(uri, Audience.PUBLIC))
+        public_uri = redact_line(self.spec.redactor.text(uri, Audience.PUBLIC))
         if isinstance(snapshot, LakeError):
             return ObservedDataset(identity, public_uri, error=snapshot.code)
         content = snapshot_digest(snapshot)

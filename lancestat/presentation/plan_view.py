@@ -32,7 +32,7 @@ from lancestat.plan.stages import (
     Probe,
 )
 from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 from lancestat.spec.model import Policy
 
 
@@ -117,7 +117,7 @@ def _explain(stage: JoinStage) -> str | None:
             return "merge: with the neighbours that the last run found"
         case CommitResult():
             how = "appended to" if stage.appends else "written to"
-            return f"materialize: {how} {clean(stage.uri)} as {stage.format.value}"
+            return f"materialize: {how} {redact_line(stage.uri)} as {stage.format.value}"
         case _:
             assert_never(stage)
 

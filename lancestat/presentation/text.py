@@ -31,7 +31,7 @@ from lancestat.presentation.views import (
     StatusView,
     ValidationView,
 )
-from lancestat.redact import clean, visible
+from lancestat.redact import redact_line, visible
 
 if TYPE_CHECKING:
     from lancestat.manifest.wire import PublishedColumn
@@ -103,7 +103,7 @@ def _list(view: ListView, page: Page) -> list[str]:
 @FORMAT.renders(ShowView)
 def _show(view: ShowView, page: Page) -> list[str]:
     status = view.status
-    lines = [f"{paint(status.table, 'title')}  {paint(clean(status.uri), 'note')}", ""]
+    lines = [f"{paint(status.table, 'title')}  {paint(redact_line(status.uri), 'note')}", ""]
     lines += table(_facts(view), indent="  ")
     lines += ["", *_columns(status.columns)] if status.columns else []
     if status.missing:

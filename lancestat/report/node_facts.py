@@ -11,7 +11,7 @@ from lancestat.formats import count, duration, large, roughly, share, size, spok
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import TableStatus
-from lancestat.redact import clean, visible
+from lancestat.redact import redact_line, visible
 from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
 
 
@@ -203,7 +203,7 @@ def health_counts(nodes: Iterable[NodeReport]) -> tuple[tuple[str, str], ...]:
 
 def one_line(text: str) -> str:
     """Return a text on one line, without secrets, whose characters can all be seen."""
-    return visible(clean(text))
+    return visible(redact_line(text))
 
 
 def _since(moment: datetime | None, now: datetime) -> str:

@@ -24,7 +24,7 @@ from lancestat.lake.error_mapping import is_full
 from lancestat.lake.lease import Lease, Process, parse_instant, this_process
 from lancestat.lake.open import is_failure
 from lancestat.lake.storage import Storage, storage_at
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -105,8 +105,8 @@ def _remove(store: Storage, folder: str, options: Mapping[str, str], settle_seco
         store.remove_empty(application)
     except Exception as error:
         # The cause that ended the join matters more. `lancestat gc` removes this folder later.
-        reason = clean(str(error), secret_values(options))
-        _log.warning("scratch %s was not removed: %s", clean(store.uri(folder)), reason)
+        reason = redact_line(str(error), secret_values(options))
+        _log.warning("scratch %s was not removed: %s", redact_line(store.uri(folder)), reason)
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def _scratch_errors(
         if not is_failure(error):
             raise
         secrets_ = secret_values(options)
-        place = clean(root, secrets_)
+        place = redact_line(root, secrets_)
         if _is_full(error):
             raise ScratchFull(
                 f"no space is left in the scratch folder {place}",
@@ -128,7 +128,7 @@ def _scratch_errors(
             ) from None
         if is_making and not isinstance(error, LancestatError):
             raise ScratchUnusable(
-                f"the scratch folder {place} cannot be used: {clean(str(error), secrets_)}",
+                f"the scratch folder {place} cannot be used: {redact_line(str(error), secrets_)}",
                 hint="check the target's 'scratch' and the permissions there",
             ) from None
         raise
@@ -232,4 +232,4 @@ class Heartbeat:
                 self._store.write(self._path, self._clock().isoformat())
             except Exception as error:
                 # The join itself may still succeed.
-                _log.warning("the heartbeat of scratch failed: %s", clean(str(error)))
+                _log.warning("the heartbeat of scratch failed: %s", redact_line(str(error)))

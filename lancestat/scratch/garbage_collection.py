@@ -12,7 +12,7 @@ from lancestat.lake.files import store_of
 from lancestat.lake.lease import TAG, Lease
 from lancestat.lake.open import is_failure, probe
 from lancestat.lake.storage import Storage, storage_at
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.scratch.folder import DEAD_AFTER, MARKER, read_marker
 
 # As `scratch` names them.
@@ -87,7 +87,8 @@ def collect_scratch_garbage(
         reason = error.message if isinstance(error, LancestatError) else str(error)
         secrets = secret_values(options)
         raise ScratchUnusable(
-            f"the scratch folder {clean(root, secrets)} cannot be swept: {clean(reason, secrets)}",
+            f"the scratch folder {redact_line(root, secrets)} cannot be swept: "
+            f"{redact_line(reason, secrets)}",
             hint="check the target's 'scratch', its storage-options and the permissions there",
         ) from None
     return ScratchGarbage(tuple(collected), tuple(left))
@@ -143,6 +144,6 @@ def _removed(
         store.remove(folder, MARKER)
         store.remove_empty(folder.partition("/")[0])
     except Exception as error:
-        left.append((store.uri(folder), clean(str(error), secret_values(options))))
+        left.append((store.uri(folder), redact_line(str(error), secret_values(options))))
         return False
     return True

@@ -7,7 +7,7 @@ from enum import Enum
 
 from lancestat.errors import LancestatError, StateContended, StateError, StateUnreachable
 from lancestat.lake.error_mapping import Cause, cause_of, is_of_store
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.state.identity import canonical_uri
 
 
@@ -51,7 +51,7 @@ def is_lance_failure(error: BaseException) -> bool:
 def message_of(error: BaseException, options: Mapping[str, str]) -> str:
     """Return the message of an error without places in Lance's source, and without secrets."""
     message = error.message if isinstance(error, LancestatError) else str(error)
-    return clean(message, secret_values(options))
+    return redact_line(message, secret_values(options))
 
 
 def unreachable(uri: str, error: BaseException, options: Mapping[str, str]) -> StateError:

@@ -73,7 +73,7 @@ def collect_state_garbage(
                 if rows.ids:
                     drop_rows(stored, rows.ids)
                     compact(stored, every_fragment=True)
-                stored.clean(state.retention)
+                stored.remove_old_versions(state.retention)
     for place in outlived:
         state.folder.remove(place)
     for stored in state.tables:

@@ -191,7 +191,7 @@ class LanceState:
             for stored in self.tables:
                 place = stored.place()
                 if place and self.folder.manifests(place) > _VERSIONS_KEPT:
-                    stored.clean(self.retention)
+                    stored.remove_old_versions(self.retention)
 
     def _append(self, stored: StoredTable, batches: Iterable[pa.RecordBatch]) -> None:
         """Append, and compact now and then, since opening a table opens every file."""

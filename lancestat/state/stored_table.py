@@ -211,7 +211,7 @@ class StoredTable:
                 return True
         return False
 
-    def clean(self, older_than: timedelta) -> None:
+    def remove_old_versions(self, older_than: timedelta) -> None:
         """Delete versions older than that, and the files that only they use."""
         self.attempt(
             lambda dataset: dataset.cleanup_old_versions(

@@ -28,7 +28,7 @@ from lancestat.errors import (
     UnreadableFile,
     did_you_mean,
 )
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 from lancestat.spec.document import MAX_BYTES
 from lancestat.spec.files import is_spec, work_tree
 from lancestat.spec.quoting import quoted
@@ -110,7 +110,7 @@ class Repository:
             reason = _reason(answer)
             is_foreign = "dubious ownership" in reason
             raise NoRepository(
-                f"git refuses to read around {top}: {clean(reason)}",
+                f"git refuses to read around {top}: {redact_line(reason)}",
                 hint=f"git config --global --add safe.directory {top}" if is_foreign else None,
             )
         return repository
@@ -212,7 +212,7 @@ class Repository:
         hint = "see whether the repository is whole: git fsck"
         if self._ask("config", "--local", "--get-regexp", promisors).stdout:
             hint = "the clone is partial, and nothing is fetched here: clone without a filter"
-        return GitFailed(f"'git {word}' failed: {clean(reason)}", hint=hint)
+        return GitFailed(f"'git {word}' failed: {redact_line(reason)}", hint=hint)
 
     def _ask(self, *words: str, input: str = "") -> subprocess.CompletedProcess[bytes]:
         """Return git's answer, whatever it is.

@@ -23,7 +23,7 @@ from lancestat.errors import (
     InDoubt,
     ReadOnlyToken,
 )
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 
 ATTEMPTS = 5
 LONGEST_PAUSE_SECONDS = 60.0
@@ -183,7 +183,7 @@ class GitHub:
         return url
 
     def _shown(self, text: str) -> str:
-        return clean(text, [self._token])
+        return redact_line(text, [self._token])
 
 
 _HINTS = {
@@ -212,7 +212,9 @@ def _checked_origin(root: str) -> str:
         parts, origin = SplitResult("", "", "", "", ""), ""
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
     if not is_safe or not parts.hostname or parts.username is not None:
-        message = f"GITHUB_API_URL is {clean(root)!r}; expected https://HOST with an optional path"
+        message = (
+            f"GITHUB_API_URL is {redact_line(root)!r}; expected https://HOST with an optional path"
+        )
         raise GitHubNotConfigured(message)
     return origin
 

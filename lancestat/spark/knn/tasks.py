@@ -19,7 +19,7 @@ from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows
 from lancestat.lake.open import is_failure
 from lancestat.output.writer import Written
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Materializer, ProbedChunk
 from lancestat.spark.knn.reader import VectorReader
@@ -105,7 +105,7 @@ def worker_task(threads: int, storage_options: Mapping[str, str], doing: str) ->
     except BaseException as error:
         if not is_failure(error):
             raise
-        reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
+        reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
         hint = MORE_MEMORY if isinstance(error, MemoryError) else None
         failed = JoinFailed(f"{doing} failed: {reason}", hint=hint)
         raise WorkerError.carrying(failed) from error

@@ -26,7 +26,7 @@ from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import VectorSide, fragment_rows
 from lancestat.lake.open import is_failure, readable, store_options
 from lancestat.lake.snapshot import pin_of
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.parquet_side import ParquetScan
 from lancestat.spark.knn.sides import OpenedSide
 from lancestat.spark.knn.tasks import worker_task
@@ -213,7 +213,7 @@ class _Writer:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            reason = clean(f"{type(error).__name__}: {error}", secret_values(options))
+            reason = redact_line(f"{type(error).__name__}: {error}", secret_values(options))
             raise SideNotWritten(
                 f"the {self._writing.side} side cannot be written: {reason}",
                 hint="leave out columns of types that Lance does not support",

@@ -16,7 +16,7 @@ from lancestat.errors import (
 )
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.session.compiler import relation_classes
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class _Connector:
         return self._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(options)
 
     def _not_opened(self, message: str) -> RunError:
-        reason = clean(message, secret_values(self._storage_options))
+        reason = redact_line(message, secret_values(self._storage_options))
         return ConnectorCannotOpen(
             f"the data source '{SOURCE}' does not open version {self._version} of "
             f"'{self._uri}': {reason}",

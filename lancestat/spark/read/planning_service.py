@@ -17,7 +17,7 @@ from lancestat.optimizer.estimates import ColumnEstimate, Estimate, Explanation,
 from lancestat.optimizer.table import QueryScan, ReadTable, read_settings
 from lancestat.predicates.filter import Filter, filter_text, read_filters
 from lancestat.predicates.filter_sql import exact_conjuncts
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.read.read_task import encode_part, encode_scan
 from lancestat.spark.session.failure import WorkerError
 from lancestat.statistics.column_type import decoded_size
@@ -72,7 +72,7 @@ class PlanningService:
         except Exception as error:
             table = self._tables.get(message["table"])
             secrets = secret_values(table.storage_options if table else None)
-            cause = clean(f"{type(error).__name__}: {error}", secrets)
+            cause = redact_line(f"{type(error).__name__}: {error}", secrets)
             problem = ScanNotPlanned(f"a scan cannot be planned: {cause}")
         _log.warning("planning a scan: %s", problem.message)
         return json.dumps({"error": str(WorkerError.carrying(problem))})

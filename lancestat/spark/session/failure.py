@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from lancestat.errors import Cancelled, LancestatError, RunError, ScanFailed, error_class
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.analyze.work import TableScan
 
 _MARK = "lancestat-error:"
@@ -104,8 +104,8 @@ def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:
     hint = MORE_MEMORY if _CRASHED.search(text) else None
     raised = _RAISED.findall(text)
     if raised:
-        return clean(raised[-1], secrets), hint
-    return clean(lost.group(1) if lost else _first_line(error), secrets), hint
+        return redact_line(raised[-1], secrets), hint
+    return redact_line(lost.group(1) if lost else _first_line(error), secrets), hint
 
 
 def is_cancelled(error: Exception) -> bool:

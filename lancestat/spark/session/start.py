@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import JavaMissing, JavaTooOld, RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spark.sql.system_views import SCHEMA, SETTING
 from lancestat.spec.model import Target
@@ -146,7 +146,7 @@ def not_started(output: str, conf: Mapping[str, str]) -> RunError:
     reason = " ".join((causes or lines)[:_LAST_LINES]) or "it exited without output"
     secrets = [value for key, value in conf.items() if _SECRET.search(key)]
     return SparkNotStarted(
-        f"Spark did not start: {clean(reason, secrets)}",
+        f"Spark did not start: {redact_line(reason, secrets)}",
         hint="check the target's spark section, and `lancestat debug`",
     )
 

@@ -16,7 +16,7 @@ from lancestat.errors import (
     QueryFailed,
     did_you_mean,
 )
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 from lancestat.spark.session.failure import carried_error, cause, is_cancelled
 from lancestat.spark.sql.system_views import SCHEMA
 
@@ -149,7 +149,7 @@ def hint_for(name: str, query_context: QueryContext) -> str:
 def _said(error: Any, query_context: QueryContext) -> str:
     """Return Spark's message, without its state, the excerpt and the plan that follow."""
     text = str(getattr(error, "desc", None) or error).strip()
-    return clean(_FROM_STATE_ON.sub("", text), query_context.secrets)
+    return redact_line(_FROM_STATE_ON.sub("", text), query_context.secrets)
 
 
 def _unwrapped(error: Any) -> Any:
