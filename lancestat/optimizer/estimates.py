@@ -146,7 +146,7 @@ def _columns(
         partial = known.partial(name) if asks_for_partials else None
         if remaining is not None:
             column = _narrowed(column, partial, remaining.range(name), type, rows, table)
-        estimated = _told(column, type, rows)
+        estimated = _capped(column, type, rows)
         if table.histogram and partial is not None:
             estimated = _with_histogram(estimated, partial, type)
         estimates[name] = estimated
@@ -224,7 +224,7 @@ def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:
     )
 
 
-def _told(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
+def _capped(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
     """Return the estimate of a column among `rows` rows.
 
     Of a type whose bounds Spark's `FilterEstimation` uses, a distinct count comes with both

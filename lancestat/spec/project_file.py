@@ -226,8 +226,8 @@ def _target_name(
 def _unknown_target(
     name: str, known: list[str], origin: Origin | None = None
 ) -> tuple[str, str | None]:
-    told = quoted(name if origin is None else origin.brief)
-    message = f"unknown target {told}; valid targets: {', '.join(known)}"
+    shown_name = quoted(name if origin is None else origin.brief)
+    message = f"unknown target {shown_name}; valid targets: {', '.join(known)}"
     return message, None if origin is not None else did_you_mean(name, known)
 
 

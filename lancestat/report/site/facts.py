@@ -36,7 +36,7 @@ Fact = tuple[str, str]
 
 
 def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
-    """Terms and what is known of them; what the environment gave is told by `origins`."""
+    """Terms and what is known of them; `origins` are those of values from the environment."""
     facts = [("URI", report.spec.uri)]
     status = report.status
     if status is not None:
@@ -95,7 +95,7 @@ class SideFacts:
 
 
 def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
-    """Terms and what is known of them; what the environment gave is told by `origins`."""
+    """Terms and what is known of them; `origins` are those of values from the environment."""
     spec, record = report.spec, report.record
     meaning = f"{count(spec.k)} nearest by {spec.metric}, {spoken([spec.join])} join"
     facts = [

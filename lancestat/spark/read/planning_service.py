@@ -152,11 +152,11 @@ class PlanningService:
 
 
 def _column(column: ColumnEstimate) -> Message:
-    told: Message = column.to_json()
+    message: Message = column.to_json()
     if column.histogram is not None:
         bins = [[bin.low, bin.high, bin.distinct] for bin in column.histogram.bins]
-        told["histogram"] = {"height": column.histogram.height, "bins": bins}
-    return {key: value for key, value in told.items() if value is not None}
+        message["histogram"] = {"height": column.histogram.height, "bins": bins}
+    return {key: value for key, value in message.items() if value is not None}
 
 
 def _explained(table: ReadTable, filters: Sequence[Filter], scan_estimate: Estimate) -> Explanation:
