@@ -87,10 +87,10 @@ def describe(error: BaseException) -> list[str]:
 
 def painted(error: LancestatError) -> list[str]:
     """The lines of an error, its code in red where colours are shown."""
-    first, *rest = message_lines(CONSOLE.text(str(error)))
+    first, *rest = message_lines(CONSOLE.redacted(str(error)))
     return [paint(error.code, "code") + first[len(error.code) :], *rest]
 
 
 def _redacted(line: str) -> str:
     indent = line[: len(line) - len(line.lstrip())]
-    return indent + redact_line(CONSOLE.text(line))
+    return indent + redact_line(CONSOLE.redacted(line))

@@ -203,7 +203,7 @@ def store_summary(state: StateWriter, table: TableVersion, coverage: Coverage, p
 
 
 @dataclass(slots=True)
-class _Sum:
+class _CellMerge:
     """A running merge of the parts of one field in one group; `left` are still to come."""
 
     left: int = 0
@@ -254,27 +254,29 @@ class _Draft:
     def _make(
         self, state: StateWriter, places: range, keys: Mapping[str, BlockKey]
     ) -> Iterator[SummaryBlock]:
-        sums = {(place, key): _Sum() for place in places for key in keys}
-        known = self._take_pieces(state, sums)
+        merges = {(place, key): _CellMerge() for place in places for key in keys}
+        known = self._take_pieces(state, merges)
         takers: _Takers = defaultdict(lambda: defaultdict(int))
-        for cell, sum in sums.items():
-            sum.left = self._ask(cell, known[cell], takers)
-        self._add_partials(state, sums, takers)
+        for cell, cell_merge in merges.items():
+            cell_merge.left = self._ask(cell, known[cell], takers)
+        self._add_partials(state, merges, takers)
         for name, key in keys.items():
-            group_sums = [sums[place, name] for place in places]
+            group_merges = [merges[place, name] for place in places]
             partials = [
-                sum.partial for sum in group_sums if sum.partial is not None and not sum.left
+                merged.partial
+                for merged in group_merges
+                if merged.partial is not None and not merged.left
             ]
             # A block of which something is gone is left to the next run.
-            if len(partials) == len(group_sums):
+            if len(partials) == len(group_merges):
                 yield SummaryBlock(key, tuple(partials))
 
     def _take_pieces(
-        self, state: StateWriter, sums: Mapping[_Cell, _Sum]
+        self, state: StateWriter, merges: Mapping[_Cell, _CellMerge]
     ) -> Mapping[_Cell, set[int]]:
         """Add what the last summary has, and return the fragments that it covers."""
         wanted: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
-        for cell in sums:
+        for cell in merges:
             for group, key, offset in self._before.pieces(cell):
                 if not self._splits_joint(group, cell[1]):
                     wanted[key].append((cell, group, offset))
@@ -283,7 +285,7 @@ class _Draft:
             return known
         for block in state.summary_blocks(self._table.identity, list(wanted)):
             for cell, group, offset in wanted[block.key]:
-                sums[cell].add(block.partials[offset])
+                merges[cell].add(block.partials[offset])
                 known[cell].update(group)
         return known
 
@@ -314,7 +316,7 @@ class _Draft:
         return count
 
     def _add_partials(
-        self, state: StateWriter, sums: Mapping[_Cell, _Sum], takers: _Takers
+        self, state: StateWriter, merges: Mapping[_Cell, _CellMerge], takers: _Takers
     ) -> None:
         wanted: dict[Fingerprints, set[str]] = defaultdict(set)
         for fingerprints, key in takers:
@@ -325,8 +327,8 @@ class _Draft:
             for stored in state.partials(self._table.identity, asked):
                 for key, partial in stored.partials.items():
                     for cell, times in takers[stored.fingerprints, key].items():
-                        sums[cell].add(partial, times)
-                        sums[cell].left -= times
+                        merges[cell].add(partial, times)
+                        merges[cell].left -= times
 
     def _joint_fragments(self) -> Iterator[Sequence[int]]:
         if not self._joint:

@@ -130,7 +130,7 @@ def commit(
     try:
         dataset = lance.LanceDataset.commit(uri, operation, storage_options=options)
     except Exception as error:
-        raise _unwritable(error, storage_options) from error
+        raise _partitions_not_written(error, storage_options) from error
     return PartitionedDataset(
         pin_of(dataset, uri),
         tuple(fragment.fragment_id for fragment in dataset.get_fragments()),
@@ -303,11 +303,11 @@ def _written(
             storage_options=store_options(uri, storage_options),
         )
     except Exception as error:
-        raise _unwritable(error, storage_options) from error
+        raise _partitions_not_written(error, storage_options) from error
     return [json.dumps(each.to_json()) for each in made]
 
 
-def _unwritable(error: Exception, storage_options: Mapping[str, str]) -> RunError:
+def _partitions_not_written(error: Exception, storage_options: Mapping[str, str]) -> RunError:
     reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
     return PartitionsNotWritten(
         f"the right side cannot be laid out in scratch: {reason}",

@@ -123,6 +123,16 @@ def is_of_store(error: BaseException) -> bool:
     return _STORE.search(_without_paths(str(error), None)) is not None
 
 
+def is_panic(error: BaseException) -> bool:
+    """Return whether Rust code panicked, which in Python is no `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
+def is_error_or_panic(error: BaseException) -> bool:
+    """Return whether something failed, rather than being interrupted or told to exit."""
+    return isinstance(error, Exception) or is_panic(error)
+
+
 def is_full(error: BaseException) -> bool:
     """Return whether there was no room left."""
     return cause_of(error) is Cause.NO_SPACE

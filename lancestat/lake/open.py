@@ -13,7 +13,7 @@ from lancestat.errors import (
     StoreUnreachable,
     VersionMissing,
 )
-from lancestat.lake.error_mapping import lake_error
+from lancestat.lake.error_mapping import is_error_or_panic, lake_error
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import redact_line, secret_values
@@ -101,7 +101,7 @@ def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> 
     except LakeError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         raise read_failure(error, pin, storage_options) from None
 
@@ -215,15 +215,10 @@ def readable(
     except LakeError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         secrets = secret_values(storage_options)
         raise lake_error(error, uri, version=version, secrets=secrets) from None
-
-
-def is_failure(error: BaseException) -> bool:
-    """Return whether Lance failed: with an Exception, or with a panic of its Rust code."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def _with_defaults(

@@ -13,7 +13,7 @@ from lancestat.optimizer.pruned_fragments import ColumnRange, RemainingFragments
 from lancestat.optimizer.table import ReadTable, Settings
 from lancestat.predicates.filter import Filter
 from lancestat.statistics.bound_text import parse_bound
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import ColumnType, decoded_size
 from lancestat.statistics.histogram import Histogram as Histogram
 from lancestat.statistics.histogram import HistogramBin as HistogramBin
@@ -163,7 +163,7 @@ def _narrowed(
 ) -> PublishedColumn:
     """Return a column over the remaining fragments, from the best that is known of it."""
     if partial is not None:
-        return published_column(type, summarize(partial, type))
+        return published_column(type, column_statistics_of(partial, type))
     column = _scaled(column, rows, table.snapshot.rows)
     if range is None:
         return column
@@ -198,7 +198,7 @@ def _with_histogram(
     Spark's `FilterEstimation` asserts that the bounds lie inside of the histogram; stale ones that
     a policy accepts need not.
     """
-    own = published_column(type, summarize(partial, type))
+    own = published_column(type, column_statistics_of(partial, type))
     if estimated.minimum is None or (own.minimum, own.maximum) != (
         estimated.minimum,
         estimated.maximum,

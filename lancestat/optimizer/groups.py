@@ -115,7 +115,7 @@ class GroupedStatistics:
             for column_bounds in bounds
         )
         fragment_ids = self._layout.fragments_of(np.flatnonzero(alive))
-        return _RemainingGroups(
+        return _RemainingGroupFragments(
             self, alive, fragment_ids, int(self._layout.rows[alive].sum()), is_known
         )
 
@@ -266,7 +266,7 @@ class _GroupLayout:
 
 
 @dataclass(frozen=True)
-class _RemainingGroups:
+class _RemainingGroupFragments:
     """The groups of a table that are not pruned."""
 
     statistics: GroupedStatistics

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lancestat.lake.open import is_failure
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.predicates.filter import And, Filter, Not, TextMatch, TextOperator
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Sampler:
             else:
                 sample = _taken(dataset, fragment_ids, columns)
         except BaseException as error:
-            if not is_failure(error):
+            if not is_error_or_panic(error):
                 raise
             _log.warning("no sample could be read: %s", type(error).__name__)
             return None

@@ -135,7 +135,7 @@ class ZoneMapStatistics:
             fragment for fragment, matches in zip(self._fragments, matching, strict=True) if matches
         ]
         bounds = [self._bounds(name) for name in columns]
-        return _RemainingFragments(
+        return _ZoneMapFragments(
             self,
             matching,
             tuple(fragment.id for fragment in left),
@@ -202,7 +202,7 @@ class ZoneMapStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class _RemainingFragments:
+class _ZoneMapFragments:
     """The fragments that are left; at most bounds and nulls of their columns are known."""
 
     statistics: ZoneMapStatistics

@@ -316,7 +316,7 @@ def _remove(path: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFile:
+class GenerationFile:
     """A file of a generation, as it was when the generation was complete."""
 
     name: str
@@ -335,7 +335,7 @@ class ParquetMark:
     """`place` is a `location_digest`; marks of earlier releases have None and list no files."""
 
     place: str | None
-    generations: Mapping[str, tuple[ListedFile, ...]] = field(default_factory=dict)
+    generations: Mapping[str, tuple[GenerationFile, ...]] = field(default_factory=dict)
 
     def with_generation(self, folder: Path) -> ParquetMark:
         """Return the mark once a generation is complete, less the generations that are gone."""
@@ -382,7 +382,7 @@ def read_mark(folder: Path) -> ParquetMark | None:
         return None
 
 
-def is_unchanged(folder: Path, files: tuple[ListedFile, ...]) -> bool:
+def is_unchanged(folder: Path, files: tuple[GenerationFile, ...]) -> bool:
     """Return whether a generation holds nothing but files that were listed, as they were.
 
     Files that are gone or can no longer be read do not count as changes.
@@ -409,10 +409,10 @@ def _is_damaged(path: Path) -> bool:
     return False
 
 
-def _listed(folder: Path) -> tuple[ListedFile, ...]:
+def _listed(folder: Path) -> tuple[GenerationFile, ...]:
     stats = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
-    return tuple(ListedFile(name, stat.st_size, stat.st_mtime) for name, stat in stats)
+    return tuple(GenerationFile(name, stat.st_size, stat.st_mtime) for name, stat in stats)
 
 
-def _files(stored: Any) -> tuple[ListedFile, ...]:
-    return tuple(ListedFile(str(name), int(size), float(at)) for name, size, at in stored)
+def _files(stored: Any) -> tuple[GenerationFile, ...]:
+    return tuple(GenerationFile(str(name), int(size), float(at)) for name, size, at in stored)

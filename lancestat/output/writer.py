@@ -9,9 +9,8 @@ from hashlib import blake2b
 
 from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
 from lancestat.knn.work import OutputFormat
-from lancestat.lake.error_mapping import is_full
+from lancestat.lake.error_mapping import is_error_or_panic, is_full
 from lancestat.lake.lease import Process
-from lancestat.lake.open import is_failure
 from lancestat.redact import redact_line, secret_values
 from lancestat.state.identity import canonical_uri
 
@@ -70,9 +69,9 @@ def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
     except LancestatError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
-        raise _unwritable(uri, error, options) from None
+        raise _output_not_written(uri, error, options) from None
 
 
 @contextmanager
@@ -89,7 +88,7 @@ def reading(uri: str, options: Mapping[str, str]) -> Iterator[None]:
         raise stale(uri, f"cannot be read any more ({reason})", options) from None
 
 
-def _unwritable(uri: str, error: BaseException, options: Mapping[str, str]) -> RunError:
+def _output_not_written(uri: str, error: BaseException, options: Mapping[str, str]) -> RunError:
     secrets = secret_values(options)
     place = redact_line(uri, secrets)
     if is_full(error):

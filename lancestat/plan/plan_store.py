@@ -118,11 +118,11 @@ def check_writable(path: Path) -> None:
         PlanFileNotWritten: something else is there, or no folder to write into.
     """
     if path.is_dir():
-        raise _unwritable(path, "it is a folder", "name a file in it")
+        raise _plan_not_written(path, "it is a folder", "name a file in it")
     if not path.parent.is_dir():
-        raise _unwritable(path, f"there is no folder {_shown(path.parent)}", "create it")
+        raise _plan_not_written(path, f"there is no folder {_shown(path.parent)}", "create it")
     if path.exists() and not _is_plan_file(path):
-        raise _unwritable(path, "it holds something else than a plan", "name another file")
+        raise _plan_not_written(path, "it holds something else than a plan", "name another file")
 
 
 def write_plan_file(path: Path, plan: SavedPlan) -> None:
@@ -137,7 +137,7 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
         content = encode_plan(plan).encode("utf-8", "surrogatepass")
         write_whole(Path(os.path.realpath(path)), content)
     except (OSError, ValueError) as error:
-        raise _unwritable(path, _why(error), "name a place that can be written to") from None
+        raise _plan_not_written(path, _why(error), "name a place that can be written to") from None
 
 
 def read_plan_file(path: Path) -> SavedPlan:
@@ -149,7 +149,7 @@ def read_plan_file(path: Path) -> SavedPlan:
     """
     parsed = _parsed(path, _content(path))
     if not isinstance(parsed, dict) or parsed.get("kind") != KIND:
-        raise _unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
+        raise _plan_unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
     version = parsed.get("format_version")
     if version != FORMAT_VERSION:
         raise PlanFileOfOtherRelease(
@@ -160,7 +160,7 @@ def read_plan_file(path: Path) -> SavedPlan:
     try:
         return decode_plan(parsed)
     except (ValueError, OverflowError) as error:
-        raise _unreadable(path, f"it is damaged: {quoted(str(error))[1:-1]}", _AGAIN) from None
+        raise _plan_unreadable(path, f"it is damaged: {quoted(str(error))[1:-1]}", _AGAIN) from None
 
 
 def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, version: str) -> None:
@@ -172,10 +172,10 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
     """
     if plan.project != project:
         found = f"project {quoted(plan.project)}, and this one is {quoted(project)}"
-        raise _other(path, found, "run it in that project's folder")
+        raise _plan_of_other(path, found, "run it in that project's folder")
     if plan.target != target:
         found = f"target {quoted(plan.target)}, and not for {quoted(target)}"
-        raise _other(path, found, f"run it with --target {quoted(plan.target)}")
+        raise _plan_of_other(path, found, f"run it with --target {quoted(plan.target)}")
     if plan.lancestat != version:
         raise PlanFileOfOtherRelease(
             f"the plan in {_shown(path)} was made by lancestat {quoted(plan.lancestat)[1:-1]}, "
@@ -197,9 +197,11 @@ def _content(path: Path) -> bytes:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise _unreadable(path, _why(error), "name a file of 'lancestat plan --out'") from None
+        raise _plan_unreadable(path, _why(error), "name a file of 'lancestat plan --out'") from None
     if len(content) > MAX_BYTES:
-        raise _unreadable(path, f"it is larger than {MAX_BYTES >> 20} MiB, as no plan is", _AGAIN)
+        raise _plan_unreadable(
+            path, f"it is larger than {MAX_BYTES >> 20} MiB, as no plan is", _AGAIN
+        )
     return content
 
 
@@ -207,12 +209,12 @@ def _parsed(path: Path, content: bytes) -> object:
     try:
         parsed: object = json.loads(content.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError:
-        raise _unreadable(path, "it is not text", _AGAIN) from None
+        raise _plan_unreadable(path, "it is not text", _AGAIN) from None
     except json.JSONDecodeError as error:
         why = "it is empty" if not content.strip() else _broken(error)
-        raise _unreadable(path, why, _AGAIN) from None
+        raise _plan_unreadable(path, why, _AGAIN) from None
     except (RecursionError, ValueError):
-        raise _unreadable(path, "it is JSON that no plan looks like", _AGAIN) from None
+        raise _plan_unreadable(path, "it is JSON that no plan looks like", _AGAIN) from None
     return parsed
 
 
@@ -222,15 +224,15 @@ def _broken(error: json.JSONDecodeError) -> str:
     return f"it ends early, at {place}" if is_cut else f"it is not JSON, see {place}"
 
 
-def _other(path: Path, found: str, hint: str) -> PlanFileError:
+def _plan_of_other(path: Path, found: str, hint: str) -> PlanFileError:
     return PlanFileOfOtherProject(f"the plan in {_shown(path)} was made for {found}", hint=hint)
 
 
-def _unreadable(path: Path, why: str, hint: str) -> PlanFileError:
+def _plan_unreadable(path: Path, why: str, hint: str) -> PlanFileError:
     return PlanFileUnreadable(f"cannot read a plan from {_shown(path)}: {why}", hint=hint)
 
 
-def _unwritable(path: Path, why: str, hint: str) -> PlanFileError:
+def _plan_not_written(path: Path, why: str, hint: str) -> PlanFileError:
     return PlanFileNotWritten(f"cannot write the plan to {_shown(path)}: {why}", hint=hint)
 
 

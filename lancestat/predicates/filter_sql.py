@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from lancestat.predicates.comparison_sql import NEVER, OPPOSITE, Domain, Strings, domain, quoted
+from lancestat.predicates.comparison_sql import (
+    NEVER,
+    OPPOSITE,
+    Domain,
+    Strings,
+    domain,
+    exact_string_literal,
+)
 from lancestat.predicates.filter import (
     And,
     Comparison,
@@ -203,7 +210,7 @@ def _matched(column: _Column, operator: TextOperator, text: str, wanted: bool) -
     if not isinstance(column.domain, Strings):
         raise _Inexact
     # Lance's functions have the operators' names.
-    test = f"{operator.value}({column.name}, {_exact(quoted(text))})"
+    test = f"{operator.value}({column.name}, {_exact(exact_string_literal(text))})"
     return test if wanted else f"NOT {test}"
 
 

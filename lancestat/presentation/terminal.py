@@ -94,8 +94,8 @@ class Console:
         """Never show what a project's redactor finds."""
         self.redactor = redactor.merged(self.redactor)
 
-    def text(self, text: str) -> str:
-        """A text without what the audience must not see."""
+    def redacted(self, text: str) -> str:
+        """Return a text without what the audience must not see."""
         return self.redactor.text(text, self.audience)
 
     def out(self, *lines: str) -> None:
@@ -118,7 +118,7 @@ class Console:
             click.echo(self._line(line, PAINT), err=True, color=wants_color())
 
     def _line(self, line: str, keep: str) -> str:
-        return colored(visible(escape_commands(self.text(line)), keep=keep))
+        return colored(visible(escape_commands(self.redacted(line)), keep=keep))
 
 
 CONSOLE = Console()

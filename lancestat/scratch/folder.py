@@ -20,9 +20,8 @@ from datetime import datetime, timedelta, timezone
 from types import TracebackType
 
 from lancestat.errors import LancestatError, OutputError, ScratchFull, ScratchUnusable
-from lancestat.lake.error_mapping import is_full
+from lancestat.lake.error_mapping import is_error_or_panic, is_full
 from lancestat.lake.lease import Lease, Process, parse_instant, this_process
-from lancestat.lake.open import is_failure
 from lancestat.lake.storage import Storage, storage_at
 from lancestat.redact import redact_line, secret_values
 
@@ -117,7 +116,7 @@ def _scratch_errors(
     try:
         yield
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         secrets_ = secret_values(options)
         place = redact_line(root, secrets_)

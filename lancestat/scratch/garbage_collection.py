@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lancestat.errors import LancestatError, ScratchUnusable
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.files import store_of
 from lancestat.lake.lease import TAG, Lease
-from lancestat.lake.open import is_failure, probe
+from lancestat.lake.open import probe
 from lancestat.lake.storage import Storage, storage_at
 from lancestat.redact import redact_line, secret_values
 from lancestat.scratch.folder import DEAD_AFTER, MARKER, read_marker
@@ -82,7 +83,7 @@ def collect_scratch_garbage(
                     AbandonedFolder(store.uri(folder), size_bytes, lease.renewed_at or now)
                 )
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         reason = error.message if isinstance(error, LancestatError) else str(error)
         secrets = secret_values(options)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.predicates.filter import string_literal
 from lancestat.state.identity import covered_keys, plain_key, weight
 from lancestat.state.stored_table import StoredTable, find
 from lancestat.state.values import PartialIndex, PartialKey, StoredPartials
@@ -101,8 +102,7 @@ _NAMED_TABLES = 64
 
 def table_filter(table: str) -> str:
     """The predicate for one table's rows."""
-    quoted = table.replace("'", "''")
-    return f"`table` = '{quoted}'"
+    return f"`table` = {string_literal(table)}"
 
 
 def tables_filter(tables: Collection[str]) -> str | None:

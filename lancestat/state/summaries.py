@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from lancestat.predicates.filter import string_literal
 from lancestat.state.grouping import Group, block_digest, slices
 from lancestat.state.partials import table_filter, tables_filter
 from lancestat.state.stored_table import StoredTable, commit_order, find
@@ -290,10 +291,6 @@ def _newest_first(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _blocks_filter(table: str, wanted: Collection[BlockKey]) -> str:
-    fields = ",".join(_quoted(field) for field in sorted({key.field for key in wanted}))
+    fields = ",".join(map(string_literal, sorted({key.field for key in wanted})))
     contents = ",".join(f"X'{content.hex()}'" for content in {key.content for key in wanted})
     return f"{table_filter(table)} AND field IN ({fields}) AND content IN ({contents})"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

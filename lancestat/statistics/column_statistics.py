@@ -144,7 +144,7 @@ STATISTICS: tuple[Statistic, ...] = tuple(
 BOUNDS_FIRST = tuple(sorted(STATISTICS, key=lambda statistic: not statistic.is_bound))
 
 
-def summarize(partial: ColumnPartial, type: ColumnType) -> ColumnStatistics[Bound]:
+def column_statistics_of(partial: ColumnPartial, type: ColumnType) -> ColumnStatistics[Bound]:
     """Return what Spark's `CommandUtils.computeColumnStats` would give for the same rows.
 
     Two things differ: the distinct count is closer to the truth, and bounds ignore NaN, which in

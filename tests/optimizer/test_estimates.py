@@ -25,7 +25,7 @@ from lancestat.plan.assessment import analyzable
 from lancestat.plan.judgement import TableStatistics
 from lancestat.predicates.filter import Comparison, Filter, Operator
 from lancestat.spec.model import StaleBounds
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import ColumnPartial, merge
 
@@ -91,7 +91,7 @@ def whole(pieces: list[pa.Table], tmp_path_factory: pytest.TempPathFactory) -> R
     schema = pieces[0].schema
     partials = analyze((b for piece in pieces for b in piece.to_batches()), schema)
     entries = encode_statistics(
-        {name: (type, summarize(partials[name], type)) for name, type in types.items()},
+        {name: (type, column_statistics_of(partials[name], type)) for name, type in types.items()},
         rows=100,
         schema_hash=schema_hash(found.fields),
         computed_at_version=found.version,

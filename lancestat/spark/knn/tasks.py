@@ -17,7 +17,7 @@ from lancestat.errors import JoinFailed, LancestatError
 from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows
-from lancestat.lake.open import is_failure
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.output.writer import Written
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.grid import Grid
@@ -103,7 +103,7 @@ def worker_task(threads: int, storage_options: Mapping[str, str], doing: str) ->
     except LancestatError as error:
         raise WorkerError.carrying(error) from None
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
         hint = MORE_MEMORY if isinstance(error, MemoryError) else None

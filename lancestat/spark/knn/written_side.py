@@ -24,7 +24,8 @@ from lancestat.errors import (
 from lancestat.knn.request import Metric
 from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import VectorSide, fragment_rows
-from lancestat.lake.open import is_failure, readable, store_options
+from lancestat.lake.error_mapping import is_error_or_panic
+from lancestat.lake.open import readable, store_options
 from lancestat.lake.snapshot import pin_of
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.parquet_side import ParquetScan
@@ -211,7 +212,7 @@ class _Writer:
         except LancestatError:
             raise
         except BaseException as error:
-            if not is_failure(error):
+            if not is_error_or_panic(error):
                 raise
             reason = redact_line(f"{type(error).__name__}: {error}", secret_values(options))
             raise SideNotWritten(

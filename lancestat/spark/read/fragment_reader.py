@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 
 from lancestat.errors import DatasetDamaged, UnsupportedDataset
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import REPLACED, open_pinned, read_failure
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, pin_of
@@ -162,7 +163,7 @@ def _named(
     try:
         yield from batches
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not is_error_or_panic(error):
             raise
         failure = read_failure(error, pin_of(dataset), storage_options)
         if isinstance(failure, REPLACED):
