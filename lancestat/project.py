@@ -190,7 +190,7 @@ class Project:
         It is made again, under the options that it was made with, and has to come out the same.
 
         Raises:
-            PlanMoved: something has moved on; the message names every node and how it moved.
+            PlanOutOfDate: something has moved on; the message names every node and how it moved.
             PlanFileError: the file is no such plan, or that of another project, target or release.
         """
         return self._plan_store.load(Path(path))

@@ -127,7 +127,7 @@ class KnownValue:
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class _Pattern:
     """One spelling of a known value: `probe` is part of every text that the pattern matches."""
 
     probe: str
@@ -147,7 +147,7 @@ class Redactor:
     def __init__(self, known: Iterable[KnownValue] = (), public: Iterable[str] = ()) -> None:
         self.known = _merged(known)
         self.public = frozenset(public)
-        self._searches: dict[Audience, tuple[_Search, ...]] = {}
+        self._patterns: dict[Audience, tuple[_Pattern, ...]] = {}
 
     def __repr__(self) -> str:
         return f"Redactor({len(self.known)} values)"
@@ -195,17 +195,17 @@ class Redactor:
             return [self.json(item, audience) for item in value]
         return value
 
-    def _of(self, audience: Audience) -> tuple[_Search, ...]:
-        if audience not in self._searches:
+    def _of(self, audience: Audience) -> tuple[_Pattern, ...]:
+        if audience not in self._patterns:
             known = [candidate for candidate in self.known if self._is_sought(candidate, audience)]
             parts = _sorted(known, is_whole=True)
             # A thousand tables below one variable are found by that.
-            self._searches[audience] = _sorted(
+            self._patterns[audience] = _sorted(
                 candidate
                 for candidate in known
                 if candidate.is_whole or _replaced(candidate.value, parts) != candidate.shown
             )
-        return self._searches[audience]
+        return self._patterns[audience]
 
     def _is_sought(self, known: KnownValue, audience: Audience) -> bool:
         if _COMMONPLACE.fullmatch(known.value):
@@ -309,24 +309,24 @@ def _merged(known: Iterable[KnownValue]) -> tuple[KnownValue, ...]:
     return tuple(merged.values())
 
 
-def _replaced(text: str, searches: Iterable[_Search]) -> str:
+def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
     lowered = text.lower()
-    hits = [search for search in searches if search.probe in lowered]
+    hits = [candidate for candidate in patterns if candidate.probe in lowered]
     if not hits:
         return text
-    replacements = [search.shown for search in hits]
-    pattern = _compiled(tuple(search.pattern for search in hits))
+    replacements = [candidate.shown for candidate in hits]
+    pattern = _compiled(tuple(candidate.pattern for candidate in hits))
     return pattern.sub(lambda match: replacements[(match.lastindex or 1) - 1], text)
 
 
-def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Search, ...]:
-    """Return searches for values: of those that contain each other, the longest first."""
+def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Pattern, ...]:
+    """Return patterns for values: of those that contain each other, the longest first."""
     wanted = [candidate for candidate in known if candidate.is_whole or not is_whole]
-    searches = [search for candidate in wanted for search in _searches(candidate)]
-    return tuple(sorted(searches, key=lambda search: -len(search.pattern)))
+    patterns = [pattern for candidate in wanted for pattern in _patterns(candidate)]
+    return tuple(sorted(patterns, key=lambda pattern: -len(pattern.pattern)))
 
 
-def _searches(known: KnownValue) -> Iterator[_Search]:
+def _patterns(known: KnownValue) -> Iterator[_Pattern]:
     spellings = dict.fromkeys(_spellings(known))
     shortest = _SHORTEST_SECRET if known.is_secret else _SHORTEST_ORDINARY
     within = _LEAST_WITHIN_WORDS[known.is_secret]
@@ -337,23 +337,23 @@ def _searches(known: KnownValue) -> Iterator[_Search]:
         if len(spelling) < shortest:
             quoted = f"'{spelling}'"
             # Not the name of a variable that is shown in place of another value.
-            yield _Search(quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{known.shown}'")
+            yield _Pattern(quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{known.shown}'")
             continue
         pattern = r"\s+".join(map(re.escape, words))
         if len(spelling) < within:
             before = r"(?<![^\W_])" if spelling[0].isalnum() else ""
             after = r"(?![^\W_])" if spelling[-1].isalnum() else ""
             pattern = f"{before}{pattern}{after}"
-        yield _Search(words[0].lower(), f"({pattern})", known.shown)
+        yield _Pattern(words[0].lower(), f"({pattern})", known.shown)
     parent = known.value.rstrip("/").rpartition("/")[0]
     if known.is_whole and parent.count("/") >= 2 and len(parent) >= _LEAST_WITHIN_WORDS[False]:
         # Messages name the folder, too, and what else lies in it.
-        yield _Search(parent.split()[0].lower(), f"({re.escape(parent)})", f"{known.shown}/..")
+        yield _Pattern(parent.split()[0].lower(), f"({re.escape(parent)})", f"{known.shown}/..")
     if known.is_whole and len(known.value) >= _LONG:
         start = known.value[:_BEGINNING].split()
         if start and len(start[0]) >= shortest:
             pattern = r"\s+".join(map(re.escape, start))
-            yield _Search(start[0].lower(), rf"({pattern}\S*)", known.shown)
+            yield _Pattern(start[0].lower(), rf"({pattern}\S*)", known.shown)
 
 
 def _spellings(known: KnownValue) -> Iterator[str]:

@@ -213,10 +213,10 @@ class ExactSearch:
         if not len(rows):
             return
         prepared_rows = frame.prepare_rows(rows)
-        if prepared_rows.odd is not None:
-            usual, odd = ~prepared_rows.odd, prepared_rows.odd
+        if prepared_rows.outliers is not None:
+            usual, outliers = ~prepared_rows.outliers, prepared_rows.outliers
             self._add(rows[usual], places[usual], which, frame, prepared)
-            self._add(rows[odd], places[odd], which, *self._framed(rows[odd], which))
+            self._add(rows[outliers], places[outliers], which, *self._framed(rows[outliers], which))
             return
         block = _Block(rows, places, prepared_rows, frame)
         is_known = self._neighbours.places[which, -1] >= 0

@@ -91,7 +91,7 @@ def estimate(
         now: An aware instant.
     """
     verdict = table.judge(settings, now)
-    left = surviving(table, filters)
+    left = remaining_fragments(table, filters)
     remaining = left if left is not None and (left.is_known or not verdict.use) else None
     whole = table.snapshot.rows if remaining is None else remaining.rows
     share = None
@@ -117,7 +117,7 @@ def estimate(
     )
 
 
-def surviving(table: ReadTable, filters: Sequence[Filter]) -> RemainingFragments | None:
+def remaining_fragments(table: ReadTable, filters: Sequence[Filter]) -> RemainingFragments | None:
     """Return the fragments that the filters leave, None for all of them."""
     return table.fragments.prune(filters) if filters else None
 

@@ -15,7 +15,7 @@ from lancestat.errors import (
     PlanFileOfOtherProject,
     PlanFileOfOtherRelease,
     PlanFileUnreadable,
-    PlanMoved,
+    PlanOutOfDate,
     UsageError,
 )
 from lancestat.lake.temporary_files import write_whole
@@ -56,7 +56,7 @@ class PlanStore:
         """Plan again what a file has, provided that it comes out the same.
 
         Raises:
-            PlanMoved: it does not.
+            PlanOutOfDate: it does not.
             PlanFileError: the file is no such plan, or that of another project, target or release.
             StateError: the state cannot be reached.
         """
@@ -87,10 +87,10 @@ MAX_BYTES = 64 << 20
 _AGAIN = "make a new one with 'lancestat plan --out'"
 
 
-def out_of_date(path: Path, changes: Sequence[str]) -> PlanMoved:
+def out_of_date(path: Path, changes: Sequence[str]) -> PlanOutOfDate:
     """Return the error for a plan that no longer holds, with all that has changed since."""
     listed = "".join(f"\n      {change}" for change in changes)
-    return PlanMoved(
+    return PlanOutOfDate(
         f"the plan in {_shown(path)} is out of date, and nothing was run{listed}",
         hint="look at a new plan: lancestat plan --out",
     )

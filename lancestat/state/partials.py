@@ -212,13 +212,13 @@ def stream_partials(
     When a clean-up takes files away under the scan, what is still missing is read from the latest
     version.
     """
-    search = _Search(wanted)
+    search = _PartialSearch(wanted)
     yield from find(stored, search, lambda dataset: _batches(dataset, table, search))
     if search.undecodable:
         _log.warning("%d stored partials do not decode and will be made again", search.undecodable)
 
 
-def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.RecordBatch]:
+def _batches(dataset: LanceDataset, table: str, search: _PartialSearch) -> Iterator[pa.RecordBatch]:
     predicate = table_filter(table)
     if len(search.missing) <= _NAMED_FINGERPRINTS:
         named = ",".join(f"X'{joined.hex()}'" for joined in search.missing)
@@ -234,7 +234,7 @@ def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.
     yield from scanner.to_batches()
 
 
-class _Search:
+class _PartialSearch:
     """The partials that are still wanted, and a count of stored ones that did not decode.
 
     `widest` is the most that one set of fingerprints takes, in partials without quantiles.

@@ -329,26 +329,26 @@ def _with_ids(batches: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.Re
         yield batch.set_column(batch.schema.get_field_index("id"), "id", column)
 
 
-Found = TypeVar("Found")
-Found_co = TypeVar("Found_co", covariant=True)
+Item = TypeVar("Item")
+Item_co = TypeVar("Item_co", covariant=True)
 
 
-class Search(Protocol[Found_co]):
+class ItemSearch(Protocol[Item_co]):
     """A search through batches, which remembers what it has found."""
 
     @property
     def missing(self) -> Collection[object]:
         """The items that were not found yet."""
 
-    def items_in(self, batch: pa.RecordBatch) -> Iterator[Found_co]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[Item_co]:
         """Yield the items that a batch holds."""
 
 
 def find(
     stored: StoredTable,
-    search: Search[Found],
+    search: ItemSearch[Item],
     batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
-) -> Iterator[Found]:
+) -> Iterator[Item]:
     """Yield the items that a search finds in batches of the latest version.
 
     When a clean-up takes files away under the scan, what is still missing is read from the latest
@@ -367,11 +367,11 @@ def find(
 
 def _scan(
     stored: StoredTable,
-    search: Search[Found],
+    search: ItemSearch[Item],
     batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
     *,
     last: bool,
-) -> Generator[Found, None, bool]:
+) -> Generator[Item, None, bool]:
     dataset = stored.dataset(latest=True)
     if dataset is None:
         return True

@@ -208,14 +208,14 @@ def stream_blocks(
     When a clean-up takes files away under the scan, what is still missing is read from the latest
     version.
     """
-    search = _Search(set(wanted))
+    search = _BlockSearch(set(wanted))
     yield from find(stored, search, lambda dataset: _batches(dataset, table, search.missing))
     if search.undecodable:
         _log.warning("%d stored summaries do not decode and are not used", search.undecodable)
 
 
 @dataclass(slots=True)
-class _Search:
+class _BlockSearch:
     """The blocks that are still wanted, and a count of stored ones that did not decode."""
 
     missing: set[BlockKey]

@@ -13,7 +13,13 @@ from typing import Any
 
 from lancestat.errors import LancestatError, ScanNotPlanned
 from lancestat.lake.row_ranges import split_fragments
-from lancestat.optimizer.estimates import ColumnEstimate, Estimate, Explanation, estimate, surviving
+from lancestat.optimizer.estimates import (
+    ColumnEstimate,
+    Estimate,
+    Explanation,
+    estimate,
+    remaining_fragments,
+)
 from lancestat.optimizer.table import QueryScan, ReadTable, read_settings
 from lancestat.predicates.filter import Filter, filter_text, read_filters
 from lancestat.predicates.filter_sql import exact_conjuncts
@@ -104,7 +110,7 @@ class PlanningService:
         filters = read_filters(message["filters"], table.fields)
         # No task opens a table of which all fragments are ruled out.
         table.verify()
-        remaining = surviving(table, filters)
+        remaining = remaining_fragments(table, filters)
         sql, _ = exact_conjuncts(filters, table.fields)
         fragments = table.snapshot.fragments
         if remaining is not None:
