@@ -130,9 +130,9 @@ def read_indexes(dataset: LanceDataset, tables: Collection[str]) -> dict[str, Pa
     for batch in scanner.to_batches():
         names = batch.column("table").dictionary_encode()
         indexes = [by_table.get(name) for name in names.dictionary.to_pylist()]
-        places, stored = names.indices.to_pylist(), batch.column("fingerprints").to_pylist()
-        for place, key, fields in zip(places, stored, sets.of(batch.column("fields")), strict=True):
-            index = indexes[place]
+        codes, stored = names.indices.to_pylist(), batch.column("fingerprints").to_pylist()
+        for code, key, fields in zip(codes, stored, sets.of(batch.column("fields")), strict=True):
+            index = indexes[code]
             if index is not None:
                 index.add(key, fields)
     return {table: index.to_value() for table, index in by_table.items()}

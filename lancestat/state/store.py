@@ -65,7 +65,7 @@ def open_state(
 ) -> LanceState:
     """The state at `uri`; nothing is opened or created before it is needed.
 
-    Reading raises `StateUnreachable` when the place cannot be reached; what is missing or damaged
+    Reading raises `StateUnreachable` when the folder cannot be reached; what is missing or damaged
     reads as empty.
     """
     return LanceState(StateFolder(uri, dict(storage_options or {})), retention, clock)
@@ -182,15 +182,15 @@ class LanceState:
 
     def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more and runs long past, compact, clean up."""
-        if not any(stored.place() for stored in self.tables):
+        if not any(stored.location() for stored in self.tables):
             return
         with self.writers.writing():
             expire_partials(self.partial_table, live)
             expire_runs(self.run_table)
             expire_summaries(self.summary_table, frozenset(live))
             for stored in self.tables:
-                place = stored.place()
-                if place and self.folder.manifests(place) > _VERSIONS_KEPT:
+                location = stored.location()
+                if location and self.folder.manifests(location) > _VERSIONS_KEPT:
                     stored.remove_old_versions(self.retention)
 
     def _append(self, stored: StoredTable, batches: Iterable[pa.RecordBatch]) -> None:

@@ -86,9 +86,9 @@ def block_keys(summary: TableSummary) -> list[BlockKey]:
     """The blocks that a summary names, those left out of which a group is not known."""
     keys = []
     for field, digests in summary.contents.items():
-        for place in slices(summary.blocks):
-            if all(digests[place]):
-                keys.append(BlockKey(field, block_digest(digests[place])))
+        for block in slices(summary.blocks):
+            if all(digests[block]):
+                keys.append(BlockKey(field, block_digest(digests[block])))
     return keys
 
 
@@ -97,8 +97,8 @@ def only_stored(summary: TableSummary, stored: Collection[BlockKey]) -> TableSum
     contents = {}
     for field, digests in summary.contents.items():
         known: list[bytes] = []
-        for place in slices(summary.blocks):
-            part = digests[place]
+        for block in slices(summary.blocks):
+            part = digests[block]
             is_stored = BlockKey(field, block_digest(part)) in stored
             known += part if is_stored else [b""] * len(part)
         contents[field] = tuple(known)
