@@ -254,7 +254,7 @@ def vectors(
     metric: Metric,
     *,
     first_row: int = 0,
-    place: str = "the column",
+    source: str = "the column",
 ) -> Vectors:
     """Read vectors and find those that cannot match.
 
@@ -268,7 +268,7 @@ def vectors(
         dimension: The length that vectors have to have; None for that of the type or the first.
         metric: Under cosine a vector of zeros matches nothing.
         first_row: The number of the first row, for errors.
-        place: What holds the rows, for errors.
+        source: What holds the rows, for errors.
 
     Returns:
         Of dimension 0 when no row has a vector and neither argument nor type tells.
@@ -279,13 +279,13 @@ def vectors(
     """
     if not is_vector(array.type):
         raise NotVectors(
-            f"{place} holds no vectors but values of type {array.type}",
+            f"{source} holds no vectors but values of type {array.type}",
             hint="vectors are fixed-size or variable lists of float, double or halffloat",
         )
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     parts = []
     for chunk in chunks:
-        values, valid = _elements(chunk, dimension, first_row, place)
+        values, valid = _elements(chunk, dimension, first_row, source)
         dimension = dimension or values.shape[1] or None
         first_row += len(chunk)
         parts.append(_checked(values, valid, metric))
@@ -293,7 +293,7 @@ def vectors(
 
 
 def _elements(
-    array: pa.Array, expected: int | None, first_row: int, place: str
+    array: pa.Array, expected: int | None, first_row: int, source: str
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
     """Return the elements, nulls as NaN, and a mask of the rows that are not null."""
     valid = _is_there(array)
@@ -304,7 +304,7 @@ def _elements(
     if wrong.any():
         row = int(np.argmax(wrong))
         raise VectorLengthMismatch(
-            f"{place} has a vector of {int(lengths[row])} elements in row {first_row + row}, "
+            f"{source} has a vector of {int(lengths[row])} elements in row {first_row + row}, "
             + (f"where {expected} are expected" if expected else "which is no vector"),
             hint="a row without a vector has null there, not an empty list" if not lengths[row]
             else None,
@@ -316,8 +316,8 @@ def _elements(
     if bool((lengths == expected).all()):
         return flat[whole].reshape(len(array), expected), valid
     values = np.zeros((len(array), expected), flat.dtype)
-    places = starts[valid][:, None] + np.arange(expected)
-    values[valid] = flat[places]
+    elements = starts[valid][:, None] + np.arange(expected)
+    values[valid] = flat[elements]
     return values, valid
 
 

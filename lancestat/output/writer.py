@@ -57,8 +57,8 @@ def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:
 
 def stale(uri: str, what: str, options: Mapping[str, str]) -> StaleBase:
     """Return the error for a result that is not the one to go on from."""
-    place = redact_line(uri, secret_values(options))
-    return StaleBase(f"the result at {place} {what} since it was looked at")
+    redacted_uri = redact_line(uri, secret_values(options))
+    return StaleBase(f"the result at {redacted_uri} {what} since it was looked at")
 
 
 @contextmanager
@@ -90,13 +90,13 @@ def reading(uri: str, options: Mapping[str, str]) -> Iterator[None]:
 
 def _output_not_written(uri: str, error: BaseException, options: Mapping[str, str]) -> RunError:
     secrets = secret_values(options)
-    place = redact_line(uri, secrets)
+    redacted_uri = redact_line(uri, secrets)
     if is_full(error):
         return OutputNotWritten(
-            f"the result does not fit: no space is left at {place}",
+            f"the result does not fit: no space is left at {redacted_uri}",
             hint="make room there, or select fewer columns; readers still see the old result",
         )
     return OutputNotWritten(
-        f"the result cannot be written to {place}: {redact_line(str(error), secrets)}",
+        f"the result cannot be written to {redacted_uri}: {redact_line(str(error), secrets)}",
         hint="check the output and the permissions there; readers still see the old result",
     )

@@ -17,7 +17,7 @@ SMALLEST_CHUNK = 512
 SHUFFLE_SECONDS, DRIVER_SECONDS = 0.15, 0.02
 # Neighbours that the driver merges and fetches itself.
 DRIVER_LINES = 4096
-# A left row's neighbours are held as place and distance, and once more while they are merged.
+# A left row's neighbours are held as position and distance, and once more while they are merged.
 _NEIGHBOUR_BYTES = 2 * (8 + 4)
 
 

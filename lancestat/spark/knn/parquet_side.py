@@ -150,8 +150,8 @@ def _column_bytes(file: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
     sizes: Counter[str] = Counter()
     for number in range(file.num_row_groups):
         group = file.row_group(number)
-        for place in range(group.num_columns):
-            chunk = group.column(place)
+        for index in range(group.num_columns):
+            chunk = group.column(index)
             sizes[chunk.path_in_schema.split(".")[0]] += chunk.total_compressed_size
     return [sizes[name] for name in columns]
 
@@ -171,7 +171,7 @@ def _row_groups(
 
 
 def _middle(group: pq.RowGroupMetaData) -> int:
-    chunks = [group.column(place) for place in range(group.num_columns)]
+    chunks = [group.column(index) for index in range(group.num_columns)]
     first = chunks[0]
     start = first.data_page_offset
     if first.has_dictionary_page and first.dictionary_page_offset < start:
@@ -226,7 +226,7 @@ def _class(of: Any) -> str:
 
 
 def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(place) for place in range(sequence.size())]
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 BATCH_ROWS = 16_384
@@ -265,9 +265,9 @@ class ParquetScan:
         self, group: RowGroup, names: Sequence[str], rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of a row group by their names in `schema`, so many rows at a time."""
-        places = [self.schema.get_field_index(name) for name in names]
-        columns = [self.columns[place] for place in places]
-        schema = pa.schema([self.schema.field(place) for place in places])
+        indices = [self.schema.get_field_index(name) for name in names]
+        columns = [self.columns[index] for index in indices]
+        schema = pa.schema([self.schema.field(index) for index in indices])
         with pq.ParquetFile(group.path, buffer_size=_BUFFER_BYTES) as file:
             for batch in file.iter_batches(rows, [group.number], columns=columns):
                 stored = [batch.column(name) for name in columns]
@@ -281,7 +281,7 @@ class ParquetScan:
 class ParquetSide:
     """Rows with vectors that are read where they are: the same to a search as a `VectorSide`.
 
-    A row's place is its position in the order in which Spark reads the files.
+    A row's position is that in the order in which Spark reads the files.
     """
 
     scan: ParquetScan
@@ -291,7 +291,7 @@ class ParquetSide:
 
     @property
     def all_rows(self) -> Rows:
-        """The places of all rows."""
+        """The positions of all rows."""
         return Rows(0, sum(group.rows for group, _ in self._groups))
 
     @property
@@ -314,13 +314,13 @@ class ParquetSide:
                 if start >= last:
                     break
 
-    def take(self, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-        """Return columns of the rows at ascending places."""
+    def take(self, positions: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+        """Return columns of the rows at ascending positions."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         batches = []
         for group, start in self._groups:
-            begin, end = np.searchsorted(places, (start, start + group.rows))
-            wanted = places[begin:end]
+            begin, end = np.searchsorted(positions, (start, start + group.rows))
+            wanted = positions[begin:end]
             for batch in self.scan.read_group(group, columns) if len(wanted) else ():
                 here = wanted[: np.searchsorted(wanted, start + batch.num_rows)]
                 wanted = wanted[len(here) :]
@@ -331,7 +331,7 @@ class ParquetSide:
 
     @property
     def _groups(self) -> list[tuple[RowGroup, int]]:
-        """All row groups in order, and the places of their first rows."""
+        """All row groups in order, and the positions of their first rows."""
         groups = [group for partition in self.scan.partitions for group in partition]
         starts = accumulate((group.rows for group in groups), initial=0)
         return list(zip(groups, starts, strict=False))

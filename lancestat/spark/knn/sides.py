@@ -156,7 +156,7 @@ def opened_table(
             hint = did_you_mean(column, schema.names)
             raise SideColumnMissing(f"the {name} side has no column '{column}'", hint=hint)
     empty = schema.empty_table().column(vector)
-    known = vectors(empty, None, Metric.L2, place=f"the {name} side").values.shape[1]
+    known = vectors(empty, None, Metric.L2, source=f"the {name} side").values.shape[1]
     side = VectorSide(
         pin=table.pin,
         vector=vector,
@@ -171,8 +171,8 @@ def first_dimension(side: Side, name: str) -> int | None:
     """Return the length of the first vector, where the type does not give it."""
     row = 0
     for batch in read_columns(side, side.all_rows, (side.vector,)):
-        column, place = batch.column(0), f"the {name} side"
-        dimension = vectors(column, None, Metric.L2, first_row=row, place=place).values.shape[1]
+        column, source = batch.column(0), f"the {name} side"
+        dimension = vectors(column, None, Metric.L2, first_row=row, source=source).values.shape[1]
         if dimension:
             return int(dimension)
         row += len(column)

@@ -155,7 +155,7 @@ class ExactProbe:
         for block in self.right.blocks(self.parts[cell.part]):
             excluded += block.excluded
             compared += len(block.rows)
-            nearest.add(block.rows, block.places)
+            nearest.add(block.rows, block.positions)
         pairs, seconds = compared * len(vectors), time.perf_counter() - started
         return ProbeResult(queries.valid, nearest.neighbours(), excluded, pairs, seconds)
 
@@ -260,7 +260,7 @@ def written_chunk(
 ) -> WrittenChunk:
     """Write a chunk of the result from the neighbours in `done`."""
     chunk = materialize.completed(ProbedChunk(number, rows, done.is_valid, done.neighbours))
-    matched = int((chunk.neighbours.places >= 0).any(axis=1).sum())
+    matched = int((chunk.neighbours.positions >= 0).any(axis=1).sum())
     return WrittenChunk(materialize.write(chunk), matched, done.excluded, done.pairs)
 
 

@@ -110,7 +110,7 @@ def with_numbered_columns(
     """
     from pyspark.sql.functions import col
 
-    renamed = rows.toDF(*(f"p{place}" for place in range(len(rows.columns))))
+    renamed = rows.toDF(*(f"p{index}" for index in range(len(rows.columns))))
     named = [(f"c{number}", column) for number, column in enumerate(select)]
     return renamed.select(
         *(
@@ -238,13 +238,13 @@ class _Writer:
             yield self._excluding_unmatched(early, _none(early.num_rows, 1))
 
     def _vectors(self, batch: pa.RecordBatch) -> Vectors:
-        place = f"partition {self._partition} of the {self._writing.side} side"
+        source = f"partition {self._partition} of the {self._writing.side} side"
         batch_vectors = vectors(
             batch.column(batch.num_columns - 1),
             self._dimension,
             self._writing.metric,
             first_row=self._seen,
-            place=place,
+            source=source,
         )
         self._seen += batch.num_rows
         if batch_vectors.values.shape[1]:
@@ -285,14 +285,14 @@ def _dimension(reports: Sequence[_PartitionReport], side: str) -> int | None:
         VectorLengthMismatch: partitions differ.
     """
     known = [
-        (place, report) for place, report in enumerate(reports) if report.dimension is not None
+        (index, report) for index, report in enumerate(reports) if report.dimension is not None
     ]
     if not known:
         return None
     first = known[0][1].dimension
-    for place, each in known:
+    for index, each in known:
         if each.dimension != first:
-            row = sum(before.seen for before in reports[:place])
+            row = sum(before.seen for before in reports[:index])
             raise VectorLengthMismatch(
                 f"vectors of the {side} side have {first} elements, "
                 f"but those from row {row} on have {each.dimension}",
