@@ -176,12 +176,13 @@ class Redactor:
         """An error as an audience may see it."""
         if isinstance(error, InvalidProject):
             return InvalidProject([self.error(part, audience) for part in error.errors])
-        place, hint = error.location, error.hint
-        if place is not None:
-            place = Location(self.text(place.file, audience), place.line, place.column)
+        location, hint = error.location, error.hint
+        if location is not None:
+            file = self.text(location.file, audience)
+            location = Location(file, location.line, location.column)
         return type(error)(
             self.text(error.message, audience),
-            location=place,
+            location=location,
             hint=None if hint is None else self.text(hint, audience),
         )
 

@@ -35,10 +35,10 @@ def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
         project = load()
     except InvalidProject as error:
         first = error.errors[0]
-        place = f"{first.location}  " if first.location else ""
+        location = f"{first.location}  " if first.location else ""
         more = f" (and {len(error.errors) - 1} more)" if len(error.errors) > 1 else ""
         advice = first.hint if len(error.errors) == 1 else "lancestat validate"
-        return Check("project", False, f"{place}{first.message}{more}", advice), None
+        return Check("project", False, f"{location}{first.message}{more}", advice), None
     except LancestatError as error:
         return Check("project", False, error.message, error.hint), None
     spec = project.spec
@@ -70,12 +70,12 @@ def check_state(project: Project) -> Check:
     except LancestatError as error:
         return Check("state", False, error.message, error.hint or "look at the target's state")
     folder = local_path(uri)
-    place = next((p for p in (folder, *folder.parents) if p.exists()), None) if folder else None
-    if place is not None and not _is_writable(place):
+    existing = next((p for p in (folder, *folder.parents) if p.exists()), None) if folder else None
+    if existing is not None and not _is_writable(existing):
         return Check(
             "state",
             False,
-            f"{place} cannot be written",
+            f"{existing} cannot be written",
             "allow it, or name another state in the target",
         )
     return Check("state", True, redact_line(uri))
@@ -92,7 +92,7 @@ def check_spark(target: Target) -> Check:
         running = running_session()
         session = running or start_session(target, "lancestat debug")
         context = session.sparkContext
-        place = f"{context.version} at {context.master}"
+        version = f"{context.version} at {context.master}"
         versions = set(context.parallelize([0], 1).map(_versions).collect())
     except LancestatError as error:
         return Check("Spark", False, error.message, error.hint or "look at the target's spark")
@@ -107,7 +107,7 @@ def check_spark(target: Target) -> Check:
         finding = f"workers have {', '.join(sorted(versions))}, this process has {here}"
         return Check("Spark", False, finding, "give workers the same environment")
     elapsed = duration(time.monotonic() - begun)
-    return Check("Spark", True, f"{place}, up in {elapsed}")
+    return Check("Spark", True, f"{version}, up in {elapsed}")
 
 
 def _versions(_: int) -> str:

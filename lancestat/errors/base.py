@@ -63,9 +63,9 @@ class LancestatError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        place = f" {self.location}" if self.location else ""
+        location = f" {self.location}" if self.location else ""
         hint = f"\n      hint: {self.hint}" if self.hint else ""
-        return f"{self.code}{place}  {self.message}{hint}"
+        return f"{self.code}{location}  {self.message}{hint}"
 
     def placed(self, location: Location | None) -> LancestatError:
         """The same error at a place, unless it has one."""

@@ -110,11 +110,11 @@ class _Widths:
     def _width_sums(
         self, field_ids: tuple[int, ...], wanted: frozenset[str]
     ) -> tuple[_WidthSum, _WidthSum]:
-        place = (id(field_ids), wanted)
-        sums = self._cached_sums.get(place)
+        key = (id(field_ids), wanted)
+        sums = self._cached_sums.get(key)
         if sums is None:
             ours = [field_id for field_id in field_ids if self._keys.get(field_id) in wanted]
-            sums = self._cached_sums[place] = (self._sum(ours), self._sum(field_ids), field_ids)
+            sums = self._cached_sums[key] = (self._sum(ours), self._sum(field_ids), field_ids)
         return sums[0], sums[1]
 
     def _sum(self, field_ids: Collection[int]) -> _WidthSum:

@@ -82,11 +82,11 @@ def snapshot(
     Raises:
         LakeError: When the manifest holds what cannot be read.
     """
-    place = uri if uri is not None else dataset.uri
-    with readable(place, storage_options=storage_options):
+    uri = dataset.uri if uri is None else uri
+    with readable(uri, storage_options=storage_options):
         metadata = (fragment.metadata for fragment in dataset.get_fragments())
         return Snapshot(
-            uri=place,
+            uri=uri,
             version=dataset.version,
             fields=_fields(dataset),
             fragments=tuple(fragment_values(metadata, {})),

@@ -80,10 +80,10 @@ def open_pinned(
     except VersionMissing as error:
         raise VersionMissing(error.message, hint=_LOOK_AGAIN) from None
     if opened != pin:
-        shown = redact_line(pin.uri, secret_values(storage_options))
+        redacted_uri = redact_line(pin.uri, secret_values(storage_options))
         raise DatasetReplaced(
-            f"{shown} has been replaced: its version {pin.version} is not the one that was looked "
-            "at before",
+            f"{redacted_uri} has been replaced: its version {pin.version} is not the one that was "
+            "looked at before",
             hint=_LOOK_AGAIN,
         )
     return dataset

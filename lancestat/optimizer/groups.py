@@ -181,18 +181,18 @@ class GroupedStatistics:
         wanted: dict[BlockKey, list[tuple[str, slice]]] = {}
         for name, (key, is_known) in known.items():
             digests = self._summary.contents[key]
-            for place in slices(self._summary.blocks):
-                if any(is_known[place]):
-                    stored = BlockKey(key, block_digest(digests[place]))
-                    wanted.setdefault(stored, []).append((name, place))
+            for groups in slices(self._summary.blocks):
+                if any(is_known[groups]):
+                    stored = BlockKey(key, block_digest(digests[groups]))
+                    wanted.setdefault(stored, []).append((name, groups))
         partials: dict[str, list[ColumnPartial | None]] = {
             name: [None] * len(self._summary.groups) for name in known
         }
         for block in self._state.summary_blocks(self._identity, list(wanted)):
-            for name, place in wanted[block.key]:
-                is_known = known[name][1][place]
+            for name, groups in wanted[block.key]:
+                is_known = known[name][1][groups]
                 if len(block.partials) == len(is_known):
-                    partials[name][place] = [
+                    partials[name][groups] = [
                         partial if known else None
                         for partial, known in zip(block.partials, is_known, strict=True)
                     ]

@@ -121,7 +121,7 @@ def _taken(
     if not fragment_ids:
         return None
     count = min(BLOCKS, len(fragment_ids))
-    ids = [fragment_ids[place * len(fragment_ids) // count] for place in range(count)]
+    ids = [fragment_ids[index * len(fragment_ids) // count] for index in range(count)]
     fragments = [dataset.get_fragment(id) for id in ids]
     blocks = -(-BLOCKS // count)
     return pa.concat_tables(
@@ -134,7 +134,7 @@ def _row_positions(rows: int, blocks: int) -> list[int]:
     """Return the rows to take, ascending: blocks at even distances."""
     size = min(SAMPLE_ROWS // BLOCKS, -(-rows // blocks))
     starts = [block * rows // blocks for block in range(blocks)]
-    return sorted({place for start in starts for place in range(start, min(start + size, rows))})
+    return sorted({row for start in starts for row in range(start, min(start + size, rows))})
 
 
 def _share(sample: pa.Table | None, wanted: Sequence[_Condition]) -> float | None:

@@ -220,8 +220,8 @@ def _parsed(path: Path, content: bytes) -> object:
 
 def _broken(error: json.JSONDecodeError) -> str:
     is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
-    place = f"line {error.lineno}, column {error.colno}"
-    return f"it ends early, at {place}" if is_cut else f"it is not JSON, see {place}"
+    position = f"line {error.lineno}, column {error.colno}"
+    return f"it ends early, at {position}" if is_cut else f"it is not JSON, see {position}"
 
 
 def _plan_of_other(path: Path, found: str, hint: str) -> PlanFileError:

@@ -89,13 +89,13 @@ def _validation(view: ValidationView, page: Page) -> Payload:
 
 
 def _error(error: LancestatError) -> Payload:
-    place = error.location
+    location = error.location
     return {
         "code": error.code,
         "message": error.message,
-        "file": place.file if place else None,
-        "line": place.line if place else None,
-        "column": place.column if place else None,
+        "file": location.file if location else None,
+        "line": location.line if location else None,
+        "column": location.column if location else None,
         "hint": error.hint,
     }
 

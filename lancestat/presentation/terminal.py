@@ -148,11 +148,11 @@ def table(
     columns = max(map(len, body), default=0)
     widths = [0] * columns
     for row in body:
-        for place, cell in enumerate(row if len(row) == columns else row[:-1]):
-            widths[place] = max(widths[place], cell_width(cell))
-    for place, most in (widest or {}).items():
-        if place < columns:
-            widths[place] = min(widths[place], most)
+        for index, cell in enumerate(row if len(row) == columns else row[:-1]):
+            widths[index] = max(widths[index], cell_width(cell))
+    for index, most in (widest or {}).items():
+        if index < columns:
+            widths[index] = min(widths[index], most)
     lines = []
     for row in body:
         cells = (_padded(cell, widths[at], at in right) for at, cell in enumerate(row))

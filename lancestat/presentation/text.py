@@ -94,8 +94,8 @@ def _list(view: ListView, page: Page) -> list[str]:
     head = ["name", "kind", "tags", "file", *(["description"] if page.verbose else [])]
     rows = []
     for node in view.nodes:
-        place = paint(f"{node.location.file}:{node.location.line}", "note")
-        row = [node.name, node.kind.value, " ".join(node.tags), place, node.description or ""]
+        location = paint(f"{node.location.file}:{node.location.line}", "note")
+        row = [node.name, node.kind.value, " ".join(node.tags), location, node.description or ""]
         rows.append(row[: len(head)])
     return table(rows, head=head)
 

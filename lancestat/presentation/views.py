@@ -264,7 +264,7 @@ class NodeDiffView(NamedTuple):
     symbol: str
     change: str
     kind: str
-    place: str
+    location: str
     owners: tuple[str, ...]
     properties: tuple[PropertyView, ...]
     columns: ColumnsChange | None

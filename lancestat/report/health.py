@@ -39,9 +39,9 @@ def worst(problems: Iterable[Problem]) -> Health:
 
 def unreadable(error: LancestatError) -> Problem:
     """Return the problem of a node that cannot be observed."""
-    place = f" {error.location}" if error.location else ""
+    location = f" {error.location}" if error.location else ""
     hint = f" ({error.hint})" if error.hint else ""
-    return problem(Health.ERROR, f"{error.code}{place}: {error.message}{hint}")
+    return problem(Health.ERROR, f"{error.code}{location}: {error.message}{hint}")
 
 
 def refused(status: TableStatus) -> list[Problem]:

@@ -121,11 +121,13 @@ def selection_rules(selection: ColumnSelection) -> tuple[ColumnRule, ...]:
         )
     return tuple(
         ColumnRule(_patterns(include), _patterns(exclude), types)
-        for (exclude, types), include in sorted(merged.items(), key=_place)
+        for (exclude, types), include in sorted(merged.items(), key=_sort_key)
     )
 
 
-def _place(item: tuple[tuple[frozenset[str], frozenset[str] | None], set[str]]) -> list[list[str]]:
+def _sort_key(
+    item: tuple[tuple[frozenset[str], frozenset[str] | None], set[str]],
+) -> list[list[str]]:
     (exclude, types), include = item
     return [sorted(include), sorted(exclude), sorted(types or ())]
 

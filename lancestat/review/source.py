@@ -68,15 +68,15 @@ class Side:
         except InvalidProject as invalid:
             if not self.prefix:
                 raise
-            raise InvalidProject([self._placed(error) for error in invalid.errors]) from None
+            raise InvalidProject([self._moved(error) for error in invalid.errors]) from None
         except UsageError as error:
             raise type(error)(f"{error.message} (at {self.label})", hint=error.hint) from None
 
-    def _placed(self, error: LancestatError) -> LancestatError:
-        place = error.location
-        if place is None:
+    def _moved(self, error: LancestatError) -> LancestatError:
+        location = error.location
+        if location is None:
             return error
-        moved = Location(f"{self.prefix}{place.file}", place.line, place.column)
+        moved = Location(f"{self.prefix}{location.file}", location.line, location.column)
         return type(error)(error.message, location=moved, hint=error.hint)
 
 

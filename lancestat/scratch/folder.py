@@ -119,15 +119,16 @@ def _scratch_errors(
         if not is_error_or_panic(error):
             raise
         secrets_ = secret_values(options)
-        place = redact_line(root, secrets_)
+        redacted_root = redact_line(root, secrets_)
         if _is_full(error):
             raise ScratchFull(
-                f"no space is left in the scratch folder {place}",
+                f"no space is left in the scratch folder {redacted_root}",
                 hint="make room there, or set the target's 'scratch' to a larger place",
             ) from None
         if is_making and not isinstance(error, LancestatError):
             raise ScratchUnusable(
-                f"the scratch folder {place} cannot be used: {redact_line(str(error), secrets_)}",
+                f"the scratch folder {redacted_root} cannot be used: "
+                f"{redact_line(str(error), secrets_)}",
                 hint="check the target's 'scratch' and the permissions there",
             ) from None
         raise

@@ -70,9 +70,9 @@ def collect_scratch_garbage(
     collected: list[AbandonedFolder] = []
     left: list[tuple[str, str]] = []
     try:
-        place = store_of(root)
-        if place is not None:
-            probe(place, options)
+        store_uri = store_of(root)
+        if store_uri is not None:
+            probe(store_uri, options)
         for folder in _folders(store, left):
             lease = _lease(store, folder, dead_after, left)
             if lease is None or lease.is_held(now):

@@ -121,7 +121,7 @@ class Builder:
         value = _at(item.value, steps)
         match shape:
             case PathOrUri():
-                return self._place(item, value, *steps)
+                return self._absolute(item, value, *steps)
             case Pattern():
                 return ColumnPattern(value, item.at(*steps))
             case Text() | Flag() | Scalar() | Variables():
@@ -169,7 +169,7 @@ class Builder:
             return Freshness(**values, shown=templates)
         raise AssertionError(f"{resource.__name__} is part of no other resource")
 
-    def _place(self, item: Item, text: str, *steps: str | int) -> str:
+    def _absolute(self, item: Item, text: str, *steps: str | int) -> str:
         try:
             return resolve_uri(self.root, text)
         except ValueError as error:

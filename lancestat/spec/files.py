@@ -188,14 +188,14 @@ def is_spec(name: str) -> bool:
 
 def read_file(files: Files, name: str) -> Document:
     """A YAML file of a project; InvalidProject when it cannot be read."""
-    place = Location(name, 1, 1)
+    start = Location(name, 1, 1)
     try:
         content = files.read(name)
     except OSError as error:
         message = f"cannot read the file: {error.strerror}"
-        raise InvalidProject([UnreadableFile(message, location=place)]) from None
+        raise InvalidProject([UnreadableFile(message, location=start)]) from None
     except SpecError as error:
-        raise InvalidProject([error.placed(place)]) from None
+        raise InvalidProject([error.placed(start)]) from None
     return read_document(content, name)
 
 

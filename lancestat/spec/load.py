@@ -93,12 +93,12 @@ def _missing(root: Path) -> InvalidProject:
 def _in_order(errors: Iterable[LancestatError], files: Sequence[str]) -> list[LancestatError]:
     ranks = {file: rank for rank, file in enumerate(files)}
 
-    def place(error: LancestatError) -> tuple[int, int, int]:
+    def position(error: LancestatError) -> tuple[int, int, int]:
         if error.location is None:
             return -1, 0, 0
         return ranks.get(error.location.file, -1), error.location.line, error.location.column
 
-    return sorted(errors, key=place)
+    return sorted(errors, key=position)
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ class _Declarations:
     ) -> Redactor:
         """Finds what must not be shown to everybody; names and words of the language are public."""
         spaces: tuple[Namespace[Any], ...] = (self.nodes, self.sets, self.policies)
-        named = {spelled for space in spaces for spelled, _ in space.places.values()}
+        named = {spelled for space in spaces for spelled, _ in space.declared.values()}
         known = list(self.known)
         for node in nodes:
             known += hidden_locations(node, origins.get(node.name, {}))

@@ -287,9 +287,9 @@ def _folders(
     texts = value.get("spec-paths", default_of(ProjectFile, "spec_paths"))
     if not isinstance(texts, list | tuple):
         return ()
-    places = ((text, ("spec-paths", index)) for index, text in enumerate(texts))
+    keyed = ((text, ("spec-paths", index)) for index, text in enumerate(texts))
     return tuple(
         SpecFolder(text, document.at(at), rendering.origins.get(at))
-        for text, at in places
+        for text, at in keyed
         if isinstance(text, str) and text
     )

@@ -97,9 +97,9 @@ def hidden_locations(node: Node, origins: Origins) -> Iterator[KnownValue]:
         return
     public = _locations(redacted_node(node, origins, Audience.PUBLIC))
     personal = _locations(redacted_node(node, origins, Audience.PERSON))
-    for place, public_text, seen in zip(_locations(node), public, personal, strict=True):
-        if place is not None and public_text is not None and place != public_text:
-            yield KnownValue(place, public_text, is_secret=place != seen)
+    for location, public_text, seen in zip(_locations(node), public, personal, strict=True):
+        if location is not None and public_text is not None and location != public_text:
+            yield KnownValue(location, public_text, is_secret=location != seen)
 
 
 def _locations(resource: Declared) -> Iterator[str | None]:

@@ -226,13 +226,16 @@ class Repository:
             if not key.startswith("GIT_") or _PASSED_ON.fullmatch(key)
         }
         # `work_tree` found `.git` where git looks first, and git must look no further.
-        places = {"GIT_CEILING_DIRECTORIES": str(self.top.parent), "GIT_WORK_TREE": str(self.top)}
+        repository = {
+            "GIT_CEILING_DIRECTORIES": str(self.top.parent),
+            "GIT_WORK_TREE": str(self.top),
+        }
         return subprocess.run(
             [_program(), *_OPTIONS, "-C", str(self.top), *words],
             input=input.encode(),
             capture_output=True,
             check=False,
-            env={**passed_on, **_ENVIRONMENT, **places},
+            env={**passed_on, **_ENVIRONMENT, **repository},
         )
 
 

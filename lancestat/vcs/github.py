@@ -154,8 +154,8 @@ class GitHub:
 
     def _refusal(self, method: str, url: str, error: urllib.error.HTTPError) -> Exception:
         reason = self._shown(_message(error))
-        place = urlsplit(url).path
-        text = f"GitHub refused {method} {place}: {error.code} {reason}"
+        path = urlsplit(url).path
+        text = f"GitHub refused {method} {path}: {error.code} {reason}"
         is_limited = error.code == 429 or (
             error.code == 403
             and (

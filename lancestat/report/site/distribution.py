@@ -140,9 +140,9 @@ def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
     lows = np.array([bin_.low for bin_ in histogram.bins])
     highs = np.array([bin_.high for bin_ in histogram.bins])
     is_spread = lows < highs
-    places = np.searchsorted(edges, lows[~is_spread], side="right") - 1
+    interval = np.searchsorted(edges, lows[~is_spread], side="right") - 1
     intervals = len(edges) - 1
-    rows = np.bincount(np.clip(places, 0, intervals - 1), minlength=intervals) * histogram.height
+    rows = np.bincount(np.clip(interval, 0, intervals - 1), minlength=intervals) * histogram.height
     if is_spread.any():
         # Bins lie end to end, so that what is below a value rises from one end to the next.
         ends = np.append(lows[is_spread], highs[is_spread][-1])

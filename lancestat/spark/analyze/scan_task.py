@@ -72,7 +72,7 @@ class ScanTask:
         except Exception as error:
             secrets = secret_values(self.storage_options)
             cause = redact_line(f"{type(error).__name__}: {error}", secrets)
-            place = (
+            subject = (
                 f"fragment {part.rows.fragment_id} of {self.pin.uri} at version {self.pin.version}"
             )
-            raise FragmentNotAnalyzed(f"{place} cannot be analyzed: {cause}") from error
+            raise FragmentNotAnalyzed(f"{subject} cannot be analyzed: {cause}") from error

@@ -77,7 +77,7 @@ class _Connector:
         try:
             schema = self._inferred(self._version)
         except Exception as error:
-            raise self._not_opened(_said(error)) from None
+            raise self._not_opened(_jvm_message(error)) from None
         if schema is None:
             raise self._not_opened("it finds no schema there")
         return schema
@@ -114,7 +114,7 @@ class _Connector:
             batches = getattr(self._jvm, f"{_CATALOG}.TableCapability").BATCH_READ
             readable = table.capabilities().contains(batches)
         except Exception as error:
-            raise self._not_opened(_said(error)) from None
+            raise self._not_opened(_jvm_message(error)) from None
         gateway = cast(Any, self._spark.sparkContext._gateway)
         if not readable or not is_instance_of(gateway, table, f"{_CATALOG}.SupportsRead"):
             raise ConnectorNotReadable(
@@ -129,8 +129,8 @@ class _Connector:
         except RunError:
             raise
         except Exception as error:
-            if "DATA_SOURCE_NOT_FOUND" not in _said(error):
-                raise self._not_opened(_said(error)) from None
+            if "DATA_SOURCE_NOT_FOUND" not in _jvm_message(error):
+                raise self._not_opened(_jvm_message(error)) from None
             provider = None
         if provider is None or "PythonDataSource" in provider.getClass().getName():
             raise ConnectorMissing(
@@ -194,7 +194,7 @@ def _differences(fields: Sequence[Field], read: Mapping[str, str]) -> list[str]:
     return differences
 
 
-def _said(error: Exception) -> str:
+def _jvm_message(error: Exception) -> str:
     """Return the JVM's message, without its stack."""
     java = getattr(error, "java_exception", None)
     if java is not None:

@@ -168,5 +168,5 @@ def _named(
         failure = read_failure(error, pin_of(dataset), storage_options)
         if isinstance(failure, REPLACED):
             raise failure from None
-        place = f"fragment {fragment_id} at version {dataset.version}"
-        raise type(failure)(f"{place}: {failure.message}", hint=failure.hint) from None
+        subject = f"fragment {fragment_id} at version {dataset.version}"
+        raise type(failure)(f"{subject}: {failure.message}", hint=failure.hint) from None

@@ -97,7 +97,9 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
         compiler.compile(units)
     except Exception as error:
         names = ", ".join(texts)
-        raise JavaSourcesRefused(f"Spark's Java compiler refuses {names}: {_said(error)}") from None
+        raise JavaSourcesRefused(
+            f"Spark's Java compiler refuses {names}: {_jvm_message(error)}"
+        ) from None
     return _jar({str(path): bytes(found[path]) for path in found})
 
 
@@ -113,7 +115,9 @@ def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
         loaded = session.sharedState().jarClassLoader().loadClass(class_name)
         return loaded.getConstructors()[0].newInstance(None)
     except Exception as error:
-        raise JavaClassNotLoaded(f"Spark does not load {class_name}: {_said(error)}") from None
+        raise JavaClassNotLoaded(
+            f"Spark does not load {class_name}: {_jvm_message(error)}"
+        ) from None
 
 
 def _jar(files: Mapping[str, bytes]) -> Path:
@@ -127,6 +131,6 @@ def _jar(files: Mapping[str, bytes]) -> Path:
     return path
 
 
-def _said(error: Exception) -> str:
+def _jvm_message(error: Exception) -> str:
     java = getattr(error, "java_exception", None)
     return str(java.toString() if java is not None else error)
