@@ -278,14 +278,14 @@ class Project:
             columns=ColumnSelection(),
             policy=replace(declared.policy, refresh=Refresh.ALWAYS),
         )
-        wanted = everything
+        selected = everything
         if columns is not None:
             from lancestat.plan.named_columns import named_columns
 
             assessment, _ = self._observer.assess(everything)
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
-            wanted = replace(everything, columns=named)
-        nodes = tuple(wanted if node is declared else node for node in self.spec.nodes)
+            selected = replace(everything, columns=named)
+        nodes = tuple(selected if node is declared else node for node in self.spec.nodes)
         other = Project(replace(self.spec, nodes=nodes), clock=self._clock, state=self.state)
         return other.run(other.plan(table), progress=progress)
 

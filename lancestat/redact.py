@@ -322,8 +322,8 @@ def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
 
 def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Pattern, ...]:
     """Return patterns for values: of those that contain each other, the longest first."""
-    wanted = [candidate for candidate in known if candidate.is_whole or not is_whole]
-    patterns = [pattern for candidate in wanted for pattern in _patterns(candidate)]
+    candidates = [candidate for candidate in known if candidate.is_whole or not is_whole]
+    patterns = [pattern for candidate in candidates for pattern in _patterns(candidate)]
     return tuple(sorted(patterns, key=lambda pattern: -len(pattern.pattern)))
 
 

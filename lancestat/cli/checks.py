@@ -166,9 +166,9 @@ def check_java() -> Check:
 def check_libraries() -> Iterator[Check]:
     """Check that what lancestat requires is installed, new enough and can be loaded."""
     for requirement in metadata.requires("lancestat") or ():
-        wanted = _REQUIREMENT.match(requirement)
-        if wanted:
-            yield check_library(wanted[1], wanted[2])
+        parsed = _REQUIREMENT.match(requirement)
+        if parsed:
+            yield check_library(parsed[1], parsed[2])
 
 
 def check_library(name: str, needed: str) -> Check:

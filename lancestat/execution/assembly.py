@@ -177,9 +177,9 @@ class TableWorkspace:
         self.coverage = coverage
         known, rest = reuse_groups(self.state, self.table, coverage)
         self.assembly.expect_stored(rest, known)
-        wanted = stored_keys(rest)
-        if wanted:
-            for stored in self.state.partials(self.table.identity, wanted):
+        keys = stored_keys(rest)
+        if keys:
+            for stored in self.state.partials(self.table.identity, keys):
                 self.assembly.add_stored(stored)
 
     def read(self, scans: Sequence[Scan]) -> None:

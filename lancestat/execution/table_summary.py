@@ -161,20 +161,20 @@ def _fetch(
 ) -> dict[str, ColumnPartial] | None:
     """The merged groups by field key, None when one of them is gone."""
     # Equal content, such as of a column that is null everywhere, is one block in several places.
-    wanted: dict[BlockKey, list[int]] = defaultdict(list)
+    offsets_by_block: dict[BlockKey, list[int]] = defaultdict(list)
     for key, offer in offers.items():
         digests = summary.contents[key]
         for block in slices(summary.blocks):
             offsets = [index - block.start for index in offer.groups if _within(index, block)]
             if offsets:
-                wanted[BlockKey(key, block_digest(digests[block]))] += offsets
+                offsets_by_block[BlockKey(key, block_digest(digests[block]))] += offsets
     partials: dict[str, ColumnPartial] = {}
-    for stored in state.summary_blocks(table, list(wanted)):
+    for stored in state.summary_blocks(table, list(offsets_by_block)):
         key = stored.key.field
         known = [partials[key]] if key in partials else []
-        offsets = wanted.pop(stored.key)
+        offsets = offsets_by_block.pop(stored.key)
         partials[key] = merge([*known, *(stored.partials[offset] for offset in offsets)])
-    return None if wanted else partials
+    return None if offsets_by_block else partials
 
 
 def _within(index: int, block: slice) -> bool:
@@ -275,16 +275,16 @@ class _Draft:
         self, state: StateWriter, merges: Mapping[_Cell, _CellMerge]
     ) -> Mapping[_Cell, set[int]]:
         """Add what the last summary has, and return the fragments that it covers."""
-        wanted: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
+        pieces_by_block: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
         for cell in merges:
             for group, key, offset in self._before.pieces(cell):
                 if not self._splits_joint(group, cell[1]):
-                    wanted[key].append((cell, group, offset))
+                    pieces_by_block[key].append((cell, group, offset))
         known: dict[_Cell, set[int]] = defaultdict(set)
-        if not wanted:
+        if not pieces_by_block:
             return known
-        for block in state.summary_blocks(self._table.identity, list(wanted)):
-            for cell, group, offset in wanted[block.key]:
+        for block in state.summary_blocks(self._table.identity, list(pieces_by_block)):
+            for cell, group, offset in pieces_by_block[block.key]:
                 merges[cell].add(block.partials[offset])
                 known[cell].update(group)
         return known
@@ -318,10 +318,10 @@ class _Draft:
     def _add_partials(
         self, state: StateWriter, merges: Mapping[_Cell, _CellMerge], takers: _Takers
     ) -> None:
-        wanted: dict[Fingerprints, set[str]] = defaultdict(set)
+        keys_by_fingerprints: dict[Fingerprints, set[str]] = defaultdict(set)
         for fingerprints, key in takers:
-            wanted[fingerprints].add(key)
-        rest = iter(wanted.items())
+            keys_by_fingerprints[fingerprints].add(key)
+        rest = iter(keys_by_fingerprints.items())
         while some := dict(islice(rest, _FETCHED_AT_ONCE)):
             asked = {fingerprints: frozenset(keys) for fingerprints, keys in some.items()}
             for stored in state.partials(self._table.identity, asked):

@@ -187,9 +187,9 @@ def search_lists(
     pairs = 0
     visitors = _visitors(visits, lists)
     rows = partitioned.list_rows
-    wanted = [number for number in visitors if rows[number]]
+    visited = [number for number in visitors if rows[number]]
     most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
-    for run in _runs(wanted, rows, most):
+    for run in _runs(visited, rows, most):
         for number, positions, list_vectors in _read(dataset, partitioned, run, queries.shape[1]):
             nearest.add(list_vectors, positions, visitors[number])
             pairs += len(list_vectors) * len(visitors[number])
@@ -206,11 +206,11 @@ def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.i
     return {int(number): group for number, group in zip(numbers, groups, strict=True)}
 
 
-def _runs(wanted: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator[range]:
-    """Yield runs of wanted lists that are together not longer than `most`, unless one list is."""
+def _runs(numbers: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator[range]:
+    """Yield runs of lists that are together not longer than `most`, unless one list is."""
     start = stop = -1
     size = 0
-    for number in wanted:
+    for number in numbers:
         if number != stop or size + rows[number] > most:
             if size:
                 yield range(start, stop)
@@ -292,7 +292,7 @@ def _written(
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), dimension)
     table = pa.Table.from_arrays([column, pa.array(positions)], schema=_schema(dimension))
     try:
-        made = lance.fragment.write_fragments(
+        fragments = lance.fragment.write_fragments(
             table,
             uri,
             mode="create",
@@ -304,7 +304,7 @@ def _written(
         )
     except Exception as error:
         raise _partitions_not_written(error, storage_options) from error
-    return [json.dumps(each.to_json()) for each in made]
+    return [json.dumps(fragment.to_json()) for fragment in fragments]
 
 
 def _partitions_not_written(error: Exception, storage_options: Mapping[str, str]) -> RunError:

@@ -169,12 +169,12 @@ def leaves(dataset: lance.LanceDataset, columns: Iterable[str]) -> tuple[Field, 
     The files of a struct or a list name their innermost fields only. The type of a leaf is that of
     its column, with the leaf's path: a column that gets the name of another is another column.
     """
-    wanted = set(columns)
+    names = set(columns)
     pairs = zip(dataset.lance_schema.fields(), dataset.schema, strict=True)
     return tuple(
         Field(leaf.id(), column.name, column.type, column.nullable, f"{path} {column.type}")
         for lance_field, column in pairs
-        if column.name in wanted
+        if column.name in names
         for path, leaf in _leaves(lance_field, column.name)
     )
 

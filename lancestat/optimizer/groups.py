@@ -178,18 +178,18 @@ class GroupedStatistics:
         self, known: dict[str, tuple[str, list[bool]]]
     ) -> dict[str, list[ColumnPartial | None]]:
         """Return partials per group of the summary, None where unknown, by column."""
-        wanted: dict[BlockKey, list[tuple[str, slice]]] = {}
+        groups_by_block: dict[BlockKey, list[tuple[str, slice]]] = {}
         for name, (key, is_known) in known.items():
             digests = self._summary.contents[key]
             for groups in slices(self._summary.blocks):
                 if any(is_known[groups]):
                     stored = BlockKey(key, block_digest(digests[groups]))
-                    wanted.setdefault(stored, []).append((name, groups))
+                    groups_by_block.setdefault(stored, []).append((name, groups))
         partials: dict[str, list[ColumnPartial | None]] = {
             name: [None] * len(self._summary.groups) for name in known
         }
-        for block in self._state.summary_blocks(self._identity, list(wanted)):
-            for name, groups in wanted[block.key]:
+        for block in self._state.summary_blocks(self._identity, list(groups_by_block)):
+            for name, groups in groups_by_block[block.key]:
                 is_known = known[name][1][groups]
                 if len(block.partials) == len(is_known):
                     partials[name][groups] = [

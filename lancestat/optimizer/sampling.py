@@ -67,19 +67,19 @@ class Sampler:
             filters: A conjunction.
             fragment_ids: The fragments whose rows are meant, all when None.
         """
-        wanted = tuple(sorted(conditions(filters), key=repr))
-        if not wanted or self.rows < LEAST_ROWS:
+        unestimated = tuple(sorted(conditions(filters), key=repr))
+        if not unestimated or self.rows < LEAST_ROWS:
             return None
-        key = wanted, None if fragment_ids is None else tuple(fragment_ids)
+        key = unestimated, None if fragment_ids is None else tuple(fragment_ids)
         with self._lock:
             if key not in self._shares:
                 self._shares[key] = self._counted(*key)
             return self._shares[key]
 
     def _counted(
-        self, wanted: Sequence[_Condition], fragment_ids: Sequence[int] | None
+        self, unestimated: Sequence[_Condition], fragment_ids: Sequence[int] | None
     ) -> float | None:
-        columns = sorted({condition.match.column for condition in wanted})
+        columns = sorted({condition.match.column for condition in unestimated})
         try:
             dataset = self.open()
             if fragment_ids is None:
@@ -91,7 +91,7 @@ class Sampler:
                 raise
             _log.warning("no sample could be read: %s", type(error).__name__)
             return None
-        return _share(sample, wanted)
+        return _share(sample, unestimated)
 
 
 def conditions(filters: Sequence[Filter]) -> list[_Condition]:
@@ -137,14 +137,14 @@ def _row_positions(rows: int, blocks: int) -> list[int]:
     return sorted({row for start in starts for row in range(start, min(start + size, rows))})
 
 
-def _share(sample: pa.Table | None, wanted: Sequence[_Condition]) -> float | None:
+def _share(sample: pa.Table | None, unestimated: Sequence[_Condition]) -> float | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if sample is None:
         return None
     passing, valid = pa.scalar(True), pa.scalar(True)
-    for condition in wanted:
+    for condition in unestimated:
         column = sample.column(condition.match.column).cast(pa.string())
         matches = _matched(column, condition.match)
         passing = pc.and_(passing, matches if condition.wanted else pc.invert(matches))

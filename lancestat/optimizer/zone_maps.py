@@ -223,14 +223,14 @@ class _ZoneMapFragments:
 def _collect(
     table: pa.Table, type: ColumnType, fragments: Iterable[int], zones: dict[int, _Zones]
 ) -> None:
-    wanted = set(fragments)
+    fragment_ids = set(fragments)
     columns = (
         _bound_values(table.column("min"), type),
         _bound_values(table.column("max"), type),
         *(table.column(name).to_pylist() for name in _COLUMNS[2:]),
     )
     for low, high, nulls, nans, fragment, rows in zip(*columns, strict=True):
-        if fragment not in wanted:
+        if fragment not in fragment_ids:
             continue
         fragment_zones = zones.setdefault(fragment, _Zones())
         fragment_zones.rows += rows

@@ -112,7 +112,7 @@ class ParquetLocation:
         what = "the result of an earlier lancestat, which does not prove that a join wrote it there"
         if generation is not None and not is_remembered(generation):
             raise refused(self.uri, what, {})
-        if generation is None and any(_GENERATION.fullmatch(each) for each in self._names()):
+        if generation is None and any(_GENERATION.fullmatch(name) for name in self._names()):
             raise refused(str(self.root), what, {})
 
     def prepare(self, is_remembered: Callable[[str], bool]) -> None:

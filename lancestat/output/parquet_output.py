@@ -247,18 +247,18 @@ def _read_file(
     """Yield rows of one file by their positions in it, which may lie before it and beyond it."""
     import pyarrow.parquet as pq
 
-    first, wanted, before = 0, [], 0
+    first, overlapping, before = 0, [], 0
     for number, rows in enumerate(groups):
         if first < stop and first + rows > start:
-            wanted.append(number)
-        elif not wanted:
+            overlapping.append(number)
+        elif not overlapping:
             before += rows
         first += rows
-    if not wanted:
+    if not overlapping:
         return
     position = before
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=wanted):
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=overlapping):
             skipped, end = max(start - position, 0), min(stop - position, batch.num_rows)
             position += batch.num_rows
             if skipped < end:

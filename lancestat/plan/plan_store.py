@@ -171,11 +171,11 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
         PlanFileOfOtherProject: for another project or target.
     """
     if plan.project != project:
-        found = f"project {quoted(plan.project)}, and this one is {quoted(project)}"
-        raise _plan_of_other(path, found, "run it in that project's folder")
+        made_for = f"project {quoted(plan.project)}, and this one is {quoted(project)}"
+        raise _plan_of_other(path, made_for, "run it in that project's folder")
     if plan.target != target:
-        found = f"target {quoted(plan.target)}, and not for {quoted(target)}"
-        raise _plan_of_other(path, found, f"run it with --target {quoted(plan.target)}")
+        made_for = f"target {quoted(plan.target)}, and not for {quoted(target)}"
+        raise _plan_of_other(path, made_for, f"run it with --target {quoted(plan.target)}")
     if plan.lancestat != version:
         raise PlanFileOfOtherRelease(
             f"the plan in {_shown(path)} was made by lancestat {quoted(plan.lancestat)[1:-1]}, "
@@ -224,8 +224,8 @@ def _broken(error: json.JSONDecodeError) -> str:
     return f"it ends early, at {position}" if is_cut else f"it is not JSON, see {position}"
 
 
-def _plan_of_other(path: Path, found: str, hint: str) -> PlanFileError:
-    return PlanFileOfOtherProject(f"the plan in {_shown(path)} was made for {found}", hint=hint)
+def _plan_of_other(path: Path, made_for: str, hint: str) -> PlanFileError:
+    return PlanFileOfOtherProject(f"the plan in {_shown(path)} was made for {made_for}", hint=hint)
 
 
 def _plan_unreadable(path: Path, why: str, hint: str) -> PlanFileError:

@@ -34,20 +34,22 @@ def runs_by_node(state: StateReader, target: str, limit: int) -> NodeRuns:
         target: Whose runs are of interest.
         limit: How many runs of a node are looked at.
     """
-    found = state.outcomes(target, limit)
-    return {node: _reports(outcomes) for node, outcomes in found.items()}
+    outcomes_by_node = state.outcomes(target, limit)
+    return {node: _reports(outcomes) for node, outcomes in outcomes_by_node.items()}
 
 
 def _reports(outcomes: tuple[NodeOutcome, ...]) -> tuple[NodeRunReport, ...]:
     reports = []
-    for each in outcomes:
+    for outcome in outcomes:
         try:
-            result = NodeResult.from_json(each.result)
+            result = NodeResult.from_json(outcome.result)
         except ValueError as error:
-            _log.debug("an outcome of run %s is skipped: %s", each.run_id, error)
+            _log.debug("an outcome of run %s is skipped: %s", outcome.run_id, error)
             continue
         reports.append(
-            NodeRunReport(each.run_id, each.command, each.target, each.finished_at, result)
+            NodeRunReport(
+                outcome.run_id, outcome.command, outcome.target, outcome.finished_at, result
+            )
         )
     return tuple(reports)
 
@@ -200,17 +202,17 @@ def run_rows(runs: Iterable[NodeRunReport]) -> Iterator[Row]:
 def fragment_rows(table: TableReport) -> Iterator[Row]:
     """A row per fragment of a table that could be opened."""
     status = table.status
-    wanted = None if status is None or status.covered is None else len(status.covered)
-    for each in table.fragments:
+    column_count = None if status is None or status.covered is None else len(status.covered)
+    for fragment in table.fragments:
         yield {
             "table": table.spec.name,
-            "fragment": each.id,
-            "rows": each.rows,
-            "deleted_rows": each.deleted_rows,
-            "files": each.files,
-            "size_bytes": each.size_bytes,
-            "columns": wanted,
-            "columns_covered": each.covered,
+            "fragment": fragment.id,
+            "rows": fragment.rows,
+            "deleted_rows": fragment.deleted_rows,
+            "files": fragment.files,
+            "size_bytes": fragment.size_bytes,
+            "columns": column_count,
+            "columns_covered": fragment.covered,
         }
 
 
@@ -223,30 +225,30 @@ class ReportTable(str, Enum):
 
 
 def report_tables(
-    wanted: Collection[ReportTable],
+    requested: Collection[ReportTable],
     report: Callable[[], ProjectReport],
     runs: Callable[[], NodeRuns],
 ) -> dict[str, pa.Table]:
-    """The wanted ones by name; only what they need is gathered.
+    """The requested ones by name; only what they need is gathered.
 
     Args:
-        wanted: Which.
+        requested: Which.
         report: Gathers all tables, with their fragments.
         runs: Gathers all runs, newest first.
     """
-    found: dict[str, pa.Table] = {}
-    if ReportTable.RUNS in wanted:
-        ended = [run for each in runs().values() for run in each]
+    by_name: dict[str, pa.Table] = {}
+    if ReportTable.RUNS in requested:
+        ended = [run for node_runs in runs().values() for run in node_runs]
         ended.sort(key=lambda run: run.finished_at, reverse=True)
-        found[ReportTable.RUNS.value] = RUNS.table(run_rows(ended))
-    if {ReportTable.STATISTICS, ReportTable.FRAGMENTS}.isdisjoint(wanted):
-        return found
+        by_name[ReportTable.RUNS.value] = RUNS.table(run_rows(ended))
+    if {ReportTable.STATISTICS, ReportTable.FRAGMENTS}.isdisjoint(requested):
+        return by_name
     tables = [node for node in report().nodes if isinstance(node, TableReport)]
-    if ReportTable.STATISTICS in wanted:
+    if ReportTable.STATISTICS in requested:
         statuses = (table.status for table in tables if table.status is not None)
         rows = (row for status in statuses for row in statistics_rows(status))
-        found[ReportTable.STATISTICS.value] = STATISTICS.table(rows)
-    if ReportTable.FRAGMENTS in wanted:
+        by_name[ReportTable.STATISTICS.value] = STATISTICS.table(rows)
+    if ReportTable.FRAGMENTS in requested:
         rows = (row for table in tables for row in fragment_rows(table))
-        found[ReportTable.FRAGMENTS.value] = FRAGMENTS.table(rows)
-    return found
+        by_name[ReportTable.FRAGMENTS.value] = FRAGMENTS.table(rows)
+    return by_name

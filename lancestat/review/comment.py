@@ -47,8 +47,8 @@ def pull_request(environment: Mapping[str, str], number: int | None = None) -> P
     """
     repository = environment.get("GITHUB_REPOSITORY", "")
     if not _REPOSITORY.fullmatch(repository):
-        found = f"is {redact_line(repository)!r}" if repository else "is not set"
-        message = f"GITHUB_REPOSITORY {found}; expected OWNER/NAME"
+        problem = f"is {redact_line(repository)!r}" if repository else "is not set"
+        message = f"GITHUB_REPOSITORY {problem}; expected OWNER/NAME"
         raise GitHubNotConfigured(message)
     if number is None:
         number = _number(environment)

@@ -70,7 +70,7 @@ def named(origins: Origins, *keys: str) -> str | None:
     parts = {
         key: origin
         for key, origin in origins.items()
-        if any(key == wanted or key.startswith(f"{wanted}.") for wanted in keys)
+        if any(key == prefix or key.startswith(f"{prefix}.") for prefix in keys)
     }
     if len(parts) == 1 and (key := next(iter(parts))) in keys:
         return parts[key].shown

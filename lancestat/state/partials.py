@@ -205,14 +205,14 @@ _NAMED_FINGERPRINTS = 4096
 
 
 def stream_partials(
-    stored: StoredTable, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+    stored: StoredTable, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
 ) -> Iterator[StoredPartials]:
-    """Yield every wanted field at most once, of what is stored and decodes.
+    """Yield every field asked for at most once, of what is stored and decodes.
 
     When a clean-up takes files away under the scan, what is still missing is read from the latest
     version.
     """
-    search = _PartialSearch(wanted)
+    search = _PartialSearch(keys)
     yield from find(stored, search, lambda dataset: _batches(dataset, table, search))
     if search.undecodable:
         _log.warning("%d stored partials do not decode and will be made again", search.undecodable)
@@ -240,12 +240,12 @@ class _PartialSearch:
     `widest` is the most that one set of fingerprints takes, in partials without quantiles.
     """
 
-    def __init__(self, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]) -> None:
+    def __init__(self, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]) -> None:
         self.undecodable = 0
-        self.widest = max([1, *map(weight, wanted.values())])
+        self.widest = max([1, *map(weight, keys.values())])
         self.missing: dict[bytes, set[str]] = {
             join_fingerprints(fingerprints): set(fields)
-            for fingerprints, fields in wanted.items()
+            for fingerprints, fields in keys.items()
             if fingerprints and fields
         }
 

@@ -146,10 +146,10 @@ class LanceState:
         return self.partial_table.read(read, nothing) if tables else {}
 
     def partials(
-        self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+        self, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
     ) -> Iterator[StoredPartials]:
-        """Stream the wanted partials, a few megabytes at a time, each field once."""
-        return stream_partials(self.partial_table, table, wanted)
+        """Stream the partials of some keys, a few megabytes at a time, each field once."""
+        return stream_partials(self.partial_table, table, keys)
 
     def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
         schema = self.partial_table.schema
@@ -167,9 +167,9 @@ class LanceState:
         self.summary_table.dataset(latest=True)
         return self.summary_table.read(read, None)
 
-    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
-        """Stream the wanted blocks, a few megabytes at a time, each once."""
-        return stream_blocks(self.summary_table, table, wanted)
+    def summary_blocks(self, table: str, keys: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+        """Stream the blocks of some keys, a few megabytes at a time, each once."""
+        return stream_blocks(self.summary_table, table, keys)
 
     def add_summary(
         self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]

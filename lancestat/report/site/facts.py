@@ -209,7 +209,11 @@ def _row(name: str, column: PublishedColumn, rows: int, histogram: Histogram | N
         share(null_share) if null_share else "",
         texts["distinct"],
         _lengths(texts["average_length"], texts["maximum_length"]),
-        {each.label: texts[each.name] for each in STATISTICS if each.name not in _CELLS},
+        {
+            statistic.label: texts[statistic.name]
+            for statistic in STATISTICS
+            if statistic.name not in _CELLS
+        },
         distribution(histogram, _kind(column.minimum)) if histogram else None,
     )
 
@@ -220,9 +224,9 @@ def _lengths(average: str, longest: str) -> str:
 
 def _kind(bound: str | None) -> str:
     """Whether a histogram counts days or microseconds: its column's bounds are written so."""
-    if bound is None or not (found := _DATE.match(bound)):
+    if bound is None or not (date := _DATE.match(bound)):
         return "number"
-    return "date" if found.end() == len(bound) else "timestamp"
+    return "date" if date.end() == len(bound) else "timestamp"
 
 
 def selection_words(columns: ColumnSelection) -> str:

@@ -104,14 +104,14 @@ def join_row(report: JoinReport, now: datetime) -> JoinRow:
 
 
 def coverage_of(report: TableReport) -> tuple[float | None, str]:
-    """The share of the wanted columns that have statistics, and both numbers."""
+    """The share of the columns to analyze that have statistics, and both numbers."""
     status = report.status
     if status is None:
         return None, NOTHING
-    wanted = len(status.columns) + len(status.missing)
-    if not wanted:
+    total = len(status.columns) + len(status.missing)
+    if not total:
         return None, "no columns"
-    return len(status.columns) / wanted, f"{count(len(status.columns))} of {count(wanted)}"
+    return len(status.columns) / total, f"{count(len(status.columns))} of {count(total)}"
 
 
 def freshness_words(report: TableReport, now: datetime) -> str:

@@ -128,13 +128,13 @@ class Materializer:
         lines: NDArray[np.int64],
     ) -> Iterator[pa.RecordBatch]:
         is_line = np.arange(positions.shape[1]) < lines[:, None]
-        wanted, line_distances = positions[is_line], distances[is_line]
-        if not len(wanted):
+        line_positions, line_distances = positions[is_line], distances[is_line]
+        if not len(line_positions):
             return
         origin = pa.array(np.repeat(np.arange(len(rows)), lines))
-        is_missing = wanted < 0
+        is_missing = line_positions < 0
         arrays = [column.take(origin) for column in self._left_columns(rows)]
-        arrays += self._right_columns(wanted)
+        arrays += self._right_columns(line_positions)
         arrays.append(pa.array(line_distances, mask=is_missing))
         if len(self.names.measures) > 1:
             rank = np.broadcast_to(
@@ -150,10 +150,10 @@ class Materializer:
         batches = list(read_columns(self.left, rows, self.left.columns))
         return list(pa.Table.from_batches(batches).columns)
 
-    def _right_columns(self, wanted: NDArray[np.int64]) -> list[pa.ChunkedArray]:
+    def _right_columns(self, positions: NDArray[np.int64]) -> list[pa.ChunkedArray]:
         if not self.right.columns:
             return []
-        unique, inverse = np.unique(wanted, return_inverse=True)
+        unique, inverse = np.unique(positions, return_inverse=True)
         missing = int(np.searchsorted(unique, 0))
         fetched = self._fetch(unique[missing:])
         index = pa.array(inverse - missing, mask=inverse < missing)

@@ -320,10 +320,10 @@ class ParquetSide:
         batches = []
         for group, start in self._groups:
             begin, end = np.searchsorted(positions, (start, start + group.rows))
-            wanted = positions[begin:end]
-            for batch in self.scan.read_group(group, columns) if len(wanted) else ():
-                here = wanted[: np.searchsorted(wanted, start + batch.num_rows)]
-                wanted = wanted[len(here) :]
+            remaining = positions[begin:end]
+            for batch in self.scan.read_group(group, columns) if len(remaining) else ():
+                here = remaining[: np.searchsorted(remaining, start + batch.num_rows)]
+                remaining = remaining[len(here) :]
                 if len(here):
                     batches.append(batch.take(pa.array(here - start)))
                 start += batch.num_rows

@@ -94,12 +94,14 @@ def unreadable(
 ) -> LancestatError:
     """The error for a side of which Spark can make no rows."""
     secrets = secret_values(storage_options) | secret_values(source.options)
-    around = QueryContext({view.name: None for view in source.views}, secrets)
-    found = explain_failure(error, QueryText(source.sql or "", f"the {name} side's query"), around)
-    hint = found.hint
-    if source.sql is not None and "no table" in found.message:
+    context = QueryContext({view.name: None for view in source.views}, secrets)
+    failure = explain_failure(
+        error, QueryText(source.sql or "", f"the {name} side's query"), context
+    )
+    hint = failure.hint
+    if source.sql is not None and "no table" in failure.message:
         hint = "a query names declared tables as {{ ref('name') }}"
-    message = f"the {name} side cannot be read: {found.message}"
+    message = f"the {name} side cannot be read: {failure.message}"
     return SideUnreadable(message, location=source.location, hint=hint)
 
 

@@ -135,14 +135,14 @@ def indexed(right: VectorReader) -> IndexedSide:
 
 
 def _recall(neighbours: Neighbours, truth: Neighbours) -> float | None:
-    wanted = truth.positions >= 0
-    if not wanted.any():
+    exists = truth.positions >= 0
+    if not exists.any():
         return None
     hits = [
         np.isin(true, mine)
         for true, mine in zip(truth.positions, neighbours.positions, strict=True)
     ]
-    return float(np.array(hits)[wanted].mean())
+    return float(np.array(hits)[exists].mean())
 
 
 # Bytes of right vectors that a task lays out at once: longer lists in a file mean fewer, longer

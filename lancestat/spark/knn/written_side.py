@@ -202,7 +202,7 @@ class _Writer:
         uri, options = self._writing.uri, self._writing.storage_options
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         try:
-            made = lance.fragment.write_fragments(
+            fragments = lance.fragment.write_fragments(
                 reader,
                 uri,
                 mode="create",
@@ -219,7 +219,7 @@ class _Writer:
                 f"the {self._writing.side} side cannot be written: {reason}",
                 hint="leave out columns of types that Lance does not support",
             ) from error
-        return [json.dumps(each.to_json()) for each in made]
+        return [json.dumps(fragment.to_json()) for fragment in fragments]
 
     def _batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batches = map(_aligned, batches)
@@ -290,12 +290,12 @@ def _dimension(reports: Sequence[_PartitionReport], side: str) -> int | None:
     if not known:
         return None
     first = known[0][1].dimension
-    for index, each in known:
-        if each.dimension != first:
+    for index, report in known:
+        if report.dimension != first:
             row = sum(before.seen for before in reports[:index])
             raise VectorLengthMismatch(
                 f"vectors of the {side} side have {first} elements, "
-                f"but those from row {row} on have {each.dimension}",
+                f"but those from row {row} on have {report.dimension}",
             )
     return first
 

@@ -122,16 +122,16 @@ def _sized(fragment: lance.LanceFragment, request: _RangeRequest) -> Iterator[pa
     rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, request.row_bytes)))
     limit: int | None = rows
     while left is None or left > 0:
-        wanted = limit if left is None else min(limit, left) if limit else left
+        requested = limit if left is None else min(limit, left) if limit else left
         got = 0
-        for batch in _scanner(fragment, request.columns, rows, position, wanted).to_batches():
+        for batch in _scanner(fragment, request.columns, rows, position, requested).to_batches():
             yield batch
             got += batch.num_rows
             fitting = fitting_rows(batch)
             if fitting * 4 < batch.num_rows:
                 break
         else:
-            if wanted is None or got < wanted:
+            if requested is None or got < requested:
                 return
         position += got
         left = None if left is None else left - got

@@ -122,8 +122,8 @@ def read_part(
                 where = (
                     f"fragment {rows.fragment_id} of {scan.pin.uri} at version {scan.pin.version}"
                 )
-                said = redact_line(str(error), secret_values(storage_options))
-                raise ValueOutOfRange(f"{where}: {said}") from None
+                reason = redact_line(str(error), secret_values(storage_options))
+                raise ValueOutOfRange(f"{where}: {reason}") from None
             yield converted
             if left == 0:
                 return

@@ -251,7 +251,7 @@ def run_query(
         schema = rows.schema
         # Columns of a result may share a name, which nothing but a place tells apart.
         numbered = rows.toDF(*[f"_{index}" for index in range(len(schema.fields))])
-        wanted = numbered.select(
+        exact_rows = numbered.select(
             *[
                 exact_column(numbered[f"_{index}"], field.dataType, local_time=local_time).alias(
                     f"_{index}"
@@ -265,7 +265,7 @@ def run_query(
         ResultColumn(field.name, field.dataType.simpleString(), shape_of(field.dataType))
         for field in schema.fields
     )
-    return QueryResult(columns, _rows(wanted, columns, statement, limit, query_context), limit)
+    return QueryResult(columns, _rows(exact_rows, columns, statement, limit, query_context), limit)
 
 
 def _rows(
