@@ -79,13 +79,13 @@ class Variable:
 class Origin:
     """The origin of a rendered value.
 
-    `shown` is the template that gave the value, with the variables of the environment in place of
+    `template` is what gave the value, with the variables of the environment in place of
     project variables that stand for them. `is_set` is set where at least one of the variables had
     a value, so that the result is not made of defaults alone.
     """
 
     variables: tuple[Variable, ...]
-    shown: str
+    template: str
     is_set: bool = True
 
     @property
@@ -95,11 +95,11 @@ class Origin:
 
     @property
     def brief(self) -> str:
-        """`shown` for a message, or the variables alone where that is long."""
-        return self.shown if len(self.shown) <= 57 else self.names
+        """`template` for a message, or the variables alone where that is long."""
+        return self.template if len(self.template) <= 57 else self.names
 
     def hides_from(self, audience: Audience) -> bool:
-        """Whether an audience sees `shown` in place of the value."""
+        """Whether an audience sees `template` in place of the value."""
         return self.is_secret or audience is Audience.PUBLIC
 
     @property
@@ -121,7 +121,7 @@ class KnownValue:
     """
 
     value: str = field(repr=False)
-    shown: str
+    replacement: str
     is_secret: bool = False
     is_whole: bool = False
 
@@ -132,7 +132,7 @@ class _Pattern:
 
     probe: str
     pattern: str
-    shown: str
+    replacement: str
 
 
 class Redactor:
@@ -167,9 +167,9 @@ class Redactor:
 
     def restored(self, text: str) -> str:
         """The inverse of `text` for the public: what is shown in place of values, as the values."""
-        for known in sorted(self.known, key=lambda known: -len(known.shown)):
-            if known.shown != MASK and self._is_sought(known, Audience.PUBLIC):
-                text = text.replace(known.shown, known.value)
+        for known in sorted(self.known, key=lambda known: -len(known.replacement)):
+            if known.replacement != MASK and self._is_sought(known, Audience.PUBLIC):
+                text = text.replace(known.replacement, known.value)
         return text
 
     def error(self, error: LancestatError, audience: Audience) -> LancestatError:
@@ -204,7 +204,7 @@ class Redactor:
             self._patterns[audience] = _sorted(
                 candidate
                 for candidate in known
-                if candidate.is_whole or _replaced(candidate.value, parts) != candidate.shown
+                if candidate.is_whole or _replaced(candidate.value, parts) != candidate.replacement
             )
         return self._patterns[audience]
 
@@ -315,7 +315,7 @@ def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
     hits = [candidate for candidate in patterns if candidate.probe in lowered]
     if not hits:
         return text
-    replacements = [candidate.shown for candidate in hits]
+    replacements = [candidate.replacement for candidate in hits]
     pattern = _compiled(tuple(candidate.pattern for candidate in hits))
     return pattern.sub(lambda match: replacements[(match.lastindex or 1) - 1], text)
 
@@ -328,6 +328,7 @@ def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Pa
 
 
 def _patterns(known: KnownValue) -> Iterator[_Pattern]:
+    replacement = known.replacement
     spellings = dict.fromkeys(_spellings(known))
     shortest = _SHORTEST_SECRET if known.is_secret else _SHORTEST_ORDINARY
     within = _LEAST_WITHIN_WORDS[known.is_secret]
@@ -338,23 +339,23 @@ def _patterns(known: KnownValue) -> Iterator[_Pattern]:
         if len(spelling) < shortest:
             quoted = f"'{spelling}'"
             # Not the name of a variable that is shown in place of another value.
-            yield _Pattern(quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{known.shown}'")
+            yield _Pattern(quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{replacement}'")
             continue
         pattern = r"\s+".join(map(re.escape, words))
         if len(spelling) < within:
             before = r"(?<![^\W_])" if spelling[0].isalnum() else ""
             after = r"(?![^\W_])" if spelling[-1].isalnum() else ""
             pattern = f"{before}{pattern}{after}"
-        yield _Pattern(words[0].lower(), f"({pattern})", known.shown)
+        yield _Pattern(words[0].lower(), f"({pattern})", replacement)
     parent = known.value.rstrip("/").rpartition("/")[0]
     if known.is_whole and parent.count("/") >= 2 and len(parent) >= _LEAST_WITHIN_WORDS[False]:
         # Messages name the folder, too, and what else lies in it.
-        yield _Pattern(parent.split()[0].lower(), f"({re.escape(parent)})", f"{known.shown}/..")
+        yield _Pattern(parent.split()[0].lower(), f"({re.escape(parent)})", f"{replacement}/..")
     if known.is_whole and len(known.value) >= _LONG:
         start = known.value[:_BEGINNING].split()
         if start and len(start[0]) >= shortest:
             pattern = r"\s+".join(map(re.escape, start))
-            yield _Pattern(start[0].lower(), rf"({pattern}\S*)", known.shown)
+            yield _Pattern(start[0].lower(), rf"({pattern}\S*)", replacement)
 
 
 def _spellings(known: KnownValue) -> Iterator[str]:

@@ -106,7 +106,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
             return _state(landed, writer.uri, writer.storage_options)
         time.sleep(_PAUSE_SECONDS * attempt)
     raise OutputNotWritten(
-        f"the result cannot be written to {_shown(writer)}: others kept committing first",
+        f"the result cannot be written to {_redacted_uri(writer)}: others kept committing first",
         hint="run again when that dataset is quieter; readers still see the old result",
     )
 
@@ -388,5 +388,5 @@ def _logged(uri: str, options: Mapping[str, str]) -> Iterator[None]:
         _log.warning("what a run left in %s was not removed: %s", redact_line(uri, secrets), reason)
 
 
-def _shown(writer: OutputWriter) -> str:
+def _redacted_uri(writer: OutputWriter) -> str:
     return redact_line(writer.uri, secret_values(writer.storage_options))

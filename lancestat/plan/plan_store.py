@@ -91,7 +91,7 @@ def out_of_date(path: Path, changes: Sequence[str]) -> PlanOutOfDate:
     """Return the error for a plan that no longer holds, with all that has changed since."""
     listed = "".join(f"\n      {change}" for change in changes)
     return PlanOutOfDate(
-        f"the plan in {_shown(path)} is out of date, and nothing was run{listed}",
+        f"the plan in {_visible(path)} is out of date, and nothing was run{listed}",
         hint="look at a new plan: lancestat plan --out",
     )
 
@@ -120,7 +120,7 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise _plan_not_written(path, "it is a folder", "name a file in it")
     if not path.parent.is_dir():
-        raise _plan_not_written(path, f"there is no folder {_shown(path.parent)}", "create it")
+        raise _plan_not_written(path, f"there is no folder {_visible(path.parent)}", "create it")
     if path.exists() and not _is_plan_file(path):
         raise _plan_not_written(path, "it holds something else than a plan", "name another file")
 
@@ -153,7 +153,7 @@ def read_plan_file(path: Path) -> SavedPlan:
     version = parsed.get("format_version")
     if version != FORMAT_VERSION:
         raise PlanFileOfOtherRelease(
-            f"the plan in {_shown(path)} is of format {quoted(str(version))}, "
+            f"the plan in {_visible(path)} is of format {quoted(str(version))}, "
             f"and this release reads format {FORMAT_VERSION}",
             hint=_AGAIN,
         )
@@ -178,7 +178,7 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
         raise _plan_of_other(path, made_for, f"run it with --target {quoted(plan.target)}")
     if plan.lancestat != version:
         raise PlanFileOfOtherRelease(
-            f"the plan in {_shown(path)} was made by lancestat {quoted(plan.lancestat)[1:-1]}, "
+            f"the plan in {_visible(path)} was made by lancestat {quoted(plan.lancestat)[1:-1]}, "
             f"and this is {version}",
             hint=_AGAIN,
         )
@@ -225,20 +225,22 @@ def _broken(error: json.JSONDecodeError) -> str:
 
 
 def _plan_of_other(path: Path, made_for: str, hint: str) -> PlanFileError:
-    return PlanFileOfOtherProject(f"the plan in {_shown(path)} was made for {made_for}", hint=hint)
+    return PlanFileOfOtherProject(
+        f"the plan in {_visible(path)} was made for {made_for}", hint=hint
+    )
 
 
 def _plan_unreadable(path: Path, why: str, hint: str) -> PlanFileError:
-    return PlanFileUnreadable(f"cannot read a plan from {_shown(path)}: {why}", hint=hint)
+    return PlanFileUnreadable(f"cannot read a plan from {_visible(path)}: {why}", hint=hint)
 
 
 def _plan_not_written(path: Path, why: str, hint: str) -> PlanFileError:
-    return PlanFileNotWritten(f"cannot write the plan to {_shown(path)}: {why}", hint=hint)
+    return PlanFileNotWritten(f"cannot write the plan to {_visible(path)}: {why}", hint=hint)
 
 
 def _why(error: OSError | ValueError) -> str:
     return ((error.strerror if isinstance(error, OSError) else None) or "no such place").lower()
 
 
-def _shown(path: Path) -> str:
+def _visible(path: Path) -> str:
     return visible(str(path))

@@ -49,8 +49,8 @@ def _write(payload: Payload | str) -> None:
     if isinstance(payload, str):
         CONSOLE.json(payload)
         return
-    shown = CONSOLE.redactor.json(payload, CONSOLE.audience)
-    CONSOLE.json(json.dumps(shown, indent=2, ensure_ascii=False, allow_nan=False))
+    redacted = CONSOLE.redactor.json(payload, CONSOLE.audience)
+    CONSOLE.json(json.dumps(redacted, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 FORMAT: Format[Payload | str] = Format(_write)

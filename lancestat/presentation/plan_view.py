@@ -51,7 +51,7 @@ def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:
 
 
 def _action(action: Action, policy: Policy | None) -> ActionView:
-    accepted = (policy.shown or policy.accepted_staleness) if policy else ""
+    accepted = (policy.template or policy.accepted_staleness) if policy else ""
     result = planned(action)
     if isinstance(action, Blocked):
         error = str(action.error)

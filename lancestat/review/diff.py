@@ -207,7 +207,7 @@ class Comparison:
         for spec, node in ((self.head, pair.new), (self.base, pair.old)):
             if node is not None and node.owner is not None:
                 origin = _origins(spec, node).get("owner")
-                yield node.owner if origin is None else origin.shown
+                yield node.owner if origin is None else origin.template
 
     def _read_by(self, pair: NodePair) -> Iterable[str]:
         if pair.new is None:

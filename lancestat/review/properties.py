@@ -255,11 +255,11 @@ def _hidden(entry: _Stated, origins: Origins) -> Property:
     template = named(origins, *entry.names)
     if template is None:
         return entry.property
-    return replace(entry.property, text=template, shown=template, is_hidden=True)
+    return replace(entry.property, text=template, json=template, is_hidden=True)
 
 
 def _masked(entry: Property, mask: Mask) -> Property:
-    return replace(entry, text=mask.text(entry.text), shown=_masked_json(entry.shown, mask))
+    return replace(entry, text=mask.text(entry.text), json=_masked_json(entry.json, mask))
 
 
 def _masked_json(value: Json, mask: Mask) -> Json:

@@ -76,7 +76,7 @@ class Builder:
         """Return the policy in the mapping at `steps` of an item."""
         values = self._values(Policy, item, *steps)
         template = named(item.origins_below(*steps), "allow.stale", "refresh")
-        return Policy(**values, shown=template)
+        return Policy(**values, template=template)
 
     def table(self, item: Item) -> Table:
         """Return the table that an item declares."""
@@ -161,12 +161,12 @@ class Builder:
             return self._side(item, values, *steps)
         if resource is ColumnChoice:
             return ColumnChoice(**values)
-        templates = {part: origin.shown for part, origin in item.origins_below(*steps).items()}
+        templates = {part: origin.template for part, origin in item.origins_below(*steps).items()}
         if resource is StaleBounds:
-            return StaleBounds(**values, shown=templates)
+            return StaleBounds(**values, templates=templates)
         if resource is Freshness:
             self._check_freshness(item, *steps)
-            return Freshness(**values, shown=templates)
+            return Freshness(**values, templates=templates)
         raise AssertionError(f"{resource.__name__} is part of no other resource")
 
     def _absolute(self, item: Item, text: str, *steps: str | int) -> str:

@@ -230,7 +230,7 @@ def _file_names(
         top = relative_name(root, Path(os.path.normpath(root / folder.path.replace("\0", ""))))
         for name in names:
             if name.startswith(f"{top}/"):
-                template = f"{folder.origin.shown}{name[len(top) :]}"
+                template = f"{folder.origin.template}{name[len(top) :]}"
                 yield KnownValue(name, template, folder.origin.is_secret)
 
 

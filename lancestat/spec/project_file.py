@@ -121,7 +121,7 @@ def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[KnownVa
     for key, value in (("state", target.state), ("scratch", target.scratch)):
         origin = origins.get(key)
         if origin is not None and origin.is_set and value is not None:
-            yield KnownValue(value, origin.shown, origin.is_secret)
+            yield KnownValue(value, origin.template, origin.is_secret)
 
 
 def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:

@@ -27,7 +27,9 @@ NO_ORIGINS: Origins = MappingProxyType({})
 
 def redacted_node(node: AnyNode, origins: Origins, audience: Audience) -> AnyNode:
     """Return a node as an audience may see it; `origins` are the node's, by dotted key."""
-    hidden = {key: origin.shown for key, origin in origins.items() if origin.hides_from(audience)}
+    hidden = {
+        key: origin.template for key, origin in origins.items() if origin.hides_from(audience)
+    }
     redacted: AnyNode = _redacted(node, hidden, "")
     return redacted
 
@@ -73,7 +75,7 @@ def named(origins: Origins, *keys: str) -> str | None:
         if any(key == prefix or key.startswith(f"{prefix}.") for prefix in keys)
     }
     if len(parts) == 1 and (key := next(iter(parts))) in keys:
-        return parts[key].shown
+        return parts[key].template
     variables = dict.fromkeys(
         variable for origin in parts.values() for variable in origin.variables
     )

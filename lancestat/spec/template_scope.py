@@ -158,7 +158,7 @@ class TemplateNames:
         if origin is None or not origin.is_set:
             return ()
         values = {"env_var": self.scope.environment, "var": self.scope.vars or {}}
-        known = [KnownValue(str(value), origin.shown, origin.is_secret), *self.pieces]
+        known = [KnownValue(str(value), origin.template, origin.is_secret), *self.pieces]
         for variable in origin.variables:
             text = values[variable.function].get(variable.name)
             if text is not None:

@@ -125,8 +125,8 @@ class GitHub:
             except (OSError, http.client.HTTPException) as error:
                 # URLError among them; a silent server is a TimeoutError.
                 reason = getattr(error, "reason", None) or error
-                raise _Busy(self._shown(f"{self._origin} does not answer: {reason}")) from None
-        raise GitHubRedirected(self._shown(f"{url} redirects again and again"))
+                raise _Busy(self._redacted(f"{self._origin} does not answer: {reason}")) from None
+        raise GitHubRedirected(self._redacted(f"{url} redirects again and again"))
 
     def _request(
         self, method: str, url: str, payload: Mapping[str, object] | None
@@ -153,7 +153,7 @@ class GitHub:
         return Answer(value, _next_page(response.headers.get("Link")))
 
     def _refusal(self, method: str, url: str, error: urllib.error.HTTPError) -> Exception:
-        reason = self._shown(_message(error))
+        reason = self._redacted(_message(error))
         path = urlsplit(url).path
         text = f"GitHub refused {method} {path}: {error.code} {reason}"
         is_limited = error.code == 429 or (
@@ -178,11 +178,13 @@ class GitHub:
         except ValueError:
             origin = "an address that cannot be read"
         if origin != self._origin:
-            message = self._shown(f"{self._origin} leads to {origin}, where the token is not sent")
+            message = self._redacted(
+                f"{self._origin} leads to {origin}, where the token is not sent"
+            )
             raise GitHubRedirected(message)
         return url
 
-    def _shown(self, text: str) -> str:
+    def _redacted(self, text: str) -> str:
         return redact_line(text, [self._token])
 
 
