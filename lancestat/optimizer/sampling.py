@@ -34,7 +34,7 @@ class _Condition:
     """A text match, or its negation."""
 
     match: TextMatch
-    wanted: bool
+    is_match: bool
 
 
 # Conditions, and the fragments whose rows are meant.
@@ -147,7 +147,7 @@ def _share(sample: pa.Table | None, unestimated: Sequence[_Condition]) -> float 
     for condition in unestimated:
         column = sample.column(condition.match.column).cast(pa.string())
         matches = _matched(column, condition.match)
-        passing = pc.and_(passing, matches if condition.wanted else pc.invert(matches))
+        passing = pc.and_(passing, matches if condition.is_match else pc.invert(matches))
         valid = pc.and_(valid, pc.is_valid(column))
     counted = pc.sum(valid).as_py() or 0
     if not counted:

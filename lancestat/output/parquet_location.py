@@ -97,9 +97,9 @@ class ParquetLocation:
         mark = self._mark()
         if mark is None:
             return
-        if mark.place is None:
+        if mark.location is None:
             self._check_earlier(generation, is_remembered)
-        elif mark.place != location_digest(str(self.root)):
+        elif mark.location != location_digest(str(self.root)):
             what = "a copy of a join's result that was written at another place"
             raise refused(str(self.root if generation is None else self.path), what, {})
         elif generation is not None:
@@ -125,7 +125,7 @@ class ParquetLocation:
         self.root.mkdir(parents=True, exist_ok=True)
         with self.locked():
             mark = self._mark()
-            if mark is not None and mark.place is not None:
+            if mark is not None and mark.location is not None:
                 return
             mark, generation = ParquetMark(location_digest(str(self.root))), self.generation()
             if generation is not None:
@@ -332,9 +332,9 @@ class GenerationFile:
 
 @dataclass(frozen=True, slots=True)
 class ParquetMark:
-    """`place` is a `location_digest`; marks of earlier releases have None and list no files."""
+    """`location` is a `location_digest`; marks of earlier releases have None and list no files."""
 
-    place: str | None
+    location: str | None
     generations: Mapping[str, tuple[GenerationFile, ...]] = field(default_factory=dict)
 
     def with_generation(self, folder: Path) -> ParquetMark:
@@ -356,7 +356,7 @@ class ParquetMark:
             {
                 "format_version": _FORMAT_VERSION,
                 "holds": _HOLDS,
-                "place": self.place,
+                "place": self.location,
                 "generations": generations,
             }
         )

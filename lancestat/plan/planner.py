@@ -216,14 +216,14 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
     if Reason.NEW in reasons:
         return (Reason.NEW,)
     published, record = assessment.published, assessment.record
-    had: set[str] = set(record.columns) if record else set()
+    columns_before: set[str] = set(record.columns) if record else set()
     if published:
-        had = {*published.columns, *published.dropped}
-    want = {field.name for field in assessment.columns}
+        columns_before = {*published.columns, *published.dropped}
+    columns = {field.name for field in assessment.columns}
     known_hash = published.schema_hash if published else record.schema_hash if record else None
     if published or record:
-        reasons |= {Reason.COLUMNS_ADDED} if want - had else set()
-        reasons |= {Reason.COLUMNS_REMOVED} if had - want else set()
+        reasons |= {Reason.COLUMNS_ADDED} if columns - columns_before else set()
+        reasons |= {Reason.COLUMNS_REMOVED} if columns_before - columns else set()
         reasons |= {Reason.SCHEMA_CHANGED} if known_hash != assessment.schema_hash else set()
     reasons |= set() if _has_histograms(assessment) else {Reason.SPEC_CHANGED}
     effects = changes.history.effects

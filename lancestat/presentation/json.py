@@ -314,7 +314,7 @@ def _garbage(view: GarbageView, page: Page) -> Payload:
 
 @FORMAT.renders(CommentView)
 def _comment(view: CommentView, page: Page) -> Payload:
-    return _object("comment", outcome=view.kept.outcome.value, url=view.kept.url)
+    return _object("comment", outcome=view.result.outcome.value, url=view.result.url)
 
 
 @FORMAT.renders(ChecksView)

@@ -176,8 +176,8 @@ def _garbage(view: GarbageView, page: Page) -> Iterator[str]:
 
 @FORMAT.renders(CommentView)
 def _comment(view: CommentView, page: Page) -> Iterator[str]:
-    outcome = paint(view.kept.outcome.value.replace("_", " "), "success")
-    yield f"{outcome}  {view.kept.url}" if view.kept.url else outcome
+    outcome = paint(view.result.outcome.value.replace("_", " "), "success")
+    yield f"{outcome}  {view.result.url}" if view.result.url else outcome
 
 
 @FORMAT.renders(ChecksView)

@@ -207,7 +207,7 @@ class GarbageView(NamedTuple):
 class CommentView(NamedTuple):
     """The outcome of keeping a pull request's comment."""
 
-    kept: CommentResult
+    result: CommentResult
 
 
 class Check(NamedTuple):

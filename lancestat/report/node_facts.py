@@ -31,7 +31,7 @@ class TableFigures:
     behind: str | None
     changed: str | None
     covered: int
-    wanted: int
+    selected: int
 
 
 def table_figures(status: TableStatus) -> TableFigures:
@@ -46,7 +46,7 @@ def table_figures(status: TableStatus) -> TableFigures:
         behind=count(status.versions_behind or 0, "version") if is_behind else None,
         changed=share(changed) if is_behind and changed is not None else None,
         covered=len(status.columns),
-        wanted=len(status.columns) + len(status.missing),
+        selected=len(status.columns) + len(status.missing),
     )
 
 
@@ -183,7 +183,7 @@ def node_status(node: NodeReport, now: datetime) -> NodeStatus:
         verdict=spoken([table.reason]) if table else node.verdict,
         behind=count(status.versions_behind) if status and status.versions_behind else "",
         changed=(figures and figures.changed) or "",
-        columns=f"{figures.covered}/{figures.wanted}" if figures else "",
+        columns=f"{figures.covered}/{figures.selected}" if figures else "",
         age=_since(made_at, now),
         rows_age=_since(table.changed_at, now) if table else "",
         last_run=_last_run(node.runs[0], now) if node.runs else "",

@@ -284,7 +284,7 @@ def review(
     names = _names((old, new), select, exclude, state)
     diff = comparison.diff(names, state if with_datasets else None, clock())
     if sides.base.is_before_project:
-        where = comparison.mask.line(sides.base.place)
+        where = comparison.mask.line(sides.base.where)
         note = f"there is no project {where}: every node is new"
         return replace(diff, notes=(note, *diff.notes))
     return diff

@@ -82,11 +82,11 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     """
     jvm: Any = spark._jvm
     util = jvm.org.codehaus.commons.compiler.util.resource
-    found = jvm.java.util.HashMap()
+    class_files = jvm.java.util.HashMap()
     compiler = jvm.org.codehaus.janino.Compiler()
     loader = spark._jsparkSession.sharedState().jarClassLoader()
     compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(loader))
-    compiler.setClassFileCreator(util.MapResourceCreator(found))
+    compiler.setClassFileCreator(util.MapResourceCreator(class_files))
     # Else it would look for sources and classes beside the sources, in the working directory.
     compiler.setSourceFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
     compiler.setClassFileFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
@@ -100,7 +100,7 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
         raise JavaSourcesRefused(
             f"Spark's Java compiler refuses {names}: {_jvm_message(error)}"
         ) from None
-    return _jar({str(path): bytes(found[path]) for path in found})
+    return _jar({str(path): bytes(class_files[path]) for path in class_files})
 
 
 def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
