@@ -44,7 +44,7 @@ def commit_properties(message: str, run: str | None) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CommitRequest:
     """An operation on the dataset at `uri`, made for its version `read_version`.
 
     Version 0 stands for a dataset that does not exist yet. `properties` are the transaction's.
@@ -164,7 +164,7 @@ _REPLACED = "the table was replaced: another dataset has taken its place"
 
 
 def commit(
-    change: Change,
+    change: CommitRequest,
     requirements: Sequence[Requirement] = (),
     *,
     storage_options: Mapping[str, str] | None = None,
@@ -201,7 +201,7 @@ def commit(
     return outcome
 
 
-def _retries(change: Change, requirements: Sequence[Requirement]) -> int:
+def _retries(change: CommitRequest, requirements: Sequence[Requirement]) -> int:
     from lance import LanceOperation
 
     is_strict = any(
@@ -213,7 +213,7 @@ def _retries(change: Change, requirements: Sequence[Requirement]) -> int:
 
 
 def _commit(
-    change: Change, max_retries: int, storage_options: Mapping[str, str] | None
+    change: CommitRequest, max_retries: int, storage_options: Mapping[str, str] | None
 ) -> CommitOutcome:
     import lance
 

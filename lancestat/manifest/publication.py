@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lancestat.errors import CommitFailed, LakeError, PublishError, TableNotOpened
-from lancestat.lake.commit import Change, CommitOutcome, SameDataset, VersionIs, commit_properties
+from lancestat.lake.commit import (
+    CommitOutcome,
+    CommitRequest,
+    SameDataset,
+    VersionIs,
+    commit_properties,
+)
 from lancestat.lake.commit import commit as commit_change
 from lancestat.lake.observe import snapshot_at
 from lancestat.lake.snapshot import Pin
@@ -78,7 +84,7 @@ def commit(
     pin = publication.pin
     updates = plan_updates(publication.config, publication.entries)
     properties = commit_properties(f"statistics of version {pin.version}", publication.run)
-    change = Change(publication.uri, _update(updates), pin.version, properties)
+    change = CommitRequest(publication.uri, _update(updates), pin.version, properties)
     try:
         return commit_change(
             change,
@@ -117,7 +123,9 @@ def _withdraw(
         before = snapshot_at(landed, version - 1, uri, storage_options)
         old = {} if before is None else before.config
         updates = {key: old.get(key) for key in landed.config() if key in publication.entries}
-        commit_change(Change(uri, _update(updates), version), storage_options=storage_options)
+        commit_change(
+            CommitRequest(uri, _update(updates), version), storage_options=storage_options
+        )
     except Exception as error:
         secrets = secret_values(storage_options)
         raise CommitFailed(

@@ -10,7 +10,7 @@ from typing import Any
 from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedColumn, column_bounds, published_column
 from lancestat.optimizer.pruned_fragments import ColumnRange, RemainingFragments
-from lancestat.optimizer.table import ReadTable, Settings
+from lancestat.optimizer.table import ReadSettings, ReadTable
 from lancestat.predicates.filter import Filter
 from lancestat.statistics.bound_text import parse_bound
 from lancestat.statistics.column_statistics import column_statistics_of
@@ -72,7 +72,7 @@ def estimate(
     table: ReadTable,
     columns: Sequence[str],
     filters: Sequence[Filter],
-    settings: Settings,
+    settings: ReadSettings,
     now: datetime,
 ) -> Estimate:
     """Estimate a scan for the optimizer, which applies the filters to these figures itself.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lancestat.errors import DatasetMissing, OutputNotWritten, VersionMissing
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.batch_source import BatchSource
-from lancestat.lake.commit import Change, Conflict, SameDataset, commit, commit_properties
+from lancestat.lake.commit import CommitRequest, Conflict, SameDataset, commit, commit_properties
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import abandoned, this_process
@@ -314,7 +314,7 @@ def _commit(
     properties = commit_properties(MESSAGE, writer.run_id)
     with writing(uri, options):
         outcome = commit(
-            Change(uri, operation, read_version, properties),
+            CommitRequest(uri, operation, read_version, properties),
             [] if before is None else [SameDataset(pin_of(before, uri), or_cleaned_up=True)],
             storage_options=options,
             undo=put_back,

@@ -66,7 +66,7 @@ class JoinInput:
         return InputRecord(self.digest or "", len(ids), max(ids, default=-1), self.rows)
 
 
-class Change(Enum):
+class SideChange(Enum):
     """The kinds of change of a side."""
 
     NONE = "none"
@@ -74,18 +74,18 @@ class Change(Enum):
     OTHER = "other"
 
 
-def change(now: JoinInput, then: InputRecord) -> Change:
+def change(now: JoinInput, then: InputRecord) -> SideChange:
     """Return the change of a side since it was recorded: rows behind all others, or any other.
 
     New rows of a side that had none are another change: there is no result to extend.
     """
     if now.digest is None or not then.digest:
-        return Change.OTHER
+        return SideChange.OTHER
     if now.work.sql is not None and then.unproven != ():
-        return Change.OTHER
+        return SideChange.OTHER
     if now.digest == then.digest:
-        return Change.NONE
-    return Change.APPENDED if appended(now, then) else Change.OTHER
+        return SideChange.NONE
+    return SideChange.APPENDED if appended(now, then) else SideChange.OTHER
 
 
 def appended(now: JoinInput, then: InputRecord) -> Sequence[FragmentContent]:

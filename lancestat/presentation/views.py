@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.plan.node_result import NodeResult
     from lancestat.plan.table_status import TableStatus
-    from lancestat.report.node_facts import NodeRun, NodeStatus, TableFigures
+    from lancestat.report.node_facts import NodeRunFigures, NodeStatus, TableFigures
     from lancestat.report.rows import Row
     from lancestat.report.values import ProjectReport
     from lancestat.review.comment import CommentResult
@@ -124,7 +124,7 @@ class RunView(NamedTuple):
     project: str
     target: str
     status: str
-    nodes: tuple[NodeRun, ...]
+    nodes: tuple[NodeRunFigures, ...]
     updated: str
     unchanged: int
     not_run: int

@@ -34,7 +34,7 @@ class TableFigures:
     selected: int
 
 
-def table_figures(status: TableStatus) -> TableFigures:
+def status_figures(status: TableStatus) -> TableFigures:
     """Return the figures of a table."""
     is_behind = bool(status.versions_behind)
     changed = status.changed_rows
@@ -56,7 +56,7 @@ def verdict_words(is_used: bool, reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRun:
+class NodeRunFigures:
     """The outcome of one run for one node.
 
     `action` is what was done, `failed` or `not run`; an idle node was left as it was. `fragments`
@@ -92,14 +92,14 @@ class NodeRun:
         return self.fragments and f"{self.fragments}, {self.rows}"
 
 
-def node_run(result: NodeResult) -> NodeRun:
+def node_run(result: NodeResult) -> NodeRunFigures:
     """Return what a run did to a node, in words."""
     is_failed, is_skipped = result.status is Status.ERROR, result.status is Status.SKIPPED
     fragments = None
     if result.fragments_scanned:
         total = count(result.fragments_total or 0, "fragment")
         fragments = f"{count(result.fragments_scanned)} of {total}"
-    return NodeRun(
+    return NodeRunFigures(
         result,
         "failed" if is_failed else "not run" if is_skipped else result.action,
         is_failed,
@@ -172,7 +172,7 @@ def node_status(node: NodeReport, now: datetime) -> NodeStatus:
     table = node if isinstance(node, TableReport) else None
     join = node if isinstance(node, JoinReport) else None
     status = table.status if table else None
-    figures = table_figures(status) if status else None
+    figures = status_figures(status) if status else None
     record = join.record if join else None
     made_at = status.computed_at if status else record.finished_at if record else None
     return NodeStatus(

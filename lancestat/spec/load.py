@@ -22,7 +22,7 @@ from lancestat.spec.resources import PROJECT_FILE
 from lancestat.spec.schema import SPECS_SCHEMA, keywords
 from lancestat.spec.schema_check import check
 from lancestat.spec.template import Rendering
-from lancestat.spec.template_scope import Scope
+from lancestat.spec.template_scope import TemplateScope
 from lancestat.spec.wording import subject
 
 __all__ = ["dependencies", "load_project"]
@@ -114,7 +114,7 @@ class _Declarations:
     known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
     nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
-    def read(self, file: str, scope: Scope, errors: list[LancestatError]) -> None:
+    def read(self, file: str, scope: TemplateScope, errors: list[LancestatError]) -> None:
         """Declare all that a file holds."""
         try:
             document = read_file(self.files, file)

@@ -34,7 +34,7 @@ from lancestat.spec.quoting import quoted
 from lancestat.spec.schema import PROJECT_SCHEMA
 from lancestat.spec.schema_check import check
 from lancestat.spec.template import Rendering, is_template
-from lancestat.spec.template_scope import Scope
+from lancestat.spec.template_scope import TemplateScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Header:
 
     name: str
     target: Target
-    scope: Scope
+    scope: TemplateScope
     folders: tuple[SpecFolder, ...]
     origins: Mapping[str, Origin] = field(default_factory=dict)
     known: tuple[KnownValue, ...] = field(default=(), repr=False)
@@ -139,7 +139,7 @@ def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:
             yield from secret_options({key: str(option) for key, option in options.items()})
 
 
-def _secret_vars(scope: Scope) -> Iterator[KnownValue]:
+def _secret_vars(scope: TemplateScope) -> Iterator[KnownValue]:
     for name, value in (scope.vars or {}).items():
         if is_secret_name(name) and isinstance(value, str):
             yield KnownValue(
@@ -154,13 +154,13 @@ def _targets(value: Mapping[str, Any]) -> Mapping[str, object]:
 
 def _render(
     document: Document, arguments: Arguments, rendering: Rendering, errors: list[LancestatError]
-) -> tuple[Document, str | None, Scope]:
+) -> tuple[Document, str | None, TemplateScope]:
     """The document rendered, with its target and the scope of that: each may use those before.
 
     Other targets are left as they are, since what they need may be missing here.
     """
     value = dict(document.value) if isinstance(document.value, dict) else {}
-    early = Scope(arguments.environment)
+    early = TemplateScope(arguments.environment)
     if "default-target" in value:
         value["default-target"] = rendering.render(
             document, value["default-target"], ("default-target",), early
@@ -237,10 +237,10 @@ def _scope(
     target: str | None,
     arguments: Arguments,
     rendering: Rendering,
-) -> Scope:
+) -> TemplateScope:
     # A target that could not be chosen is one error already, and not one per template.
     origin = None if arguments.target else rendering.origins.get(("default-target",))
-    early = Scope(arguments.environment, target=target or "", target_origin=origin)
+    early = TemplateScope(arguments.environment, target=target or "", target_origin=origin)
     written = value.get("vars")
     if not isinstance(written, dict):
         written = {}

@@ -35,7 +35,7 @@ class BadTemplateError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class TemplateScope:
     """The values that templates may refer to.
 
     `vars` None means that `var` is not available, as in `vars` itself. `var_origins` has the
@@ -70,7 +70,7 @@ class TemplateNames:
     refers to it. `pieces` has the results of the expressions that used any.
     """
 
-    scope: Scope
+    scope: TemplateScope
     allow_ref: bool
     source: str = ""
     refs: list[str] = field(default_factory=list)

@@ -20,7 +20,7 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from lancestat.lake.batch_source import BatchSource
-from lancestat.lake.commit import Change, CommitOutcome, Conflict, commit
+from lancestat.lake.commit import CommitOutcome, CommitRequest, Conflict, commit
 from lancestat.state.failure import (
     Failure,
     contended,
@@ -174,7 +174,7 @@ class StoredTable:
         """
         try:
             version = 0 if dataset is None else dataset.latest_version
-            change = Change(uri, operation, version)
+            change = CommitRequest(uri, operation, version)
             outcome = commit(change, storage_options=self._folder.options)
         except BaseException as error:
             if not is_lance_failure(error):

@@ -12,7 +12,7 @@ from lancestat.manifest.wire import PublishedColumn
 from lancestat.report.node_facts import (
     excluded_rows,
     measured_recall,
-    table_figures,
+    status_figures,
 )
 from lancestat.report.site.distribution import Distribution, distribution
 from lancestat.report.site.overview import freshness_words
@@ -40,7 +40,7 @@ def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGIN
     facts = [("URI", report.spec.uri)]
     status = report.status
     if status is not None:
-        figures = table_figures(status)
+        figures = status_figures(status)
         facts += [
             ("Version", count(status.version)),
             ("Rows", figures.rows),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lancestat.formats import count, size, spoken
-from lancestat.report.node_facts import TableFigures, node_run, table_figures, verdict_words
+from lancestat.report.node_facts import TableFigures, node_run, status_figures, verdict_words
 from lancestat.report.site.runs import NodeRunRow, node_run_row
 from lancestat.report.site.text import NOTHING, ago
 from lancestat.report.values import Health, JoinReport, NodeReport, ProjectReport, TableReport
@@ -49,7 +49,7 @@ def problem_nodes(report: ProjectReport) -> list[NodeReport]:
     return sorted(unwell, key=lambda node: -order.index(node.health))
 
 
-def health_counts(report: ProjectReport) -> dict[str, int]:
+def nodes_by_health(report: ProjectReport) -> dict[str, int]:
     """Count the nodes in each state of health."""
     counts = Counter(node.health for node in report.nodes)
     return {health.value: counts[health] for health in Health}
@@ -78,7 +78,7 @@ def table_row(report: TableReport, now: datetime) -> TableRow:
     return TableRow(
         report=report,
         verdict=verdict_words(report.verdict == "use", report.reason),
-        behind=_behind(table_figures(status)) if status else "",
+        behind=_behind(status_figures(status)) if status else "",
         coverage=coverage,
         coverage_words=words,
         rows=count(status.rows) if status else NOTHING,

@@ -39,7 +39,7 @@ _ROWS_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SitePage:
     """A file of the site: its path relative to the site's folder, with slashes, and its text."""
 
     path: str
@@ -66,7 +66,7 @@ class Pages:
             }
         )
 
-    def all(self) -> Iterator[Page]:
+    def all(self) -> Iterator[SitePage]:
         """Yield every page."""
         report = self._report
         runs = all_runs(report.nodes)
@@ -77,7 +77,7 @@ class Pages:
             "index.html.j2",
             here="overview",
             problems=overview.problem_nodes(report),
-            healths=overview.health_counts(report),
+            healths=overview.nodes_by_health(report),
             columns=overview.column_counts(report),
             tables=[overview.table_row(table, report.made_at) for table in tables],
             joins=[overview.join_row(join, report.made_at) for join in joins],
@@ -92,9 +92,9 @@ class Pages:
             yield self._table(table)
         for join in joins:
             yield self._join(join)
-        yield Page("search-index.js", self._search_index())
+        yield SitePage("search-index.js", self._search_index())
 
-    def _table(self, table: TableReport) -> Page:
+    def _table(self, table: TableReport) -> SitePage:
         name = table.spec.name
         coverage, covered = overview.coverage_of(table)
         origins = self._origins.get(name, {})
@@ -117,7 +117,7 @@ class Pages:
             read_by=self._read_by.get(name, ()),
         )
 
-    def _join(self, join: JoinReport) -> Page:
+    def _join(self, join: JoinReport) -> SitePage:
         name = join.spec.name
         return self._page(
             self._addresses[name],
@@ -132,10 +132,10 @@ class Pages:
             read_by=self._read_by.get(name, ()),
         )
 
-    def _page(self, path: str, template: str, **values: object) -> Page:
+    def _page(self, path: str, template: str, **values: object) -> SitePage:
         root = "../" * path.count("/")
         text = self._environment.get_template(template).render(root=root, **values)
-        return Page(path, text)
+        return SitePage(path, text)
 
     def _kinds(self) -> dict[str, str]:
         words = {"table": "table", "knn_join": "KNN join"}
