@@ -44,7 +44,7 @@ _LONG, _BEGINNING = 32, 24
 
 
 class Audience(Enum):
-    """Those who are going to see a text."""
+    """The audience of a text: a person at a terminal, or the public."""
 
     PERSON = "person"
     PUBLIC = "public"

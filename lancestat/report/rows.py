@@ -58,7 +58,7 @@ Row = dict[str, object]
 
 
 class CellType(str, Enum):
-    """What the cells of a column are; any may be null. The spelling is Spark's."""
+    """The type of a column's cells, spelled as in Spark; any cell may be null."""
 
     TEXT = "string"
     TEXTS = "array<string>"
@@ -120,7 +120,7 @@ _CELLS = {"int": _COUNT, "float": _NUMBER, "tuple[str, ...]": _TEXTS}
 
 
 def _result_columns() -> Iterator[tuple[str, CellType]]:
-    """Those of a node's object in the JSON of runs, less what stands before them."""
+    """Return the members of a node in the JSON of runs, less those of the columns before them."""
     for field in (*fields(NodeResult), *fields(JoinFigures)):
         if field.name not in _ELSEWHERE:
             # Annotations are texts here.

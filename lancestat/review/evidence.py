@@ -92,7 +92,7 @@ class Evidence:
         return opened if isinstance(opened, Snapshot) else None
 
     def unopened_reason(self, uri: str) -> str | None:
-        """That a dataset is not opened, and why; None where it was or where none was to be."""
+        """Return what a note says of an unopened dataset, None where it was opened or none was due."""
         if self.is_opened and uri not in self.trusted:
             return f"is not opened: {self.withheld}"
         opened = self.opened.get(uri)

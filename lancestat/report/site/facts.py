@@ -230,7 +230,7 @@ def _kind(bound: str | None) -> str:
 
 
 def selection_words(columns: ColumnSelection) -> str:
-    """Which columns are declared to have statistics."""
+    """Return which columns are declared to have statistics, in words."""
     parts = ["all that can have them"] if columns.all else []
     for rule in columns.rules:
         text = _names(rule.include)
