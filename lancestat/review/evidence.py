@@ -92,7 +92,7 @@ class Evidence:
         return opened if isinstance(opened, Snapshot) else None
 
     def unopened_reason(self, uri: str) -> str | None:
-        """Return what a note says of an unopened dataset, None where it was opened or none was due."""
+        """Return what a note says of an unopened dataset, None where there is nothing to say."""
         if self.is_opened and uri not in self.trusted:
             return f"is not opened: {self.withheld}"
         opened = self.opened.get(uri)
