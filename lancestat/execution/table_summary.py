@@ -293,8 +293,8 @@ class _Draft:
         """Whether a fragment's sum with others is known, and some of those are not in the group."""
         if not self._joint:
             return False
-        of = self._fingerprints[key]
-        members = {of[fragment] for fragment in group}
+        fingerprints = self._fingerprints[key]
+        members = {fingerprints[fragment] for fragment in group}
         return any(not members.issuperset(self._joint.get((member, key), ())) for member in members)
 
     def _ask(self, cell: _Cell, known: set[int], takers: _Takers) -> int:

@@ -207,20 +207,20 @@ def _with_histogram(
     return replace(estimated, histogram=equi_height(partial, type))
 
 
-def _sampled(column: ColumnEstimate, rows: int, of: int) -> ColumnEstimate:
+def _sampled(column: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
     """A column in those rows of a scan that a sample says pass its filters."""
-    values = _with_row_counts(column, lambda counted: round(counted * rows / of))
+    values = _with_row_counts(column, lambda counted: round(counted * rows / total))
     values["distinct"] = _possible_distinct(values, rows)
     histogram = column.histogram
     if histogram is not None:
-        histogram = replace(histogram, height=histogram.height * rows / of)
+        histogram = replace(histogram, height=histogram.height * rows / total)
     return ColumnEstimate(**values, histogram=histogram)
 
 
-def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:
+def _scaled(column: PublishedColumn, rows: int, total: int) -> PublishedColumn:
     """The whole table's statistics for a part of its rows, spread evenly."""
     return PublishedColumn(
-        **_with_row_counts(column, lambda counted: round(counted * rows / of) if of else None)
+        **_with_row_counts(column, lambda counted: round(counted * rows / total) if total else None)
     )
 
 

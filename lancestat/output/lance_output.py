@@ -370,8 +370,8 @@ def _files_since(
 ) -> Iterator[str]:
     """Yield data files of the latest version and of all that were committed since some time."""
     for version in dataset.versions():
-        number, at = version["version"], version["timestamp"].astimezone(timezone.utc)
-        if number == dataset.version or at >= since:
+        number, committed_at = version["version"], version["timestamp"].astimezone(timezone.utc)
+        if number == dataset.version or committed_at >= since:
             other = observe_dataset(dataset.uri, version=number, storage_options=options)
             for fragment in other.get_fragments():
                 yield from (file.path for file in fragment.metadata.files)

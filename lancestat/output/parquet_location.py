@@ -222,8 +222,8 @@ class ParquetLocation:
 
     def _supersede(self, generation: str) -> None:
         since = {**self._superseded(), generation: datetime.now(timezone.utc)}
-        present = {name: at for name, at in since.items() if (self.root / name).is_dir()}
-        stored = {name: at.isoformat() for name, at in present.items()}
+        present = {name: instant for name, instant in since.items() if (self.root / name).is_dir()}
+        stored = {name: instant.isoformat() for name, instant in present.items()}
         write_durably(self.root / _SUPERSEDED, json.dumps(stored))
 
     def _superseded(self) -> dict[str, datetime]:
@@ -415,4 +415,7 @@ def _listed(folder: Path) -> tuple[GenerationFile, ...]:
 
 
 def _files(stored: Any) -> tuple[GenerationFile, ...]:
-    return tuple(GenerationFile(str(name), int(size), float(at)) for name, size, at in stored)
+    return tuple(
+        GenerationFile(str(name), int(size), float(modified_at))
+        for name, size, modified_at in stored
+    )

@@ -29,9 +29,9 @@ def json_value(value: ResultValue, shape: Shape) -> object:
         case Array(element):
             assert isinstance(value, list)
             return [json_value(item, element) for item in value]
-        case Map(key, of):
+        case Map(key, value_shape):
             assert isinstance(value, list)
-            return [_pair(item, key, of) for item in value]
+            return [_pair(item, key, value_shape) for item in value]
         case Struct(fields):
             assert isinstance(value, tuple)
             return _object(value, fields)
@@ -53,15 +53,15 @@ def text_value(value: ResultValue, shape: Shape) -> str:
     return str(value)
 
 
-def _pair(pair: ResultValue, key: Shape, of: Shape) -> list[object]:
+def _pair(pair: ResultValue, key: Shape, value_shape: Shape) -> list[object]:
     assert isinstance(pair, tuple)
-    return [json_value(pair[0], key), json_value(pair[1], of)]
+    return [json_value(pair[0], key), json_value(pair[1], value_shape)]
 
 
 def _object(
     values: Sequence[ResultValue], fields: Sequence[tuple[str, Shape]]
 ) -> Mapping[str, object] | list[object]:
-    members = [json_value(value, of) for value, (_, of) in zip(values, fields, strict=True)]
+    members = [json_value(value, shape) for value, (_, shape) in zip(values, fields, strict=True)]
     names = [name for name, _ in fields]
     return members if len(set(names)) < len(names) else dict(zip(names, members, strict=True))
 

@@ -155,7 +155,7 @@ def table(
             widths[index] = min(widths[index], most)
     lines = []
     for row in body:
-        cells = (_padded(cell, widths[at], at in right) for at, cell in enumerate(row))
+        cells = (_padded(cell, widths[index], index in right) for index, cell in enumerate(row))
         lines.append(f"{indent}{'  '.join(cells)}".rstrip())
     return lines
 

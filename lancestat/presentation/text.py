@@ -141,7 +141,7 @@ def _columns(columns: Mapping[str, PublishedColumn]) -> list[str]:
         for name, column in columns.items()
     ]
     head = ["column", *(statistic.label for statistic in statistics)]
-    right = [at for at, statistic in enumerate(statistics, start=1) if not statistic.is_bound]
+    right = [index for index, statistic in enumerate(statistics, start=1) if not statistic.is_bound]
     return table(rows, head=head, right=right, indent="  ")
 
 

@@ -121,7 +121,9 @@ def _columns(columns: Mapping[str, ColumnEstimate]) -> list[str]:
         [name, *(statistic.text(statistic.of(column)) for statistic in statistics), _bins(column)]
         for name, column in columns.items()
     ]
-    numbers = {at for at, statistic in enumerate(statistics, start=1) if not statistic.is_bound}
+    numbers = {
+        index for index, statistic in enumerate(statistics, start=1) if not statistic.is_bound
+    }
     used = [i for i in range(len(head)) if i == 0 or any(row[i] for row in rows)]
     return table(
         [[row[i] for i in used] for row in rows],

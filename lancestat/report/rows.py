@@ -84,7 +84,7 @@ class RowShape:
             CellType.NUMBER: pa.float64(),
             CellType.INSTANT: pa.timestamp("us", "UTC"),
         }
-        schema = pa.schema([pa.field(name, types[of]) for name, of in self.columns.items()])
+        schema = pa.schema([pa.field(name, types[type]) for name, type in self.columns.items()])
         return pa.Table.from_pylist(list(rows), schema)
 
 

@@ -277,5 +277,5 @@ def _writing_errors(item: Item, values: Mapping[str, Any], *steps: str) -> Itera
     for key, text in values["options"].items():
         objection = option_objection(values["format"] or "", key, text)
         if objection is not None:
-            message, at = f"option '{key}' {objection}", (*steps, "options", key)
-            yield item.error(WrongValue, message, *at, hint="a side only reads rows")
+            message, path = f"option '{key}' {objection}", (*steps, "options", key)
+            yield item.error(WrongValue, message, *path, hint="a side only reads rows")

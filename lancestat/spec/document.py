@@ -193,8 +193,10 @@ class _Constructor:
         mapping.update({name: value for name, value in values.items() if name in new})
         depth = len(path)
         for own, inherited in ((self.marks, merged.marks), (self.key_marks, merged.key_marks)):
-            own.update({at: mark for at, mark in inherited.items() if at[depth] in new})
-        self.numbers.update({at: text for at, text in merged.numbers.items() if at[depth] in new})
+            own.update({path: mark for path, mark in inherited.items() if path[depth] in new})
+        self.numbers.update(
+            {path: text for path, text in merged.numbers.items() if path[depth] in new}
+        )
         self.errors.update(merged.errors)
 
     def _key(self, node: YamlNode) -> str:

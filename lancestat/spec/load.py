@@ -127,10 +127,10 @@ class _Declarations:
         errors.extend(rendering.failures.values())
         broken = {failed[:2] for failed in rendering.failures}
         judged: set[KeyPath] = set()
-        for at, error in check(SPECS_SCHEMA, document, rendering):
+        for path, error in check(SPECS_SCHEMA, document, rendering):
             errors.append(error)
-            judged.add(at)
-            broken.add(at[:2])
+            judged.add(path)
+            broken.add(path[:2])
         for kind, item in _items(document, rendering):
             namespace: Namespace[Any] = self._namespace(kind)
             name = item.value.get("name")
@@ -239,8 +239,8 @@ def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item
         return
     # Grouped by item, so that each of a thousand items does not scan all origins.
     origins: dict[KeyPath, dict[KeyPath, Origin]] = {}
-    for at, origin in rendering.origins.items():
-        origins.setdefault(at[:2], {})[at] = origin
+    for path, origin in rendering.origins.items():
+        origins.setdefault(path[:2], {})[path] = origin
     for kind in document.value:
         values = document.value[kind]
         if kind not in RESOURCES:

@@ -50,11 +50,11 @@ class Item:
 
     def origins_below(self, *steps: str | int) -> dict[str, Origin]:
         """The origins of the values below a key of the item, by dotted key."""
-        at = (*self.path, *steps)
+        start = (*self.path, *steps)
         return {
-            ".".join(map(str, path[len(at) :])): origin
+            ".".join(map(str, path[len(start) :])): origin
             for path, origin in self.origins.items()
-            if path[: len(at)] == at
+            if path[: len(start)] == start
         }
 
     def quoted(self, text: str, *steps: str | int) -> str:

@@ -84,13 +84,13 @@ def read_header(
     if own_errors or target is None:
         built = Target(target or "", "")
     else:
-        at = ("targets", target)
-        item = Item(document, at, value["targets"][target], {}, rendering.origins)
+        target_path = ("targets", target)
+        item = Item(document, target_path, value["targets"][target], {}, rendering.origins)
         built = Builder(root, errors).target(item, target)
         origins = {
             ".".join(map(str, path[2:])): origin
             for path, origin in rendering.origins.items()
-            if path[:2] == at
+            if path[:2] == target_path
         }
     known = (
         *rendering.known,
@@ -289,7 +289,7 @@ def _folders(
         return ()
     keyed = ((text, ("spec-paths", index)) for index, text in enumerate(texts))
     return tuple(
-        SpecFolder(text, document.at(at), rendering.origins.get(at))
-        for text, at in keyed
+        SpecFolder(text, document.at(path), rendering.origins.get(path))
+        for text, path in keyed
         if isinstance(text, str) and text
     )

@@ -125,7 +125,7 @@ def _edges(low: float, high: float, ends: Iterable[float]) -> list[float]:
     if is_exact and all(end == int(end) for end in ends):
         values = int(high - low) + 1
         step = 1 if values <= _MOST_VALUES else -(-values // INTERVALS)
-        return [low - 0.5 + step * at for at in range(-(-values // step) + 1)]
+        return [low - 0.5 + step * index for index in range(-(-values // step) + 1)]
     width = (high - low) / INTERVALS
     edges = [*(low + width * step for step in range(INTERVALS)), high]
     if all(left < right for left, right in pairwise(edges)):
@@ -158,7 +158,7 @@ def _path(rows: Sequence[float]) -> Markup:
     highest = max(rows) or 1.0
     step = _WIDTH / len(rows)
     tops = (f"V{_coordinate(_HEIGHT * (1 - row_count / highest))}" for row_count in rows)
-    ends = (f"H{_coordinate(step * (at + 1))}" for at in range(len(rows)))
+    ends = (f"H{_coordinate(step * (index + 1))}" for index in range(len(rows)))
     bars = "".join(top + end for top, end in zip(tops, ends, strict=True))
     # Numbers alone: nothing to escape.
     return Markup(f"M0 {_HEIGHT}{bars}V{_HEIGHT}Z")

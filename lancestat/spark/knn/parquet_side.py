@@ -221,8 +221,8 @@ def _is_list(type: pa.DataType) -> bool:
     )
 
 
-def _class(of: Any) -> str:
-    return str(of.getClass().getName())
+def _class(java: Any) -> str:
+    return str(java.getClass().getName())
 
 
 def _items(sequence: Any) -> list[Any]:

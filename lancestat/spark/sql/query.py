@@ -59,11 +59,13 @@ def decode_value(value: Any, shape: Shape) -> Any:
     match shape:
         case Array(element):
             return [decode_value(item, element) for item in value]
-        case Map(key, of):
-            return [(decode_value(pair[0], key), decode_value(pair[1], of)) for pair in value]
+        case Map(key, value_shape):
+            return [
+                (decode_value(pair[0], key), decode_value(pair[1], value_shape)) for pair in value
+            ]
         case Struct(fields):
             return tuple(
-                decode_value(item, of) for item, (_, of) in zip(value, fields, strict=True)
+                decode_value(item, field) for item, (_, field) in zip(value, fields, strict=True)
             )
     return value
 
@@ -84,8 +86,8 @@ def _exact(column: Column, shape: Shape, local_time: bool) -> Column:
             )
         case Struct(fields):
             parts = [
-                _exact(column[f"_{index}"], of, local_time).alias(f"_{index}")
-                for index, (_, of) in enumerate(fields)
+                _exact(column[f"_{index}"], field, local_time).alias(f"_{index}")
+                for index, (_, field) in enumerate(fields)
             ]
             return f.when(column.isNotNull(), f.struct(*parts))
     return _scalar(column, shape.kind, local_time)
@@ -285,7 +287,9 @@ def _rows(
             else rows.toLocalIterator(prefetchPartitions=True)
         )
         for row in result_rows:
-            yield tuple(decode_value(value, of) for value, of in zip(row, shapes, strict=True))
+            yield tuple(
+                decode_value(value, shape) for value, shape in zip(row, shapes, strict=True)
+            )
     except GeneratorExit:
         raise
     except Exception as error:
