@@ -33,7 +33,7 @@ from lancestat.plan.actions import TableAction
 from lancestat.spark.scanner import SparkScanner
 from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.partial import merge
 
@@ -123,7 +123,7 @@ def analyze(work: TableAction) -> int:
         type = column_type(field.type)
         assert type is not None
         assert merged.rows == work.table.rows
-        assert summarize(merged, type).nulls == merged.nulls
+        assert column_statistics_of(merged, type).nulls == merged.nulls
         made += 1
     return made
 

@@ -147,7 +147,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
     seconds["every pair"], exact = spent(lambda: every_pair(queries, rows, metric, step))
     hits = [
         np.isin(true, mine).mean()
-        for mine, true in zip(found.neighbours.places, exact, strict=True)
+        for mine, true in zip(found.neighbours.positions, exact, strict=True)
     ]
     total = sum(seconds.values()) - seconds["every pair"]
     return {
@@ -172,7 +172,7 @@ def every_pair(queries: Matrix, rows: Matrix, metric: Metric, step: int) -> NDAr
     for start in range(0, len(rows), step):
         block = rows[start : start + step]
         nearest.add(block, np.arange(start, start + len(block)))
-    return nearest.neighbours().places
+    return nearest.neighbours().positions
 
 
 def vectors(kind: str, seed: int, rows: int, dimension: int) -> Matrix:

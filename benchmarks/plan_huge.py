@@ -147,7 +147,7 @@ def published(base: Snapshot) -> dict[str, str]:
     """What the manifest would say of a table whose statistics were published at `base`."""
     from lancestat.lake.fingerprint import schema_hash
     from lancestat.manifest.wire import encode_statistics
-    from lancestat.statistics.column_statistics import summarize
+    from lancestat.statistics.column_statistics import column_statistics_of
     from lancestat.statistics.column_type import column_type
     from lancestat.statistics.partial import EMPTY_PARTIAL
 
@@ -155,7 +155,7 @@ def published(base: Snapshot) -> dict[str, str]:
     for field in base.fields:
         type = column_type(field.type)
         assert type is not None
-        columns[field.name] = (type, summarize(EMPTY_PARTIAL, type))
+        columns[field.name] = (type, column_statistics_of(EMPTY_PARTIAL, type))
     return encode_statistics(
         columns,
         rows=base.rows,

@@ -10,7 +10,7 @@ from lancestat.redact import Audience, Redactor, escape_commands, visible
 
 # The redactors of all projects in the process: a log line does not name its project.
 _redactors: weakref.WeakSet[Redactor] = weakref.WeakSet()
-_plain = logging.Formatter()
+_formatter = logging.Formatter()
 
 
 def redact_logs(redactor: Redactor) -> None:
@@ -36,7 +36,7 @@ class _RedactingFactory:
         if name == "lancestat" or name.startswith("lancestat."):
             record.msg, record.args = _line(record.getMessage()), None
             if record.exc_info:
-                lines = _plain.formatException(record.exc_info).splitlines()
+                lines = _formatter.formatException(record.exc_info).splitlines()
                 record.exc_text = "\n".join(f"  {_line(line)}" for line in lines)
                 record.exc_info = None
         return record

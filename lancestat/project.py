@@ -190,7 +190,7 @@ class Project:
         It is made again, under the options that it was made with, and has to come out the same.
 
         Raises:
-            PlanMoved: something has moved on; the message names every node and how it moved.
+            PlanOutOfDate: something has moved on; the message names every node and how it moved.
             PlanFileError: the file is no such plan, or that of another project, target or release.
         """
         return self._plan_store.load(Path(path))
@@ -278,14 +278,14 @@ class Project:
             columns=ColumnSelection(),
             policy=replace(declared.policy, refresh=Refresh.ALWAYS),
         )
-        wanted = everything
+        selected = everything
         if columns is not None:
             from lancestat.plan.named_columns import named_columns
 
             assessment, _ = self._observer.assess(everything)
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
-            wanted = replace(everything, columns=named)
-        nodes = tuple(wanted if node is declared else node for node in self.spec.nodes)
+            selected = replace(everything, columns=named)
+        nodes = tuple(selected if node is declared else node for node in self.spec.nodes)
         other = Project(replace(self.spec, nodes=nodes), clock=self._clock, state=self.state)
         return other.run(other.plan(table), progress=progress)
 
@@ -405,7 +405,7 @@ class Project:
             runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
         )
 
-    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
+    def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         """Drop state of tables that are no longer declared, and what killed processes have left.
 
         Raises:
@@ -418,6 +418,10 @@ class Project:
         if not dry_run:
             clear_drafts(self.spec.root.resolve() / DEFAULT)
         return collect_garbage(self.spec, self.state, now=self._clock(), dry_run=dry_run)
+
+    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
+        """Do the same as `collect_garbage`, by the name of earlier releases."""
+        return self.collect_garbage(dry_run=dry_run)
 
     @property
     def _digests(self) -> dict[str, str]:

@@ -44,7 +44,7 @@ _LONG, _BEGINNING = 32, 24
 
 
 class Audience(Enum):
-    """Those who are going to see a text."""
+    """The audience of a text: a person at a terminal, or the public."""
 
     PERSON = "person"
     PUBLIC = "public"
@@ -79,13 +79,13 @@ class Variable:
 class Origin:
     """The origin of a rendered value.
 
-    `shown` is the template that gave the value, with the variables of the environment in place of
+    `template` is what gave the value, with the variables of the environment in place of
     project variables that stand for them. `is_set` is set where at least one of the variables had
     a value, so that the result is not made of defaults alone.
     """
 
     variables: tuple[Variable, ...]
-    shown: str
+    template: str
     is_set: bool = True
 
     @property
@@ -95,11 +95,11 @@ class Origin:
 
     @property
     def brief(self) -> str:
-        """`shown` for a message, or the variables alone where that is long."""
-        return self.shown if len(self.shown) <= 57 else self.names
+        """`template` for a message, or the variables alone where that is long."""
+        return self.template if len(self.template) <= 57 else self.names
 
     def hides_from(self, audience: Audience) -> bool:
-        """Whether an audience sees `shown` in place of the value."""
+        """Whether an audience sees `template` in place of the value."""
         return self.is_secret or audience is Audience.PUBLIC
 
     @property
@@ -121,18 +121,18 @@ class KnownValue:
     """
 
     value: str = field(repr=False)
-    shown: str
+    replacement: str
     is_secret: bool = False
     is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class _Pattern:
     """One spelling of a known value: `probe` is part of every text that the pattern matches."""
 
     probe: str
     pattern: str
-    shown: str
+    replacement: str
 
 
 class Redactor:
@@ -147,7 +147,7 @@ class Redactor:
     def __init__(self, known: Iterable[KnownValue] = (), public: Iterable[str] = ()) -> None:
         self.known = _merged(known)
         self.public = frozenset(public)
-        self._searches: dict[Audience, tuple[_Search, ...]] = {}
+        self._patterns: dict[Audience, tuple[_Pattern, ...]] = {}
 
     def __repr__(self) -> str:
         return f"Redactor({len(self.known)} values)"
@@ -167,21 +167,22 @@ class Redactor:
 
     def restored(self, text: str) -> str:
         """The inverse of `text` for the public: what is shown in place of values, as the values."""
-        for known in sorted(self.known, key=lambda known: -len(known.shown)):
-            if known.shown != MASK and self._is_sought(known, Audience.PUBLIC):
-                text = text.replace(known.shown, known.value)
+        for known in sorted(self.known, key=lambda known: -len(known.replacement)):
+            if known.replacement != MASK and self._is_sought(known, Audience.PUBLIC):
+                text = text.replace(known.replacement, known.value)
         return text
 
     def error(self, error: LancestatError, audience: Audience) -> LancestatError:
         """An error as an audience may see it."""
         if isinstance(error, InvalidProject):
             return InvalidProject([self.error(part, audience) for part in error.errors])
-        place, hint = error.location, error.hint
-        if place is not None:
-            place = Location(self.text(place.file, audience), place.line, place.column)
+        location, hint = error.location, error.hint
+        if location is not None:
+            file = self.text(location.file, audience)
+            location = Location(file, location.line, location.column)
         return type(error)(
             self.text(error.message, audience),
-            location=place,
+            location=location,
             hint=None if hint is None else self.text(hint, audience),
         )
 
@@ -195,17 +196,17 @@ class Redactor:
             return [self.json(item, audience) for item in value]
         return value
 
-    def _of(self, audience: Audience) -> tuple[_Search, ...]:
-        if audience not in self._searches:
+    def _of(self, audience: Audience) -> tuple[_Pattern, ...]:
+        if audience not in self._patterns:
             known = [candidate for candidate in self.known if self._is_sought(candidate, audience)]
             parts = _sorted(known, is_whole=True)
             # A thousand tables below one variable are found by that.
-            self._searches[audience] = _sorted(
+            self._patterns[audience] = _sorted(
                 candidate
                 for candidate in known
-                if candidate.is_whole or _replaced(candidate.value, parts) != candidate.shown
+                if candidate.is_whole or _replaced(candidate.value, parts) != candidate.replacement
             )
-        return self._searches[audience]
+        return self._patterns[audience]
 
     def _is_sought(self, known: KnownValue, audience: Audience) -> bool:
         if _COMMONPLACE.fullmatch(known.value):
@@ -309,24 +310,25 @@ def _merged(known: Iterable[KnownValue]) -> tuple[KnownValue, ...]:
     return tuple(merged.values())
 
 
-def _replaced(text: str, searches: Iterable[_Search]) -> str:
+def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
     lowered = text.lower()
-    hits = [search for search in searches if search.probe in lowered]
+    hits = [candidate for candidate in patterns if candidate.probe in lowered]
     if not hits:
         return text
-    replacements = [search.shown for search in hits]
-    pattern = _compiled(tuple(search.pattern for search in hits))
+    replacements = [candidate.replacement for candidate in hits]
+    pattern = _compiled(tuple(candidate.pattern for candidate in hits))
     return pattern.sub(lambda match: replacements[(match.lastindex or 1) - 1], text)
 
 
-def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Search, ...]:
-    """Return searches for values: of those that contain each other, the longest first."""
-    wanted = [candidate for candidate in known if candidate.is_whole or not is_whole]
-    searches = [search for candidate in wanted for search in _searches(candidate)]
-    return tuple(sorted(searches, key=lambda search: -len(search.pattern)))
+def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Pattern, ...]:
+    """Return patterns for values: of those that contain each other, the longest first."""
+    candidates = [candidate for candidate in known if candidate.is_whole or not is_whole]
+    patterns = [pattern for candidate in candidates for pattern in _patterns(candidate)]
+    return tuple(sorted(patterns, key=lambda pattern: -len(pattern.pattern)))
 
 
-def _searches(known: KnownValue) -> Iterator[_Search]:
+def _patterns(known: KnownValue) -> Iterator[_Pattern]:
+    replacement = known.replacement
     spellings = dict.fromkeys(_spellings(known))
     shortest = _SHORTEST_SECRET if known.is_secret else _SHORTEST_ORDINARY
     within = _LEAST_WITHIN_WORDS[known.is_secret]
@@ -337,23 +339,23 @@ def _searches(known: KnownValue) -> Iterator[_Search]:
         if len(spelling) < shortest:
             quoted = f"'{spelling}'"
             # Not the name of a variable that is shown in place of another value.
-            yield _Search(quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{known.shown}'")
+            yield _Pattern(quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{replacement}'")
             continue
         pattern = r"\s+".join(map(re.escape, words))
         if len(spelling) < within:
             before = r"(?<![^\W_])" if spelling[0].isalnum() else ""
             after = r"(?![^\W_])" if spelling[-1].isalnum() else ""
             pattern = f"{before}{pattern}{after}"
-        yield _Search(words[0].lower(), f"({pattern})", known.shown)
+        yield _Pattern(words[0].lower(), f"({pattern})", replacement)
     parent = known.value.rstrip("/").rpartition("/")[0]
     if known.is_whole and parent.count("/") >= 2 and len(parent) >= _LEAST_WITHIN_WORDS[False]:
         # Messages name the folder, too, and what else lies in it.
-        yield _Search(parent.split()[0].lower(), f"({re.escape(parent)})", f"{known.shown}/..")
+        yield _Pattern(parent.split()[0].lower(), f"({re.escape(parent)})", f"{replacement}/..")
     if known.is_whole and len(known.value) >= _LONG:
         start = known.value[:_BEGINNING].split()
         if start and len(start[0]) >= shortest:
             pattern = r"\s+".join(map(re.escape, start))
-            yield _Search(start[0].lower(), rf"({pattern}\S*)", known.shown)
+            yield _Pattern(start[0].lower(), rf"({pattern}\S*)", replacement)
 
 
 def _spellings(known: KnownValue) -> Iterator[str]:
@@ -408,8 +410,8 @@ def secret_values(storage_options: Mapping[str, str] | None) -> frozenset[str]:
     return frozenset(value for value in values if not is_commonplace(value))
 
 
-def clean(message: str, secrets: Iterable[str] = ()) -> str:
-    """One line of at most 600 characters, without places in Rust sources and without secrets.
+def redact_line(message: str, secrets: Iterable[str] = ()) -> str:
+    """Return one line of at most 600 characters, without places in Rust sources, without secrets.
 
     Args:
         message: The message of a library.
@@ -431,10 +433,9 @@ def clean(message: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _url_spellings(secrets: Iterable[str]) -> set[str]:
-    plain = {secret for secret in secrets if secret}
-    return (
-        plain | {quote(secret, safe="") for secret in plain} | {quote(secret) for secret in plain}
-    )
+    verbatim = {secret for secret in secrets if secret}
+    quoted = {quote(secret, safe=safe) for secret in verbatim for safe in ("", "/")}
+    return verbatim | quoted
 
 
 def _xml_error_text(match: re.Match[str]) -> str:

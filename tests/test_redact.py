@@ -131,10 +131,10 @@ def test_what_is_cut_short_is_recognised() -> None:
 def test_of_a_thousand_values_below_one_only_that_is_looked_for() -> None:
     lake = "s3://lake-of-mine/x"
     # A scalar that is nothing but the variable is known as such and as a rendered text.
-    known = [KnownValue(lake, LAKE.shown), LAKE]
-    known += [KnownValue(f"{lake}/t{n}", f"{LAKE.shown}/t{n}") for n in range(1000)]
+    known = [KnownValue(lake, LAKE.replacement), LAKE]
+    known += [KnownValue(f"{lake}/t{n}", f"{LAKE.replacement}/t{n}") for n in range(1000)]
     shown = Redactor(known)
-    assert shown.text(f"at {lake}/t7!", PUBLIC) == f"at {LAKE.shown}/t7!"
+    assert shown.text(f"at {lake}/t7!", PUBLIC) == f"at {LAKE.replacement}/t7!"
     assert len(shown._of(PUBLIC)) < 10
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 
 def test_places_in_rust_sources_go() -> None:
@@ -12,7 +12,7 @@ def test_places_in_rust_sources_go() -> None:
         "Not found: t.lance/_versions, /home/build/lance/rust/lance-table/src/io/commit.rs:653:26, "
         "/home/build/lance/rust/lance/src/dataset/builder.rs:921:29"
     )
-    assert clean(found) == "Not found: t.lance/_versions"
+    assert redact_line(found) == "Not found: t.lance/_versions"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_places_in_rust_sources_go() -> None:
     ],
 )  # fmt: skip
 def test_tokens_are_masked(found: str, shown: str) -> None:
-    assert clean(found) == shown
+    assert redact_line(found) == shown
 
 
 def test_an_xml_error_shrinks_to_code_and_message() -> None:
@@ -39,7 +39,9 @@ def test_an_xml_error_shrinks_to_code_and_message() -> None:
         "<AWSAccessKeyId>me</AWSAccessKeyId>"
         "<StringToSign>AWS4 abc</StringToSign></Error>, /x/y.rs:1:2"
     )
-    assert clean(body) == "403 Forbidden: SignatureDoesNotMatch: The signature does not match."
+    assert (
+        redact_line(body) == "403 Forbidden: SignatureDoesNotMatch: The signature does not match."
+    )
 
 
 def test_all_storage_options_are_secret_but_switches_and_limits() -> None:
@@ -68,8 +70,8 @@ def test_all_storage_options_are_secret_but_switches_and_limits() -> None:
 
 
 def test_one_line_of_bounded_length() -> None:
-    assert clean("a\n\tb   c\r\n") == "a b c"
-    assert len(clean("x" * 10_000)) == 600
+    assert redact_line("a\n\tb   c\r\n") == "a b c"
+    assert len(redact_line("x" * 10_000)) == 600
 
 
 @given(
@@ -81,9 +83,9 @@ def test_a_secret_never_gets_through(secret: str, before: str, after: str) -> No
     from urllib.parse import quote
 
     for spelling in (secret, quote(secret, safe=""), quote(secret)):
-        assert spelling not in clean(before + spelling + after, [secret])
+        assert spelling not in redact_line(before + spelling + after, [secret])
 
 
 @given(st.text())
 def test_cleaning_twice_changes_nothing_more(text: str) -> None:
-    assert clean(clean(text)) == clean(text)
+    assert redact_line(redact_line(text)) == redact_line(text)

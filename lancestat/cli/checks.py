@@ -17,7 +17,7 @@ from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration
 from lancestat.lake.files import local_path
 from lancestat.presentation.views import Check
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +35,10 @@ def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
         project = load()
     except InvalidProject as error:
         first = error.errors[0]
-        place = f"{first.location}  " if first.location else ""
+        location = f"{first.location}  " if first.location else ""
         more = f" (and {len(error.errors) - 1} more)" if len(error.errors) > 1 else ""
         advice = first.hint if len(error.errors) == 1 else "lancestat validate"
-        return Check("project", False, f"{place}{first.message}{more}", advice), None
+        return Check("project", False, f"{location}{first.message}{more}", advice), None
     except LancestatError as error:
         return Check("project", False, error.message, error.hint), None
     spec = project.spec
@@ -70,15 +70,15 @@ def check_state(project: Project) -> Check:
     except LancestatError as error:
         return Check("state", False, error.message, error.hint or "look at the target's state")
     folder = local_path(uri)
-    place = next((p for p in (folder, *folder.parents) if p.exists()), None) if folder else None
-    if place is not None and not _is_writable(place):
+    existing = next((p for p in (folder, *folder.parents) if p.exists()), None) if folder else None
+    if existing is not None and not _is_writable(existing):
         return Check(
             "state",
             False,
-            f"{place} cannot be written",
+            f"{existing} cannot be written",
             "allow it, or name another state in the target",
         )
-    return Check("state", True, clean(uri))
+    return Check("state", True, redact_line(uri))
 
 
 def check_spark(target: Target) -> Check:
@@ -92,12 +92,12 @@ def check_spark(target: Target) -> Check:
         running = running_session()
         session = running or start_session(target, "lancestat debug")
         context = session.sparkContext
-        place = f"{context.version} at {context.master}"
+        version = f"{context.version} at {context.master}"
         versions = set(context.parallelize([0], 1).map(_versions).collect())
     except LancestatError as error:
         return Check("Spark", False, error.message, error.hint or "look at the target's spark")
     except Exception as error:
-        text = clean(str(error), secret_values(target.storage_options))
+        text = redact_line(str(error), secret_values(target.storage_options))
         return Check("Spark", False, text, "look at the target's spark")
     finally:
         if session is not None and running is None:
@@ -107,7 +107,7 @@ def check_spark(target: Target) -> Check:
         finding = f"workers have {', '.join(sorted(versions))}, this process has {here}"
         return Check("Spark", False, finding, "give workers the same environment")
     elapsed = duration(time.monotonic() - begun)
-    return Check("Spark", True, f"{place}, up in {elapsed}")
+    return Check("Spark", True, f"{version}, up in {elapsed}")
 
 
 def _versions(_: int) -> str:
@@ -166,9 +166,9 @@ def check_java() -> Check:
 def check_libraries() -> Iterator[Check]:
     """Check that what lancestat requires is installed, new enough and can be loaded."""
     for requirement in metadata.requires("lancestat") or ():
-        wanted = _REQUIREMENT.match(requirement)
-        if wanted:
-            yield check_library(wanted[1], wanted[2])
+        parsed = _REQUIREMENT.match(requirement)
+        if parsed:
+            yield check_library(parsed[1], parsed[2])
 
 
 def check_library(name: str, needed: str) -> Check:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from lancestat.errors import InternalError, InvalidProject, LancestatError, UsageError
 from lancestat.presentation.terminal import CONSOLE, paint
-from lancestat.redact import clean, message_lines
+from lancestat.redact import message_lines, redact_line
 
 
 class Terminated(KeyboardInterrupt):
@@ -65,7 +65,7 @@ def report(error: BaseException, *, verbose: bool) -> ExitCode:
     CONSOLE.err(*describe(error))
     if verbose:
         for line in "".join(traceback.format_exception(error)).splitlines():
-            CONSOLE.err(f"  {_cleaned(line)}")
+            CONSOLE.err(f"  {_redacted(line)}")
     return ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILURE
 
 
@@ -76,7 +76,7 @@ def describe(error: BaseException) -> list[str]:
         return [*lines, "", paint(error.message, "title")]
     if isinstance(error, LancestatError):
         return painted(error)
-    what = _cleaned(" ".join(str(error).split()))
+    what = _redacted(" ".join(str(error).split()))
     kind = type(error).__name__
     internal = InternalError(
         f"internal error: {kind}: {what}" if what else f"internal error: {kind}",
@@ -87,10 +87,10 @@ def describe(error: BaseException) -> list[str]:
 
 def painted(error: LancestatError) -> list[str]:
     """The lines of an error, its code in red where colours are shown."""
-    first, *rest = message_lines(CONSOLE.text(str(error)))
+    first, *rest = message_lines(CONSOLE.redacted(str(error)))
     return [paint(error.code, "code") + first[len(error.code) :], *rest]
 
 
-def _cleaned(line: str) -> str:
+def _redacted(line: str) -> str:
     indent = line[: len(line) - len(line.lstrip())]
-    return indent + clean(CONSOLE.text(line))
+    return indent + redact_line(CONSOLE.redacted(line))

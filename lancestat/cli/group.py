@@ -130,7 +130,7 @@ def wants_detail(ctx: click.Context) -> bool:
 
 def _redacted(error: click.ClickException) -> click.ClickException:
     """Redact an error that click prints itself, since it quotes the command line."""
-    error.message = escape_commands(visible(CONSOLE.text(error.message)))  # type: ignore[misc]
+    error.message = escape_commands(visible(CONSOLE.redacted(error.message)))  # type: ignore[misc]
     return error
 
 

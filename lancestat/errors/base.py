@@ -63,9 +63,9 @@ class LancestatError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        place = f" {self.location}" if self.location else ""
+        location = f" {self.location}" if self.location else ""
         hint = f"\n      hint: {self.hint}" if self.hint else ""
-        return f"{self.code}{place}  {self.message}{hint}"
+        return f"{self.code}{location}  {self.message}{hint}"
 
     def placed(self, location: Location | None) -> LancestatError:
         """The same error at a place, unless it has one."""
@@ -135,8 +135,8 @@ class InternalError(LancestatError):
     )
 
 
-def did_you_mean(found: str, known: Iterable[str]) -> str | None:
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint that names the nearest of `known`, or None when nothing is near."""
     spelled = {name.lower(): name for name in known}
-    nearest = difflib.get_close_matches(found.lower(), list(spelled), n=1, cutoff=0.6)
+    nearest = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
     return f"did you mean '{spelled[nearest[0]]}'?" if nearest else None

@@ -114,7 +114,7 @@ class SchemasNotWritten(UsageError):
     remedy = "Choose a folder that may be written to."
 
 
-class PlanMoved(PlanFileError):
+class PlanOutOfDate(PlanFileError):
     """The project, a dataset or the state has moved on since a plan file was made.
 
     Nothing was run.

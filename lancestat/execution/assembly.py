@@ -23,7 +23,7 @@ from lancestat.plan.stages import PublishStatistics, RestampStatistics, Scan
 from lancestat.state.identity import weight
 from lancestat.state.values import StateWriter, StoredPartials, TableRecord
 from lancestat.statistics.bounds import Bound
-from lancestat.statistics.column_statistics import ColumnStatistics, summarize
+from lancestat.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 
@@ -35,7 +35,7 @@ class PartialsGoneError(Exception):
 
 
 @dataclass(slots=True)
-class _Sum:
+class _FieldMerges:
     """A running merge per field key; `parts` counts what went in."""
 
     partials: dict[str, ColumnPartial] = field(default_factory=dict)
@@ -47,6 +47,10 @@ class _Sum:
         self.parts[key] += times
 
 
+# The fields that a fetched row gives to a merge, and how many times.
+_Taker = tuple[frozenset[str], int, _FieldMerges]
+
+
 class Assembly:
     """Merges what covers a table, each (fragment, column) once, holding one partial per column.
 
@@ -55,10 +59,10 @@ class Assembly:
     """
 
     def __init__(self) -> None:
-        self._total = _Sum()
+        self._total = _FieldMerges()
         self._expected: Counter[str] = Counter()
-        self._carried: list[tuple[Carry, _Sum]] = []
-        self._takers: dict[Fingerprints, list[tuple[frozenset[str], int, _Sum]]] = defaultdict(list)
+        self._carried: list[tuple[Carry, _FieldMerges]] = []
+        self._takers: dict[Fingerprints, list[_Taker]] = defaultdict(list)
 
     def expect_stored(self, coverage: Coverage, known: Mapping[str, ColumnPartial]) -> None:
         """Expect stored partials.
@@ -72,11 +76,11 @@ class Assembly:
             self._takers[item.fingerprints].append((item.fields, item.times, self._total))
             self._expected.update(dict.fromkeys(item.fields, item.times))
         for carry in coverage.carries:
-            sums = _Sum()
-            self._carried.append((carry, sums))
+            merges = _FieldMerges()
+            self._carried.append((carry, merges))
             self._expected.update(carry.fields)
             for source in carry.sources:
-                self._takers[source].append((carry.fields, 1, sums))
+                self._takers[source].append((carry.fields, 1, merges))
 
     def expect_scans(self, scans: Iterable[Scan]) -> None:
         for scan in scans:
@@ -100,12 +104,12 @@ class Assembly:
             PartialsGoneError: not everything that was expected was fed.
         """
         to_store = []
-        for carry, sums in self._carried:
-            if any(sums.parts[key] != len(carry.sources) for key in carry.fields):
+        for carry, merges in self._carried:
+            if any(merges.parts[key] != len(carry.sources) for key in carry.fields):
                 raise PartialsGoneError
             for key in carry.fields:
-                self._total.add(key, sums.partials[key])
-            to_store.append(StoredPartials(tuple(sorted(carry.new)), dict(sums.partials)))
+                self._total.add(key, merges.partials[key])
+            to_store.append(StoredPartials(tuple(sorted(carry.new)), dict(merges.partials)))
         if self._total.parts != self._expected:
             raise PartialsGoneError
         return self._total.partials, to_store
@@ -173,9 +177,9 @@ class TableWorkspace:
         self.coverage = coverage
         known, rest = reuse_groups(self.state, self.table, coverage)
         self.assembly.expect_stored(rest, known)
-        wanted = stored_keys(rest)
-        if wanted:
-            for stored in self.state.partials(self.table.identity, wanted):
+        keys = stored_keys(rest)
+        if keys:
+            for stored in self.state.partials(self.table.identity, keys):
                 self.assembly.add_stored(stored)
 
     def read(self, scans: Sequence[Scan]) -> None:
@@ -198,7 +202,7 @@ class TableWorkspace:
             type = column_type(column.type)
             assert type is not None, f"{column.name} was planned, so it can be analyzed"
             merged = partials.get(self.table.stored_key(column), EMPTY_PARTIAL)
-            columns[column.name] = (type, summarize(merged, type))
+            columns[column.name] = (type, column_statistics_of(merged, type))
         now = self.clock()
         values = encode_statistics(
             columns,

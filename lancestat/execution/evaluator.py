@@ -77,7 +77,11 @@ class JoinSession(Protocol):
     """
 
     def prepare_sides(self) -> JoinFacts:
-        """Open both sides, write to scratch those that are no tables, and count their rows."""
+        """Open both sides, write to scratch those that are no tables, and count their rows.
+
+        Raises:
+            VectorLengthMismatch: the sides have vectors of different lengths.
+        """
         ...
 
     def lay_out(self, lists: int) -> bool:
@@ -93,7 +97,7 @@ class JoinSession(Protocol):
         ...
 
     def merge_neighbours(self) -> None:
-        """Merge what is found with the last result.
+        """Merge the neighbours with the last result.
 
         Raises:
             StaleBase: the last result is not what it was taken for.
@@ -101,7 +105,7 @@ class JoinSession(Protocol):
         ...
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
-        """Write the result and commit it.
+        """Write the result and commit it in one step.
 
         Raises:
             StaleBase: the last result is not what it was taken for; nothing was written.

@@ -9,10 +9,10 @@ from datetime import datetime
 
 from lancestat.errors import LancestatError
 from lancestat.knn.work import OutputFormat
-from lancestat.lake.temporary_files import sweep_temporary_folders
-from lancestat.output.result import sweep as sweep_output
+from lancestat.lake.temporary_files import collect_temporary_garbage
+from lancestat.output import result as output
 from lancestat.plan.join_planner import remembered_result
-from lancestat.scratch.garbage_collection import sweep_scratch
+from lancestat.scratch.garbage_collection import collect_scratch_garbage
 from lancestat.spark.knn.scratch_root import known_roots
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec, Table
@@ -43,7 +43,7 @@ def collect_garbage(
     report = collect_state_garbage(state, frozenset(declared), dry_run)
     if not dry_run:
         _collect_output_garbage(spec, state.joins())
-        sweep_temporary_folders()
+        collect_temporary_garbage()
     return _with_scratch(report, spec, now, dry_run)
 
 
@@ -53,7 +53,7 @@ def _collect_output_garbage(spec: ProjectSpec, records: Mapping[str, JoinRecord]
         try:
             format = OutputFormat(join.output_format)
             remembered = remembered_result(records.get(join.name), node_digest(join))
-            sweep_output(format, join.output_uri, spec.target.storage_options, remembered)
+            output.collect_garbage(format, join.output_uri, spec.target.storage_options, remembered)
         except LancestatError as error:
             # The join reports the error when it runs.
             _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
@@ -65,13 +65,13 @@ def _with_scratch(
 
     target = spec.target
     for root in known_roots(target.scratch, target.spark_conf):
-        scratch = sweep_scratch(root, target.storage_options, now=now, dry_run=dry_run)
+        scratch = collect_scratch_garbage(root, target.storage_options, now=now, dry_run=dry_run)
         for uri, reason in scratch.left:
             _log.warning("scratch %s was left: %s", uri, reason)
         report = replace(
             report,
-            scratch_dropped=report.scratch_dropped + len(scratch.swept),
+            scratch_dropped=report.scratch_dropped + len(scratch.collected),
             scratch_left=report.scratch_left + len(scratch.left),
-            bytes=report.bytes + sum(folder.size_bytes for folder in scratch.swept),
+            bytes=report.bytes + sum(folder.size_bytes for folder in scratch.collected),
         )
     return report

@@ -61,7 +61,7 @@ class Scheduler:
     def execute(self, plan: Plan) -> RunResult:
         """Run every action; one node's failure does not stop the others unless `fail_fast`.
 
-        A node that awaits joins runs after them, and not at all when one of them fails.
+        A node that depends on joins runs after them, and not at all when one of them fails.
         """
         started_at = self.clock()
         tables = [size for action in plan.actions if (size := _size(action)) is not None]

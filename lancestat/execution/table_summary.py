@@ -34,10 +34,10 @@ from lancestat.statistics.partial import ColumnPartial, merge
 class _Offer:
     """Groups of a summary whose content is unchanged, for fields that have the same.
 
-    `covered` counts the fragments by fingerprint.
+    `groups` are their indices in the summary. `covered` counts the fragments by fingerprint.
     """
 
-    places: tuple[int, ...]
+    groups: tuple[int, ...]
     covered: Counter[Fingerprint]
 
 
@@ -81,15 +81,15 @@ def _offers(table: TableVersion, summary: TableSummary) -> _Offers:
         shared: dict[tuple[int, ...], _Offer] = {}
         for key in fields & summary.contents.keys():
             then = summary.contents[key]
-            places = tuple(
-                place for place, digest in enumerate(now) if digest and digest == then[place]
+            unchanged = tuple(
+                index for index, digest in enumerate(now) if digest and digest == then[index]
             )
-            if places and places not in shared:
-                fragments = chain.from_iterable(summary.groups[place] for place in places)
+            if unchanged and unchanged not in shared:
+                fragments = chain.from_iterable(summary.groups[index] for index in unchanged)
                 covered = Counter(map(fingerprints.__getitem__, fragments))
-                shared[places] = _Offer(places, covered)
-            if places:
-                offers[key] = shared[places]
+                shared[unchanged] = _Offer(unchanged, covered)
+            if unchanged:
+                offers[key] = shared[unchanged]
     return offers
 
 
@@ -161,24 +161,24 @@ def _fetch(
 ) -> dict[str, ColumnPartial] | None:
     """The merged groups by field key, None when one of them is gone."""
     # Equal content, such as of a column that is null everywhere, is one block in several places.
-    wanted: dict[BlockKey, list[int]] = defaultdict(list)
+    offsets_by_block: dict[BlockKey, list[int]] = defaultdict(list)
     for key, offer in offers.items():
         digests = summary.contents[key]
         for block in slices(summary.blocks):
-            places = [place - block.start for place in offer.places if _within(place, block)]
-            if places:
-                wanted[BlockKey(key, block_digest(digests[block]))] += places
+            offsets = [index - block.start for index in offer.groups if _within(index, block)]
+            if offsets:
+                offsets_by_block[BlockKey(key, block_digest(digests[block]))] += offsets
     partials: dict[str, ColumnPartial] = {}
-    for stored in state.summary_blocks(table, list(wanted)):
+    for stored in state.summary_blocks(table, list(offsets_by_block)):
         key = stored.key.field
         known = [partials[key]] if key in partials else []
-        places = wanted.pop(stored.key)
-        partials[key] = merge([*known, *(stored.partials[place] for place in places)])
-    return None if wanted else partials
+        offsets = offsets_by_block.pop(stored.key)
+        partials[key] = merge([*known, *(stored.partials[offset] for offset in offsets)])
+    return None if offsets_by_block else partials
 
 
-def _within(place: int, block: slice) -> bool:
-    return bool(block.start <= place < block.stop)
+def _within(index: int, block: slice) -> bool:
+    return bool(block.start <= index < block.stop)
 
 
 Fingerprints = tuple[Fingerprint, ...]
@@ -203,7 +203,7 @@ def store_summary(state: StateWriter, table: TableVersion, coverage: Coverage, p
 
 
 @dataclass(slots=True)
-class _Sum:
+class _CellMerge:
     """A running merge of the parts of one field in one group; `left` are still to come."""
 
     left: int = 0
@@ -240,50 +240,52 @@ class _Draft:
     def new_blocks(self, state: StateWriter) -> Iterator[SummaryBlock]:
         """The blocks that are not stored yet; holds the sketches of one block of all fields."""
         stored = set(self._before.stored)
-        for place in slices(self.blocks):
+        for block in slices(self.blocks):
             keys = {
                 field: key
                 for field, digests in self.digests.items()
-                for key in [BlockKey(field, block_digest(digests[place]))]
+                for key in [BlockKey(field, block_digest(digests[block]))]
                 if key not in stored
             }
             stored.update(keys.values())
             if keys:
-                yield from self._make(state, range(place.start, place.stop), keys)
+                yield from self._make(state, range(block.start, block.stop), keys)
 
     def _make(
-        self, state: StateWriter, places: range, keys: Mapping[str, BlockKey]
+        self, state: StateWriter, groups: range, keys: Mapping[str, BlockKey]
     ) -> Iterator[SummaryBlock]:
-        sums = {(place, key): _Sum() for place in places for key in keys}
-        known = self._take_pieces(state, sums)
+        merges = {(group, key): _CellMerge() for group in groups for key in keys}
+        known = self._take_pieces(state, merges)
         takers: _Takers = defaultdict(lambda: defaultdict(int))
-        for cell, sum in sums.items():
-            sum.left = self._ask(cell, known[cell], takers)
-        self._add_partials(state, sums, takers)
+        for cell, cell_merge in merges.items():
+            cell_merge.left = self._ask(cell, known[cell], takers)
+        self._add_partials(state, merges, takers)
         for name, key in keys.items():
-            group_sums = [sums[place, name] for place in places]
+            group_merges = [merges[group, name] for group in groups]
             partials = [
-                sum.partial for sum in group_sums if sum.partial is not None and not sum.left
+                merged.partial
+                for merged in group_merges
+                if merged.partial is not None and not merged.left
             ]
             # A block of which something is gone is left to the next run.
-            if len(partials) == len(group_sums):
+            if len(partials) == len(group_merges):
                 yield SummaryBlock(key, tuple(partials))
 
     def _take_pieces(
-        self, state: StateWriter, sums: Mapping[_Cell, _Sum]
+        self, state: StateWriter, merges: Mapping[_Cell, _CellMerge]
     ) -> Mapping[_Cell, set[int]]:
         """Add what the last summary has, and return the fragments that it covers."""
-        wanted: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
-        for cell in sums:
+        pieces_by_block: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
+        for cell in merges:
             for group, key, offset in self._before.pieces(cell):
                 if not self._splits_joint(group, cell[1]):
-                    wanted[key].append((cell, group, offset))
+                    pieces_by_block[key].append((cell, group, offset))
         known: dict[_Cell, set[int]] = defaultdict(set)
-        if not wanted:
+        if not pieces_by_block:
             return known
-        for block in state.summary_blocks(self._table.identity, list(wanted)):
-            for cell, group, offset in wanted[block.key]:
-                sums[cell].add(block.partials[offset])
+        for block in state.summary_blocks(self._table.identity, list(pieces_by_block)):
+            for cell, group, offset in pieces_by_block[block.key]:
+                merges[cell].add(block.partials[offset])
                 known[cell].update(group)
         return known
 
@@ -291,17 +293,17 @@ class _Draft:
         """Whether a fragment's sum with others is known, and some of those are not in the group."""
         if not self._joint:
             return False
-        of = self._fingerprints[key]
-        members = {of[fragment] for fragment in group}
+        fingerprints = self._fingerprints[key]
+        members = {fingerprints[fragment] for fragment in group}
         return any(not members.issuperset(self._joint.get((member, key), ())) for member in members)
 
     def _ask(self, cell: _Cell, known: set[int], takers: _Takers) -> int:
         """Request the partials of all other fragments of a cell, and return how many there are."""
-        place, key = cell
+        index, key = cell
         fingerprints = self._fingerprints[key]
         joint: set[Fingerprints] = set()
         count = 0
-        for fragment in self.groups[place]:
+        for fragment in self.groups[index]:
             if fragment in known:
                 continue
             asked = self._joint.get((fingerprints[fragment], key), (fingerprints[fragment],))
@@ -314,19 +316,19 @@ class _Draft:
         return count
 
     def _add_partials(
-        self, state: StateWriter, sums: Mapping[_Cell, _Sum], takers: _Takers
+        self, state: StateWriter, merges: Mapping[_Cell, _CellMerge], takers: _Takers
     ) -> None:
-        wanted: dict[Fingerprints, set[str]] = defaultdict(set)
+        keys_by_fingerprints: dict[Fingerprints, set[str]] = defaultdict(set)
         for fingerprints, key in takers:
-            wanted[fingerprints].add(key)
-        rest = iter(wanted.items())
+            keys_by_fingerprints[fingerprints].add(key)
+        rest = iter(keys_by_fingerprints.items())
         while some := dict(islice(rest, _FETCHED_AT_ONCE)):
             asked = {fingerprints: frozenset(keys) for fingerprints, keys in some.items()}
             for stored in state.partials(self._table.identity, asked):
                 for key, partial in stored.partials.items():
                     for cell, times in takers[stored.fingerprints, key].items():
-                        sums[cell].add(partial, times)
-                        sums[cell].left -= times
+                        merges[cell].add(partial, times)
+                        merges[cell].left -= times
 
     def _joint_fragments(self) -> Iterator[Sequence[int]]:
         if not self._joint:
@@ -348,28 +350,28 @@ class _LastSummary:
         self._summary = summary or TableSummary(0, None, (), (), {})
         self.stored = frozenset(block_keys(self._summary))
         counts = self._summary.blocks
-        self._places: dict[int, list[int]] = defaultdict(list)
-        group_of = {fragment: place for place, group in enumerate(groups) for fragment in group}
-        for place, group in enumerate(self._summary.groups):
+        self._parts: dict[int, list[int]] = defaultdict(list)
+        group_of = {fragment: index for index, group in enumerate(groups) for fragment in group}
+        for index, group in enumerate(self._summary.groups):
             homes = {group_of.get(fragment, -1) for fragment in group}
             if len(homes) == 1:
-                self._places[homes.pop()].append(place)
+                self._parts[homes.pop()].append(index)
         self._blocks = [
             block for block, count in zip(slices(counts), counts, strict=True) for _ in range(count)
         ]
         self._now = _digests(self._summary.groups, fingerprints)
 
     def pieces(self, cell: _Cell) -> Iterator[tuple[Group, BlockKey, int]]:
-        """Groups of unchanged content in a cell: fragments, the block, and the place in it."""
+        """Groups of unchanged content in a cell: fragments, the block, and the index in it."""
         home, key = cell
         then = self._summary.contents.get(key)
         if then is None:
             return
-        for place in self._places.get(home, ()):
-            block = self._blocks[place]
+        for index in self._parts.get(home, ()):
+            block = self._blocks[index]
             content = BlockKey(key, block_digest(then[block]))
-            if then[place] and then[place] == self._now[key][place] and content in self.stored:
-                yield self._summary.groups[place], content, place - block.start
+            if then[index] and then[index] == self._now[key][index] and content in self.stored:
+                yield self._summary.groups[index], content, index - block.start
 
 
 def _digests(

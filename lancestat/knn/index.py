@@ -17,7 +17,7 @@ from lancestat.knn.request import Metric, distances
 from lancestat.knn.search import ExactSearch, Neighbours, merge, nothing
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import VectorSide
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     import lance
@@ -102,13 +102,16 @@ class IndexedSide:
         most = self.partitions
         while len(short) and k < len(self._side.all_rows):
             self._search(queries, short, k, parameters, neighbours)
-            short = short[neighbours.places[short, -1] < 0]
+            short = short[neighbours.positions[short, -1] < 0]
             if parameters.nprobes >= most:
                 break
             parameters = SearchParameters(min(most, 4 * parameters.nprobes), parameters.proposals)
         if len(short):
             exact = self._compare_all(queries[short], k)
-            neighbours.places[short], neighbours.distances[short] = exact.places, exact.distances
+            neighbours.positions[short], neighbours.distances[short] = (
+                exact.positions,
+                exact.distances,
+            )
         return neighbours
 
     def measure(
@@ -124,7 +127,7 @@ class IndexedSide:
             truth: Their true neighbours.
             recall: The share to find.
         """
-        k, most = truth.places.shape[1], self.partitions
+        k, most = truth.positions.shape[1], self.partitions
         for proposals in (4, 16):
             nprobes = 1
             while nprobes <= most:
@@ -150,9 +153,12 @@ class IndexedSide:
             query, addresses = self._proposed(
                 queries[some], k * parameters.proposals, parameters.nprobes
             )
-            query, places = self._places_of(query, addresses)
-            better = self._compared(queries[some], query, places, k)
-            neighbours.places[some], neighbours.distances[some] = better.places, better.distances
+            query, positions = self._positions_of(query, addresses)
+            better = self._compared(queries[some], query, positions, k)
+            neighbours.positions[some], neighbours.distances[some] = (
+                better.positions,
+                better.distances,
+            )
 
     def _proposed(
         self, queries: NDArray[np.float32], count: int, nprobes: int
@@ -187,14 +193,14 @@ class IndexedSide:
             yield
         except Exception as error:
             secrets = secret_values(self._side.storage_options)
-            reason = clean(f"{type(error).__name__}: {error}", secrets)
+            reason = redact_line(f"{type(error).__name__}: {error}", secrets)
             message = f"the vector index of {self._side.pin.uri} cannot be searched: {reason}"
             raise IndexUnreadable(message) from error
 
-    def _places_of(
+    def _positions_of(
         self, query: NDArray[np.int64], addresses: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Convert addresses to places, for rows that take part."""
+        """Convert addresses to positions, for rows that take part."""
         ids, offsets = addresses >> 32, addresses & 0xFFFFFFFF
         at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         takes_part = self._ids[at] == ids
@@ -221,15 +227,15 @@ class IndexedSide:
         self,
         queries: NDArray[np.float32],
         query: NDArray[np.int64],
-        places: NDArray[np.int64],
+        positions: NDArray[np.int64],
         k: int,
     ) -> Neighbours:
         """Return the nearest of the proposed rows, by their vectors."""
-        taken, at = np.unique(places, return_inverse=True)
+        taken, at = np.unique(positions, return_inverse=True)
         if not len(taken):
             return nothing(len(queries), k)
         column = self._dataset.take(taken, columns=[self._side.vector]).column(0)
-        rows = vectors(column, queries.shape[1], self._metric, place="the right side")
+        rows = vectors(column, queries.shape[1], self._metric, source="the right side")
         is_known = rows.valid[at]
         query, at = query[is_known], at[is_known]
         with np.errstate(over="ignore"):
@@ -243,17 +249,17 @@ class IndexedSide:
         rank = np.arange(len(query)) - np.searchsorted(query, query)
         width = int(rank.max(initial=-1)) + 1
         nearest = nothing(len(queries), max(width, 1))
-        nearest.places[query, rank], nearest.distances[query, rank] = taken[at], exact
+        nearest.positions[query, rank], nearest.distances[query, rank] = taken[at], exact
         return merge([nearest], k)
 
     def _compare_all(self, queries: NDArray[np.float32], k: int) -> Neighbours:
         nearest = ExactSearch(queries, k, self._metric)
         for start, column in self._blocks():
             rows = vectors(
-                column, queries.shape[1], self._metric, first_row=start, place="the right side"
+                column, queries.shape[1], self._metric, first_row=start, source="the right side"
             )
-            places = np.arange(start, start + len(rows.valid))
-            nearest.add(rows.values[rows.valid], places[rows.valid])
+            positions = np.arange(start, start + len(rows.valid))
+            nearest.add(rows.values[rows.valid], positions[rows.valid])
         return nearest.neighbours()
 
     def _blocks(self) -> Iterator[tuple[int, pa.Array]]:
@@ -282,6 +288,6 @@ def _shares(neighbours: Neighbours, truth: Neighbours) -> NDArray[np.float64]:
     """Return the share of its true neighbours that each query found."""
     shares = [
         np.isin(true[true >= 0], mine).mean() if (true >= 0).any() else 1.0
-        for mine, true in zip(neighbours.places, truth.places, strict=True)
+        for mine, true in zip(neighbours.positions, truth.positions, strict=True)
     ]
     return np.array(shares)

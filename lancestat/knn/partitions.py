@@ -18,7 +18,7 @@ from lancestat.knn.search import BLOCK_BYTES, ExactSearch, Neighbours, merge
 from lancestat.knn.vectors import vectors
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     import lance
@@ -50,7 +50,7 @@ class WrittenPart:
 
 @dataclass(frozen=True, slots=True)
 class PartitionedDataset:
-    """A dataset in scratch with right rows by list: vectors, and the places they came from.
+    """A dataset in scratch with right rows by list: vectors, and the positions they came from.
 
     `fragment_ids` go with the lines of `offsets`.
     """
@@ -81,7 +81,7 @@ def write_partition(
     memory allows; a block, its sorted copy and what Lance buffers are held at once.
 
     Args:
-        blocks: Places and vectors (n, dim) of rows that can match.
+        blocks: Positions and vectors (n, dim) of rows that can match.
         centroids: Of the lists.
         sample: (queries, dim): the queries to search for.
         k: The number of neighbours of each query.
@@ -95,17 +95,17 @@ def write_partition(
     fragments: list[str] = []
     offsets: list[NDArray[np.int64]] = []
     known = np.full((len(sample), k), -1, np.int32)
-    for places, rows in blocks:
+    for positions, rows in blocks:
         if not len(rows):
             continue
         lists = centroids.assign(rows)
-        before = nearest.neighbours().places.copy()
-        nearest.add(rows, places)
-        known = _lists_of(nearest.neighbours().places, (before, known), places, lists)
+        before = nearest.neighbours().positions.copy()
+        nearest.add(rows, positions)
+        known = _lists_of(nearest.neighbours().positions, (before, known), positions, lists)
         # Of numbers of 16 bits NumPy sorts in linear time.
         narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
         order = np.argsort(narrow, kind="stable")
-        fragments += _written(rows[order], places[order], uri, storage_options)
+        fragments += _written(rows[order], positions[order], uri, storage_options)
         offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
     return WrittenPart(
         tuple(fragments),
@@ -130,7 +130,7 @@ def commit(
     try:
         dataset = lance.LanceDataset.commit(uri, operation, storage_options=options)
     except Exception as error:
-        raise _unwritable(error, storage_options) from error
+        raise _partitions_not_written(error, storage_options) from error
     return PartitionedDataset(
         pin_of(dataset, uri),
         tuple(fragment.fragment_id for fragment in dataset.get_fragments()),
@@ -142,9 +142,9 @@ def commit(
 def merge_sampled(parts: Sequence[SampledNeighbours], k: int) -> SampledNeighbours:
     """Merge the true neighbours among parts of the rows to those among all."""
     neighbours = merge([part.neighbours for part in parts], k)
-    lists = np.full(neighbours.places.shape, -1, np.int32)
+    lists = np.full(neighbours.positions.shape, -1, np.int32)
     for part in parts:
-        _look_up(neighbours.places, part.neighbours.places, part.lists, lists)
+        _look_up(neighbours.positions, part.neighbours.positions, part.lists, lists)
     return SampledNeighbours(neighbours, lists)
 
 
@@ -187,11 +187,11 @@ def search_lists(
     pairs = 0
     visitors = _visitors(visits, lists)
     rows = partitioned.list_rows
-    wanted = [number for number in visitors if rows[number]]
+    visited = [number for number in visitors if rows[number]]
     most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
-    for run in _runs(wanted, rows, most):
-        for number, places, list_vectors in _read(dataset, partitioned, run, queries.shape[1]):
-            nearest.add(list_vectors, places, visitors[number])
+    for run in _runs(visited, rows, most):
+        for number, positions, list_vectors in _read(dataset, partitioned, run, queries.shape[1]):
+            nearest.add(list_vectors, positions, visitors[number])
             pairs += len(list_vectors) * len(visitors[number])
     return ListSearchResult(nearest.neighbours(), pairs)
 
@@ -206,11 +206,11 @@ def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.i
     return {int(number): group for number, group in zip(numbers, groups, strict=True)}
 
 
-def _runs(wanted: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator[range]:
-    """Yield runs of wanted lists that are together not longer than `most`, unless one list is."""
+def _runs(numbers: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator[range]:
+    """Yield runs of lists that are together not longer than `most`, unless one list is."""
     start = stop = -1
     size = 0
-    for number in wanted:
+    for number in numbers:
         if number != stop or size + rows[number] > most:
             if size:
                 yield range(start, stop)
@@ -223,7 +223,7 @@ def _runs(wanted: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator
 def _read(
     dataset: lance.LanceDataset, partitioned: PartitionedDataset, run: range, dimension: int
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield each list of a run: its number, places and vectors, fragment by fragment."""
+    """Yield each list of a run: its number, positions and vectors, fragment by fragment."""
     parts = []
     for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
         start, stop = int(offsets[run.start]), int(offsets[run.stop])
@@ -233,9 +233,9 @@ def _read(
             parts.append((offsets - start, table.column(PLACE).to_numpy(), run_vectors))
     for number in run:
         spans = [slice(int(offsets[number]), int(offsets[number + 1])) for offsets, _, _ in parts]
-        places = [places[span] for span, (_, places, _) in zip(spans, parts, strict=True)]
+        positions = [positions[span] for span, (_, positions, _) in zip(spans, parts, strict=True)]
         rows = [rows[span] for span, (_, _, rows) in zip(spans, parts, strict=True)]
-        yield number, np.concatenate(places), np.concatenate(rows)
+        yield number, np.concatenate(positions), np.concatenate(rows)
 
 
 def _scanned(dataset: lance.LanceDataset, fragment_id: int, start: int, rows: int) -> pa.Table:
@@ -246,31 +246,31 @@ def _scanned(dataset: lance.LanceDataset, fragment_id: int, start: int, rows: in
 
 
 def _lists_of(
-    places: NDArray[np.int64],
+    positions: NDArray[np.int64],
     before: tuple[NDArray[np.int64], NDArray[np.int32]],
     block: NDArray[np.int64],
     lists: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """Return the lists of places, from those known before and those of a block."""
-    list_of_place = np.full(places.shape, -1, np.int32)
-    _look_up(places, *before, list_of_place)
-    _look_up(places, block, lists, list_of_place)
-    return list_of_place
+    """Return the lists of positions, from those known before and those of a block."""
+    list_of_position = np.full(positions.shape, -1, np.int32)
+    _look_up(positions, *before, list_of_position)
+    _look_up(positions, block, lists, list_of_position)
+    return list_of_position
 
 
 def _look_up(
-    places: NDArray[np.int64],
+    positions: NDArray[np.int64],
     keys: NDArray[np.int64],
     values: NDArray[np.int32],
     out: NDArray[np.int32],
 ) -> None:
-    """Put into `out` the values of those places that are among the keys."""
+    """Put into `out` the values of those positions that are among the keys."""
     keys, values = keys.ravel(), values.ravel()
     order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], places), len(keys) - 1) if len(keys) else None
+    at = np.minimum(np.searchsorted(keys[order], positions), len(keys) - 1) if len(keys) else None
     if at is None:
         return
-    is_known = (keys[order][at] == places) & (places >= 0)
+    is_known = (keys[order][at] == positions) & (positions >= 0)
     out[is_known] = values[order][at][is_known]
 
 
@@ -282,7 +282,7 @@ def _schema(dimension: int) -> pa.Schema:
 
 def _written(
     rows: NDArray[np.float32],
-    places: NDArray[np.int64],
+    positions: NDArray[np.int64],
     uri: str,
     storage_options: Mapping[str, str],
 ) -> list[str]:
@@ -290,9 +290,9 @@ def _written(
 
     dimension = rows.shape[1]
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), dimension)
-    table = pa.Table.from_arrays([column, pa.array(places)], schema=_schema(dimension))
+    table = pa.Table.from_arrays([column, pa.array(positions)], schema=_schema(dimension))
     try:
-        made = lance.fragment.write_fragments(
+        fragments = lance.fragment.write_fragments(
             table,
             uri,
             mode="create",
@@ -303,12 +303,12 @@ def _written(
             storage_options=store_options(uri, storage_options),
         )
     except Exception as error:
-        raise _unwritable(error, storage_options) from error
-    return [json.dumps(each.to_json()) for each in made]
+        raise _partitions_not_written(error, storage_options) from error
+    return [json.dumps(fragment.to_json()) for fragment in fragments]
 
 
-def _unwritable(error: Exception, storage_options: Mapping[str, str]) -> RunError:
-    reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
+def _partitions_not_written(error: Exception, storage_options: Mapping[str, str]) -> RunError:
+    reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
     return PartitionsNotWritten(
         f"the right side cannot be laid out in scratch: {reason}",
         hint="see that the scratch folder has room and may be written",

@@ -142,9 +142,9 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
     for side, names in (("left", left), ("right", right)):
         _check_side(side, names, measures)
     on_left = {name.lower() for name in left}
-    shown = tuple(name + SUFFIX if name.lower() in on_left else name for name in right)
+    renamed_right = tuple(name + SUFFIX if name.lower() in on_left else name for name in right)
     on_right = {name.lower() for name in right}
-    for name, renamed in zip(right, shown, strict=True):
+    for name, renamed in zip(right, renamed_right, strict=True):
         if renamed == name:
             continue
         side = "left" if renamed.lower() in on_left else "right"
@@ -154,7 +154,7 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
                 f"left side has a '{name}' too, but the {side} side selects a column of that name",
                 hint="rename one of them, or leave it out of 'select'",
             )
-    return OutputNames(tuple(left), shown, measures)
+    return OutputNames(tuple(left), renamed_right, measures)
 
 
 def _check_side(side: str, names: Sequence[str], measures: Sequence[str]) -> None:

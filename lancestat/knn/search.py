@@ -49,12 +49,12 @@ def _blocked() -> Iterator[None]:
 class Neighbours:
     """The nearest rows of each query, nearest first, equally near ones in row order.
 
-    Both are (queries, k): `places` int64, -1 where there are fewer than k; `distances` float32,
+    Both are (queries, k): `positions` int64, -1 where there are fewer than k; `distances` float32,
     infinite there. Neighbours are ranked by the distance as the output shows it, in float32, so
     that what is equal there is in row order, and parts merge to what one search finds.
     """
 
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     distances: NDArray[np.float32]
 
 
@@ -70,21 +70,21 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
 
     It is associative and commutative.
     """
-    places = np.concatenate([part.places for part in parts], axis=1)
+    positions = np.concatenate([part.positions for part in parts], axis=1)
     distances = np.concatenate([part.distances for part in parts], axis=1)
-    # Empty places come after rows that are infinitely far.
-    last = np.where(places < 0, np.iinfo(np.int64).max, places)
+    # Empty positions come after rows that are infinitely far.
+    last = np.where(positions < 0, np.iinfo(np.int64).max, positions)
     order = np.lexsort((last, distances), axis=1)[:, :k]
     nearest = Neighbours(
-        np.take_along_axis(places, order, axis=1), np.take_along_axis(distances, order, axis=1)
+        np.take_along_axis(positions, order, axis=1), np.take_along_axis(distances, order, axis=1)
     )
     return nearest if order.shape[1] == k else _padded(nearest, k)
 
 
 def _padded(neighbours: Neighbours, k: int) -> Neighbours:
-    padded = nothing(len(neighbours.places), k)
-    width = neighbours.places.shape[1]
-    padded.places[:, :width] = neighbours.places
+    padded = nothing(len(neighbours.positions), k)
+    width = neighbours.positions.shape[1]
+    padded.positions[:, :width] = neighbours.positions
     padded.distances[:, :width] = neighbours.distances
     return padded
 
@@ -102,7 +102,7 @@ _FIRST_ROWS, _GROWTH = 8192, 8
 # Elements of vectors that are compared in float64 at a time; they fit a core's cache.
 _WIDE_ELEMENTS = 1 << 17
 
-_Places = NDArray[np.int64]
+_Positions = NDArray[np.int64]
 
 
 def search(
@@ -110,7 +110,7 @@ def search(
     rows: NDArray[np.float32],
     k: int,
     metric: Metric,
-    places: _Places | None = None,
+    positions: _Positions | None = None,
 ) -> Neighbours:
     """Find the k nearest rows of every query, as `ExactSearch` does.
 
@@ -119,10 +119,10 @@ def search(
         rows: (m, dim), likewise.
         k: At least 1.
         metric: The distance.
-        places: (m,) of the rows, each once; None for their positions.
+        positions: (m,) of the rows, each once; None where they count from 0.
     """
     nearest = ExactSearch(queries, k, metric)
-    nearest.add(rows, np.arange(len(rows)) if places is None else places)
+    nearest.add(rows, np.arange(len(rows)) if positions is None else positions)
     return nearest.neighbours()
 
 
@@ -134,8 +134,8 @@ class ExactSearch:
     rounds proves that no other row belongs to them. Queries for which it does not are compared with
     all rows of the block that the bound leaves in doubt.
 
-    Neighbours are ranked by (distance in float32, place), and depend neither on how rows are split
-    into blocks nor on the order of blocks.
+    Neighbours are ranked by (distance in float32, position), and depend neither on how rows are
+    split into blocks nor on the order of blocks.
 
     Attributes:
         compared: The number of pairs that were compared in float64.
@@ -176,12 +176,14 @@ class ExactSearch:
         """Return the nearest rows so far."""
         return self._neighbours
 
-    def add(self, rows: NDArray[np.float32], places: _Places, which: _Places | None = None) -> None:
+    def add(
+        self, rows: NDArray[np.float32], positions: _Positions, which: _Positions | None = None
+    ) -> None:
         """Search more rows.
 
         Args:
             rows: (m, dim), finite, not zero under cosine.
-            places: (m,) of the rows, none of which was there before.
+            positions: (m,) of the rows, none of which was there before.
             which: The queries to search for, by their numbers, each once; None for all.
         """
         if which is None:
@@ -198,28 +200,30 @@ class ExactSearch:
                 if is_long not in self._prepared:
                     like = rows[block] if self._like is None else self._like
                     self._prepared[is_long] = self._framed(like, some)
-                self._add(rows[block], places[block], some, *self._prepared[is_long])
+                self._add(rows[block], positions[block], some, *self._prepared[is_long])
             self._seen[which] += len(rows[block])
             start += size
 
     def _add(
         self,
         rows: NDArray[np.float32],
-        places: _Places,
-        which: _Places,
+        positions: _Positions,
+        which: _Positions,
         frame: Frame,
         prepared: PreparedQueries,
     ) -> None:
         if not len(rows):
             return
         prepared_rows = frame.prepare_rows(rows)
-        if prepared_rows.odd is not None:
-            usual, odd = ~prepared_rows.odd, prepared_rows.odd
-            self._add(rows[usual], places[usual], which, frame, prepared)
-            self._add(rows[odd], places[odd], which, *self._framed(rows[odd], which))
+        if prepared_rows.outliers is not None:
+            usual, outliers = ~prepared_rows.outliers, prepared_rows.outliers
+            self._add(rows[usual], positions[usual], which, frame, prepared)
+            self._add(
+                rows[outliers], positions[outliers], which, *self._framed(rows[outliers], which)
+            )
             return
-        block = _Block(rows, places, prepared_rows, frame)
-        is_known = self._neighbours.places[which, -1] >= 0
+        block = _Block(rows, positions, prepared_rows, frame)
+        is_known = self._neighbours.positions[which, -1] >= 0
         # Rows may come in some order: then earlier ones predict little of how many are nearer.
         is_known &= (self._like is None) & (len(rows) <= _GROWTH * self._seen[which])
         proposals = min(self._k + _SPARE, len(rows))
@@ -234,12 +238,14 @@ class ExactSearch:
             self.doubted += len(unsettled.queries)
             self._screen(block, unsettled.queries, prepared, unsettled)
 
-    def _framed(self, rows: NDArray[np.float32], which: _Places) -> tuple[Frame, PreparedQueries]:
+    def _framed(
+        self, rows: NDArray[np.float32], which: _Positions
+    ) -> tuple[Frame, PreparedQueries]:
         frame = Frame.around(self._queries[which], rows, self._metric)
         return frame, frame.prepare_queries(self._queries)
 
     def _propose(
-        self, block: _Block, part: _Places, prepared: PreparedQueries, proposals: int
+        self, block: _Block, part: _Positions, prepared: PreparedQueries, proposals: int
     ) -> _UnsettledQueries:
         """Search by the best of the products, and return the queries that it does not settle."""
         here = prepared.some(part)
@@ -253,17 +259,17 @@ class ExactSearch:
         touched, better = self._merged(block, part, query, proposed[query, turn])
         furthest, unseen = better.distances[:, -1], _narrow(least[:, -1])[touched]
         is_settled = (unseen > furthest) | (
-            (unseen == furthest) & (block.first_place > better.places[:, -1])
+            (unseen == furthest) & (block.first_position > better.positions[:, -1])
         )
         # Without a proposal within reach there is nothing unseen within it either.
         self._update(part[touched[is_settled]], better, is_settled)
         left = ~is_settled
-        return _UnsettledQueries(part[touched[left]], furthest[left], better.places[left, -1])
+        return _UnsettledQueries(part[touched[left]], furthest[left], better.positions[left, -1])
 
     def _screen(
         self,
         block: _Block,
-        which: _Places,
+        which: _Positions,
         prepared: PreparedQueries,
         unsettled: _UnsettledQueries | None,
     ) -> None:
@@ -282,22 +288,22 @@ class ExactSearch:
                     self._update(part[touched], better)
 
     def _limits(
-        self, part: _Places, unsettled: _UnsettledQueries | None
-    ) -> tuple[NDArray[np.float32], _Places]:
-        """Return the (distance, place) that the k-th neighbours cannot be beyond."""
-        limit, last = self._neighbours.distances[part, -1], self._neighbours.places[part, -1]
+        self, part: _Positions, unsettled: _UnsettledQueries | None
+    ) -> tuple[NDArray[np.float32], _Positions]:
+        """Return the (distance, position) that the k-th neighbours cannot be beyond."""
+        limit, last = self._neighbours.distances[part, -1], self._neighbours.positions[part, -1]
         last = np.where(last < 0, _LAST, last)
         if unsettled is None:
             return limit, last
         is_nearer = unsettled.distances < limit
-        is_nearer |= (unsettled.distances == limit) & (unsettled.places < last)
+        is_nearer |= (unsettled.distances == limit) & (unsettled.positions < last)
         return np.where(is_nearer, unsettled.distances, limit), np.where(
-            is_nearer, unsettled.places, last
+            is_nearer, unsettled.positions, last
         )
 
     def _merged(
-        self, block: _Block, part: _Places, query: _Places, row: _Places
-    ) -> tuple[_Places, Neighbours]:
+        self, block: _Block, part: _Positions, query: _Positions, row: _Positions
+    ) -> tuple[_Positions, Neighbours]:
         """Merge pairs into neighbours; return the queries that have some, and their neighbours."""
         self.compared += len(query)
         exact = np.empty(len(query), np.float32)
@@ -309,17 +315,17 @@ class ExactSearch:
                 exact[some] = distances(
                     self._queries[numbers[some]], block.rows[row[some]], self._metric
                 )
-        touched, added = _by_query(query, exact, block.places[row], self._k)
+        touched, added = _by_query(query, exact, block.positions[row], self._k)
         before = Neighbours(
-            self._neighbours.places[part[touched]], self._neighbours.distances[part[touched]]
+            self._neighbours.positions[part[touched]], self._neighbours.distances[part[touched]]
         )
         return touched, merge([before, added], self._k)
 
     def _update(
-        self, queries: _Places, better: Neighbours, which: NDArray[np.bool_] | None = None
+        self, queries: _Positions, better: Neighbours, which: NDArray[np.bool_] | None = None
     ) -> None:
         chosen = slice(None) if which is None else which
-        self._neighbours.places[queries] = better.places[chosen]
+        self._neighbours.positions[queries] = better.positions[chosen]
         self._neighbours.distances[queries] = better.distances[chosen]
 
 
@@ -328,14 +334,14 @@ _LAST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class _UnsettledQueries:
-    """Queries that are not settled, and the (distance, place) that their k-th cannot be beyond."""
+    """Unsettled queries, and the (distance, position) that their k-th cannot be beyond."""
 
-    queries: _Places
+    queries: _Positions
     distances: NDArray[np.float32]
-    places: _Places
+    positions: _Positions
 
     def some(self, which: slice) -> _UnsettledQueries:
-        return _UnsettledQueries(self.queries[which], self.distances[which], self.places[which])
+        return _UnsettledQueries(self.queries[which], self.distances[which], self.positions[which])
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,13 +349,13 @@ class _Block:
     """Rows as they are, and prepared for products."""
 
     rows: NDArray[np.float32]
-    places: _Places
+    positions: _Positions
     prepared: PreparedRows
     frame: Frame
 
     @property
-    def first_place(self) -> int:
-        return int(self.places.min())
+    def first_position(self) -> int:
+        return int(self.positions.min())
 
     def candidates(
         self,
@@ -357,9 +363,9 @@ class _Block:
         prepared: PreparedQueries,
         error: NDArray[np.float64],
         limit: NDArray[np.float32],
-        last: _Places,
+        last: _Positions,
         k: int,
-    ) -> tuple[_Places, _Places]:
+    ) -> tuple[_Positions, _Positions]:
         """Return pairs of queries and rows of a tile that may be within a limit, by products."""
         near = self.frame.nearness(prepared, self.prepared, tile)
         rows = near.shape[1]
@@ -379,7 +385,7 @@ class _Block:
         least = _narrow(self.frame.pair_lower_bounds(near[query, row], query, prepared, error))
         row += tile.start
         within = least < limit[query]
-        within |= (least == limit[query]) & (self.places[row] <= last[query])
+        within |= (least == limit[query]) & (self.positions[row] <= last[query])
         return query[within], row[within]
 
 
@@ -389,16 +395,16 @@ def _narrow(wide: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def _by_query(
-    query: _Places, exact: NDArray[np.float32], places: _Places, k: int
-) -> tuple[_Places, Neighbours]:
+    query: _Positions, exact: NDArray[np.float32], positions: _Positions, k: int
+) -> tuple[_Positions, Neighbours]:
     """Return the queries that have pairs, and the k nearest of these for each."""
-    order = np.lexsort((places, exact, query))
-    query, exact, places = query[order], exact[order], places[order]
+    order = np.lexsort((positions, exact, query))
+    query, exact, positions = query[order], exact[order], positions[order]
     touched, first, counts = np.unique(query, return_index=True, return_counts=True)
     number = np.repeat(np.arange(len(touched)), counts)
     rank = np.arange(len(query)) - first[number]
     within = rank < k
     added = nothing(len(touched), min(k, int(counts.max(initial=0))))
-    added.places[number[within], rank[within]] = places[within]
+    added.positions[number[within], rank[within]] = positions[within]
     added.distances[number[within], rank[within]] = exact[within]
     return touched, added

@@ -21,7 +21,7 @@ _WORTH_CENTRING = 0.25
 # Lengths within these need no scaling: their squares neither overflow nor vanish.
 _SHORT, _LONG = 2.0**-30, 2.0**30
 # Rows so much longer than the middle one would spoil the bound for all others.
-_ODD = 8.0
+_OUTLIER = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class PreparedQueries:
 class PreparedRows:
     """Rows in a frame: `values` (m, dim), none longer than `longest`.
 
-    `halves` are half their squares. `odd` are far longer than most, or too long for the frame; None
-    where all are of a kind.
+    `halves` are half their squares. `outliers` are far longer than most, or too long for the frame;
+    None where there are none.
     """
 
     values: NDArray[np.float32]
     halves: NDArray[np.float32]
     longest: float
-    odd: NDArray[np.bool_] | None
+    outliers: NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Frame:
         if metric is Metric.COSINE:
             sample = _unit(sample)
         squares = np.einsum("nd,nd->n", sample, sample)
-        usual = squares <= _ODD**2 * np.median(squares)
+        usual = squares <= _OUTLIER**2 * np.median(squares)
         centre, square = sample[usual].mean(axis=0), float(squares[usual].mean())
         is_far = centre @ centre > _WORTH_CENTRING * square
         longest = max(float(_lengths(queries).max(initial=0.0)), float(np.sqrt(square)))
@@ -100,12 +100,12 @@ class Frame:
         with np.errstate(over="ignore"):
             values = self._transformed(rows, moved=True)
             squares = np.einsum("nd,nd->n", values, values)
-        longest, odd = float(squares.max(initial=0.0)), None
-        limit = min(max(_ODD**2 * float(np.median(squares)), _SHORT**2), _LONG**4)
+        longest, outliers = float(squares.max(initial=0.0)), None
+        limit = min(max(_OUTLIER**2 * float(np.median(squares)), _SHORT**2), _LONG**4)
         if not longest <= limit:
-            odd = ~(squares <= limit)
+            outliers = ~(squares <= limit)
         return PreparedRows(
-            values, squares / 2, np.sqrt(longest) * (1 + (rows.shape[1] + 2) * _U32), odd
+            values, squares / 2, np.sqrt(longest) * (1 + (rows.shape[1] + 2) * _U32), outliers
         )
 
     def error(self, queries: PreparedQueries, rows: PreparedRows) -> NDArray[np.float64]:
@@ -200,8 +200,8 @@ def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     with np.errstate(over="ignore", invalid="ignore"):
         units = vectors * (1.0 / lengths).astype(np.float32)[:, None]
     # Float32 has no inverse of these.
-    odd = np.flatnonzero(~((lengths > 2.0**-100) & (lengths < 2.0**100)))
-    units[odd] = _unit(vectors[odd].astype(np.float64))
+    extreme = np.flatnonzero(~((lengths > 2.0**-100) & (lengths < 2.0**100)))
+    units[extreme] = _unit(vectors[extreme].astype(np.float64))
     return units
 
 
@@ -254,7 +254,7 @@ def vectors(
     metric: Metric,
     *,
     first_row: int = 0,
-    place: str = "the column",
+    source: str = "the column",
 ) -> Vectors:
     """Read vectors and find those that cannot match.
 
@@ -268,7 +268,7 @@ def vectors(
         dimension: The length that vectors have to have; None for that of the type or the first.
         metric: Under cosine a vector of zeros matches nothing.
         first_row: The number of the first row, for errors.
-        place: What holds the rows, for errors.
+        source: What holds the rows, for errors.
 
     Returns:
         Of dimension 0 when no row has a vector and neither argument nor type tells.
@@ -279,13 +279,13 @@ def vectors(
     """
     if not is_vector(array.type):
         raise NotVectors(
-            f"{place} holds no vectors but values of type {array.type}",
+            f"{source} holds no vectors but values of type {array.type}",
             hint="vectors are fixed-size or variable lists of float, double or halffloat",
         )
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     parts = []
     for chunk in chunks:
-        values, valid = _elements(chunk, dimension, first_row, place)
+        values, valid = _elements(chunk, dimension, first_row, source)
         dimension = dimension or values.shape[1] or None
         first_row += len(chunk)
         parts.append(_checked(values, valid, metric))
@@ -293,7 +293,7 @@ def vectors(
 
 
 def _elements(
-    array: pa.Array, expected: int | None, first_row: int, place: str
+    array: pa.Array, expected: int | None, first_row: int, source: str
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
     """Return the elements, nulls as NaN, and a mask of the rows that are not null."""
     valid = _is_there(array)
@@ -304,7 +304,7 @@ def _elements(
     if wrong.any():
         row = int(np.argmax(wrong))
         raise VectorLengthMismatch(
-            f"{place} has a vector of {int(lengths[row])} elements in row {first_row + row}, "
+            f"{source} has a vector of {int(lengths[row])} elements in row {first_row + row}, "
             + (f"where {expected} are expected" if expected else "which is no vector"),
             hint="a row without a vector has null there, not an empty list" if not lengths[row]
             else None,
@@ -316,8 +316,8 @@ def _elements(
     if bool((lengths == expected).all()):
         return flat[whole].reshape(len(array), expected), valid
     values = np.zeros((len(array), expected), flat.dtype)
-    places = starts[valid][:, None] + np.arange(expected)
-    values[valid] = flat[places]
+    elements = starts[valid][:, None] + np.arange(expected)
+    values[valid] = flat[elements]
     return values, valid
 
 

@@ -16,7 +16,7 @@ from lancestat.lake.snapshot import Pin, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class FragmentRows:
-    """Live rows of a fragment; `start` is the place of the first among all rows of the dataset."""
+    """Live rows of a fragment; `start` is the position of the first in the whole dataset."""
 
     id: int
     start: int
@@ -34,7 +34,7 @@ def fragment_rows(fragments: Iterable[tuple[int, int]]) -> tuple[FragmentRows, .
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Consecutive rows of a dataset, by their places: from `start` up to and without `stop`."""
+    """Consecutive rows of a dataset, by their positions: from `start` up to and without `stop`."""
 
     start: int
     stop: int
@@ -47,9 +47,10 @@ class Rows:
 class VectorSide:
     """Rows with vectors, of a pinned dataset.
 
-    A row's *place* is its position in a scan of the whole dataset, deleted rows not counted: it is
-    what `take` understands, and the order of places is row order. `fragments` are those that take
-    part, ascending and without gaps in their places; `columns` those that the output shows.
+    A row's *position* is that in a scan of the whole dataset, deleted rows not counted: it is
+    what `take` understands, and the order of positions is row order. `fragments` are those that
+    take part, ascending and without gaps in their positions; `columns` those that the output
+    shows.
     """
 
     pin: Pin
@@ -60,7 +61,7 @@ class VectorSide:
 
     @property
     def all_rows(self) -> Rows:
-        """The places of all rows that take part."""
+        """The positions of all rows that take part."""
         if not self.fragments:
             return Rows(0, 0)
         last = self.fragments[-1]

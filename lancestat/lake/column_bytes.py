@@ -46,8 +46,8 @@ def estimated_bytes(
         fields: Field keys (`fingerprint.field_key`) of the columns to be read.
         all_fields: All columns of the snapshot; pass the same object for every fragment.
     """
-    wanted = fields if isinstance(fields, frozenset) else frozenset(fields)
-    return _widths(_Identity(all_fields)).estimate(fragment, wanted)
+    field_keys = fields if isinstance(fields, frozenset) else frozenset(fields)
+    return _widths(_Identity(all_fields)).estimate(fragment, field_keys)
 
 
 def fixed_width(arrow_type: pa.DataType) -> float | None:
@@ -87,12 +87,12 @@ class _Widths:
             tuple[int, frozenset[str]], tuple[_WidthSum, _WidthSum, tuple[int, ...]]
         ] = {}
 
-    def estimate(self, fragment: Fragment, wanted: frozenset[str]) -> int:
+    def estimate(self, fragment: Fragment, field_keys: frozenset[str]) -> int:
         files = (*fragment.files, *(overlay.file for overlay in fragment.overlays))
-        return round(sum(self._file(file, wanted, fragment.physical_rows) for file in files))
+        return round(sum(self._file(file, field_keys, fragment.physical_rows) for file in files))
 
-    def _file(self, file: DataFile, wanted: frozenset[str], rows: int) -> float:
-        part, whole = self._width_sums(file.field_ids, wanted)
+    def _file(self, file: DataFile, field_keys: frozenset[str], rows: int) -> float:
+        part, whole = self._width_sums(file.field_ids, field_keys)
         if part == whole and file.size_bytes is not None:
             return file.size_bytes
         fixed, per_column = rows * whole.fixed, rows * _SHORT_VALUE
@@ -108,13 +108,13 @@ class _Widths:
         )
 
     def _width_sums(
-        self, field_ids: tuple[int, ...], wanted: frozenset[str]
+        self, field_ids: tuple[int, ...], field_keys: frozenset[str]
     ) -> tuple[_WidthSum, _WidthSum]:
-        place = (id(field_ids), wanted)
-        sums = self._cached_sums.get(place)
+        key = (id(field_ids), field_keys)
+        sums = self._cached_sums.get(key)
         if sums is None:
-            ours = [field_id for field_id in field_ids if self._keys.get(field_id) in wanted]
-            sums = self._cached_sums[place] = (self._sum(ours), self._sum(field_ids), field_ids)
+            ours = [field_id for field_id in field_ids if self._keys.get(field_id) in field_keys]
+            sums = self._cached_sums[key] = (self._sum(ours), self._sum(field_ids), field_ids)
         return sums[0], sums[1]
 
     def _sum(self, field_ids: Collection[int]) -> _WidthSum:

@@ -16,7 +16,7 @@ from lancestat.errors import DatasetReplaced, LakeError
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.open import observe_dataset, open_pinned, replacement, store_options
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     from lance import LanceDataset, LanceOperation
@@ -44,7 +44,7 @@ def commit_properties(message: str, run: str | None) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CommitRequest:
     """An operation on the dataset at `uri`, made for its version `read_version`.
 
     Version 0 stands for a dataset that does not exist yet. `properties` are the transaction's.
@@ -164,7 +164,7 @@ _REPLACED = "the table was replaced: another dataset has taken its place"
 
 
 def commit(
-    change: Change,
+    change: CommitRequest,
     requirements: Sequence[Requirement] = (),
     *,
     storage_options: Mapping[str, str] | None = None,
@@ -201,7 +201,7 @@ def commit(
     return outcome
 
 
-def _retries(change: Change, requirements: Sequence[Requirement]) -> int:
+def _retries(change: CommitRequest, requirements: Sequence[Requirement]) -> int:
     from lance import LanceOperation
 
     is_strict = any(
@@ -213,7 +213,7 @@ def _retries(change: Change, requirements: Sequence[Requirement]) -> int:
 
 
 def _commit(
-    change: Change, max_retries: int, storage_options: Mapping[str, str] | None
+    change: CommitRequest, max_retries: int, storage_options: Mapping[str, str] | None
 ) -> CommitOutcome:
     import lance
 
@@ -232,7 +232,7 @@ def _commit(
     except Exception as error:
         is_conflict = cause_of(error, change.uri) is Cause.CONFLICT
         if is_conflict or (change.read_version == 0 and _exists(change.uri, storage_options)):
-            return Conflict(clean(str(error), secret_values(storage_options)))
+            return Conflict(redact_line(str(error), secret_values(storage_options)))
         raise
     is_next = dataset.version == change.read_version + 1
     return (Landed if is_next else LandedLate)(change.uri, dataset)

@@ -24,7 +24,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.lake.files import local_path
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 
 
 class Cause(Enum):
@@ -123,6 +123,16 @@ def is_of_store(error: BaseException) -> bool:
     return _STORE.search(_without_paths(str(error), None)) is not None
 
 
+def is_panic(error: BaseException) -> bool:
+    """Return whether Rust code panicked, which in Python is no `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
+def is_error_or_panic(error: BaseException) -> bool:
+    """Return whether something failed, rather than being interrupted or told to exit."""
+    return isinstance(error, Exception) or is_panic(error)
+
+
 def is_full(error: BaseException) -> bool:
     """Return whether there was no room left."""
     return cause_of(error) is Cause.NO_SPACE
@@ -190,9 +200,9 @@ def lake_error(
     if kind is DatasetMissing and version is not None:
         kind = VersionMissing
     template, hint = _TEXTS[kind]
-    message = template.format(uri=clean(uri, secrets), version=version)
+    message = template.format(uri=redact_line(uri, secrets), version=version)
     if kind not in (DatasetMissing, VersionMissing):
-        message = f"{message} ({clean(str(error), secrets)})"
+        message = f"{message} ({redact_line(str(error), secrets)})"
     if kind is DatasetMissing:
         hint = _nearest(uri)
     return kind(message, hint=hint)

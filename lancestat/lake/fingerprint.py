@@ -80,7 +80,7 @@ def table_digest(groups: Sequence[ColumnGroup], fields: Sequence[Field]) -> str:
     return f"{content_digest(groups)}-{hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
 
 
-# The places, among a fragment's data files and then its overlays, that hold a group's fields.
+# The indices of those that hold a group's fields, among a fragment's data files and its overlays.
 _Holders = tuple[int, ...]
 
 
@@ -94,21 +94,21 @@ class _Layout:
         self._sets: dict[frozenset[str], frozenset[str]] = {}
 
     def split(self, fragment: Fragment) -> list[tuple[_Holders, frozenset[str]]]:
-        places = [file.field_ids for file in fragment.files]
-        places += [overlay.file.field_ids for overlay in fragment.overlays]
+        field_ids = [file.field_ids for file in fragment.files]
+        field_ids += [overlay.file.field_ids for overlay in fragment.overlays]
         # Identity stands for equality: hashing hundreds of field ids per fragment would cost most.
-        identity = tuple(map(id, places))
+        identity = tuple(map(id, field_ids))
         groups = self._known.get(identity)
         if groups is None:
-            groups = self._known[identity] = self._group(places)
-            self._pinned += places
+            groups = self._known[identity] = self._group(field_ids)
+            self._pinned += field_ids
         return groups
 
-    def _group(self, places: Sequence[tuple[int, ...]]) -> list[tuple[_Holders, frozenset[str]]]:
+    def _group(self, files: Sequence[tuple[int, ...]]) -> list[tuple[_Holders, frozenset[str]]]:
         holders: dict[int, list[int]] = {field_id: [] for field_id in self._keys}
-        for place, field_ids in enumerate(places):
+        for index, field_ids in enumerate(files):
             for field_id in set(field_ids) & holders.keys():
-                holders[field_id].append(place)
+                holders[field_id].append(index)
         groups: dict[_Holders, list[str]] = {}
         for field_id, held_by in holders.items():
             groups.setdefault(tuple(held_by), []).append(self._keys[field_id])
@@ -121,11 +121,11 @@ class _Layout:
 
 def _fingerprint(fragment: Fragment, holders: _Holders) -> Fingerprint:
     parts = [str(fragment.physical_rows), fragment.deletion_file or ""]
-    for place in holders:
-        if place < len(fragment.files):
-            parts.append(_file(fragment.files[place]))
+    for index in holders:
+        if index < len(fragment.files):
+            parts.append(_file(fragment.files[index]))
         else:
-            overlay = fragment.overlays[place - len(fragment.files)]
+            overlay = fragment.overlays[index - len(fragment.files)]
             parts += ["overlay", _file(overlay.file), overlay.coverage]
     return _digest(*parts)
 
@@ -169,12 +169,12 @@ def leaves(dataset: lance.LanceDataset, columns: Iterable[str]) -> tuple[Field, 
     The files of a struct or a list name their innermost fields only. The type of a leaf is that of
     its column, with the leaf's path: a column that gets the name of another is another column.
     """
-    wanted = set(columns)
+    names = set(columns)
     pairs = zip(dataset.lance_schema.fields(), dataset.schema, strict=True)
     return tuple(
         Field(leaf.id(), column.name, column.type, column.nullable, f"{path} {column.type}")
         for lance_field, column in pairs
-        if column.name in wanted
+        if column.name in names
         for path, leaf in _leaves(lance_field, column.name)
     )
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from lancestat.lake.open import is_failure
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.snapshot import DataFile, FieldIds, Fragment, committed_at, fragment_values
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def read_commit(dataset: lance.LanceDataset, version: int) -> Commit:
         return Commit(version, effect, type(operation).__name__, rewrites, properties)
     except BaseException as error:
         # Whatever keeps a transaction from being read, a panic in Lance too.
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         return Commit(version, Effect.UNKNOWN, f"unreadable transaction ({type(error).__name__})")
 
@@ -323,6 +323,6 @@ def _committed_at(dataset: lance.LanceDataset, version: int) -> datetime:
             return committed_at(dataset.checkout_version(number))
         except BaseException as error:
             # Cleaned up, or damaged, which opening it would report.
-            if not is_failure(error):
+            if not is_error_or_panic(error):
                 raise
     return committed_at(dataset)

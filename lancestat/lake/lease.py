@@ -2,8 +2,8 @@
 
 A process can be killed between making a file and removing it. So whatever is there only for a
 while says who made it: in its name (`Process.tag`) or in a small file beside it
-(`Process.to_json`), in one case renewed by a heartbeat. A sweep removes what has a lease that
-has ended, and nothing else.
+(`Process.to_json`), in one case renewed by a heartbeat. Garbage collection removes what has
+a lease that has ended, and nothing else.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Lease:
 
 
 def abandoned(leased: Iterable[tuple[_T, Lease]]) -> Iterator[_T]:
-    """Yield the things whose lease has ended: those that a sweep removes."""
+    """Yield the things whose lease has ended: which garbage collection removes."""
     return (thing for thing, lease in leased if not lease.is_held())
 
 

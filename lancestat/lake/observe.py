@@ -38,18 +38,18 @@ def observe_snapshots(
         storage_options: For all of them.
         threads: How many are opened at once.
     """
-    wanted = dict(requests)
-    if not wanted:
+    uris = dict(requests)
+    if not uris:
         return {}
-    stores = sorted({store for store in map(store_of, wanted.values()) if store is not None})
-    with ThreadPoolExecutor(max_workers=max(1, min(threads, len(wanted)))) as pool:
+    stores = sorted({store for store in map(store_of, uris.values()) if store is not None})
+    with ThreadPoolExecutor(max_workers=max(1, min(threads, len(uris)))) as pool:
         asked = pool.map(lambda store: _store_failure(store, storage_options), stores)
         silent = dict(zip(stores, asked, strict=True))
         opened = pool.map(
             lambda uri: silent.get(store_of(uri) or "") or _observe(uri, storage_options),
-            wanted.values(),
+            uris.values(),
         )
-        return dict(zip(wanted, opened, strict=True))
+        return dict(zip(uris, opened, strict=True))
 
 
 def _store_failure(store: str, storage_options: Mapping[str, str] | None) -> LakeError | None:
@@ -82,11 +82,11 @@ def snapshot(
     Raises:
         LakeError: When the manifest holds what cannot be read.
     """
-    place = uri if uri is not None else dataset.uri
-    with readable(place, storage_options=storage_options):
+    uri = dataset.uri if uri is None else uri
+    with readable(uri, storage_options=storage_options):
         metadata = (fragment.metadata for fragment in dataset.get_fragments())
         return Snapshot(
-            uri=place,
+            uri=uri,
             version=dataset.version,
             fields=_fields(dataset),
             fragments=tuple(fragment_values(metadata, {})),
@@ -177,9 +177,9 @@ def _check_version(version: int) -> None:
         raise _not_a_version(str(version))
 
 
-def _not_a_version(found: str) -> UsageError:
+def _not_a_version(text: str) -> UsageError:
     return InvalidVersion(
-        f"'{found}' is no version of a dataset",
+        f"'{text}' is no version of a dataset",
         hint="versions are whole numbers from 1 on; a tag is given as tag",
     )
 

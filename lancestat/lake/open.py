@@ -13,10 +13,10 @@ from lancestat.errors import (
     StoreUnreachable,
     VersionMissing,
 )
-from lancestat.lake.error_mapping import lake_error
+from lancestat.lake.error_mapping import is_error_or_panic, lake_error
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     import lance
@@ -80,10 +80,10 @@ def open_pinned(
     except VersionMissing as error:
         raise VersionMissing(error.message, hint=_LOOK_AGAIN) from None
     if opened != pin:
-        shown = clean(pin.uri, secret_values(storage_options))
+        redacted_uri = redact_line(pin.uri, secret_values(storage_options))
         raise DatasetReplaced(
-            f"{shown} has been replaced: its version {pin.version} is not the one that was looked "
-            "at before",
+            f"{redacted_uri} has been replaced: its version {pin.version} is not the one that was "
+            "looked at before",
             hint=_LOOK_AGAIN,
         )
     return dataset
@@ -101,7 +101,7 @@ def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> 
     except LakeError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         raise read_failure(error, pin, storage_options) from None
 
@@ -126,7 +126,7 @@ def read_failure(
     failure = lake_error(error, pin.uri, secrets=secrets)
     if not isinstance(failure, DatasetMissing):
         return failure
-    uri, cause = clean(pin.uri, secrets), clean(str(error), secrets)
+    uri, cause = redact_line(pin.uri, secrets), redact_line(str(error), secrets)
     return DatasetMissing(f"a data file of {uri} is missing ({cause})", hint=failure.hint)
 
 
@@ -215,25 +215,20 @@ def readable(
     except LakeError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         secrets = secret_values(storage_options)
         raise lake_error(error, uri, version=version, secrets=secrets) from None
-
-
-def is_failure(error: BaseException) -> bool:
-    """Return whether Lance failed: with an Exception, or with a panic of its Rust code."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def _with_defaults(
     defaults: Mapping[str, str], storage_options: Mapping[str, str] | None
 ) -> dict[str, str]:
     given = dict(storage_options or {})
-    set_already = {_plain(key) for key in given}
+    set_already = {_without_cloud(key) for key in given}
     return {**{k: v for k, v in defaults.items() if k not in set_already}, **given}
 
 
-def _plain(key: str) -> str:
+def _without_cloud(key: str) -> str:
     lowered = key.lower()
     return next((lowered[len(c) :] for c in _CLOUDS if lowered.startswith(c)), lowered)

@@ -141,8 +141,8 @@ def manifest_identity(committed_at: datetime | None, newest: Fragment | None) ->
         committed_at: The time of the commit, as the manifest has it.
         newest: The fragment with the highest id, None where there is no fragment.
     """
-    at = None if committed_at is None else committed_at.astimezone(timezone.utc).isoformat()
-    return _digest([at, _files(newest)])
+    instant = None if committed_at is None else committed_at.astimezone(timezone.utc).isoformat()
+    return _digest([instant, _files(newest)])
 
 
 def _files(fragment: Fragment | None, *, with_bases: bool = True) -> list[object] | None:

@@ -186,7 +186,7 @@ class FolderStorage:
 
 
 def _retry_while_folders_vanish(make: Callable[[], None]) -> None:
-    """Make something in a folder that another run, or a sweep, may remove because it is empty."""
+    """Make something in a folder that others may remove because it is empty."""
     for attempt in range(_ATTEMPTS):
         try:
             make()

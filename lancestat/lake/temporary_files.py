@@ -1,4 +1,4 @@
-"""Temporary folders, and files that are written whole: beside their place first, then moved."""
+"""Temporary folders, and files that are written whole: under another name first, then moved."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep_temporary_folders() -> None:
+def collect_temporary_garbage() -> None:
     """Remove the temporary folders that killed processes of this user have left."""
     owner = os.getuid() if hasattr(os, "getuid") else None
     for path in abandoned(_temporary_folders()):
@@ -50,47 +50,47 @@ def _temporary_folders() -> Iterator[tuple[Path, Lease]]:
             yield path, Lease.of_tag(named[1])
 
 
-def write_whole(place: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write a file in place of what is there, so that readers see the old or the new, never a part.
 
     Raises:
         OSError: It cannot be written.
     """
-    remove_drafts(place)
-    draft = new_draft(place)
+    remove_drafts(path)
+    draft = new_draft(path)
     try:
         draft.write_bytes(content)
-        draft.replace(place)
+        draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
 
 
-def write_new(place: Path, content: bytes) -> None:
+def write_new(path: Path, content: bytes) -> None:
     """Write a file so that it is there wholly or not at all, and never over another.
 
     Raises:
         FileExistsError: Something is there.
         OSError: It cannot be written.
     """
-    remove_drafts(place)
-    draft = new_draft(place)
+    remove_drafts(path)
+    draft = new_draft(path)
     try:
         draft.write_bytes(content)
         try:
-            os.link(draft, place, follow_symlinks=False)
+            os.link(draft, path, follow_symlinks=False)
         except FileExistsError:
             raise
         except OSError:
             # A file system without hard links: the file may be cut by a kill, but no other is lost.
-            with place.open("xb") as file:
+            with path.open("xb") as file:
                 file.write(content)
     finally:
         draft.unlink(missing_ok=True)
 
 
-def new_draft(place: Path) -> Path:
-    """Return a path beside `place`, in the same file system, where nothing is yet."""
-    return place.with_name(f"{_prefix(place)}{this_process().tag}-{secrets.token_hex(6)}")
+def new_draft(path: Path) -> Path:
+    """Return a path beside `path`, in the same file system, where nothing is yet."""
+    return path.with_name(f"{_prefix(path)}{this_process().tag}-{secrets.token_hex(6)}")
 
 
 def is_draft(path: Path) -> bool:
@@ -98,29 +98,29 @@ def is_draft(path: Path) -> bool:
     return _DRAFT_NAME.fullmatch(path.name) is not None
 
 
-def abandoned_drafts(place: Path) -> Iterator[Path]:
-    """Yield the drafts of a place that nobody will complete any more."""
-    return abandoned(_drafts(place))
+def abandoned_drafts(path: Path) -> Iterator[Path]:
+    """Yield the drafts of a path that nobody will complete any more."""
+    return abandoned(_drafts(path))
 
 
-def _drafts(place: Path) -> Iterator[tuple[Path, Lease]]:
-    if not place.parent.is_dir():
+def _drafts(path: Path) -> Iterator[tuple[Path, Lease]]:
+    if not path.parent.is_dir():
         return
-    for path in sorted(place.parent.iterdir()):
-        named = _DRAFT_NAME.fullmatch(path.name)
-        if named is not None and path.name.startswith(_prefix(place)):
+    for draft in sorted(path.parent.iterdir()):
+        named = _DRAFT_NAME.fullmatch(draft.name)
+        if named is not None and draft.name.startswith(_prefix(path)):
             with suppress(OSError):
-                yield path, Lease.of_tag(named[1], path.lstat().st_mtime)
+                yield draft, Lease.of_tag(named[1], draft.lstat().st_mtime)
 
 
-def _prefix(place: Path) -> str:
-    return f".{place.name.lstrip('.')[:_LONGEST_NAME]}.draft-"
+def _prefix(path: Path) -> str:
+    return f".{path.name.lstrip('.')[:_LONGEST_NAME]}.draft-"
 
 
-def remove_drafts(place: Path) -> None:
-    """Remove the abandoned drafts of a place; one that cannot be removed stays."""
-    for path in abandoned_drafts(place):
-        remove(path)
+def remove_drafts(path: Path) -> None:
+    """Remove the abandoned drafts of a path; one that cannot be removed stays."""
+    for draft in abandoned_drafts(path):
+        remove(draft)
 
 
 def remove(path: Path) -> None:

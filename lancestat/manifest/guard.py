@@ -12,7 +12,7 @@ from lancestat.manifest.wire import (
     PublishedStatistics,
     Unreadable,
     decode_statistics,
-    shown,
+    spelled,
 )
 from lancestat.spec.model import StaleBounds
 from lancestat.statistics.column_type import ColumnType
@@ -91,7 +91,7 @@ def judge(
     if isinstance(statistics, Unreadable):
         return Verdict(False, GuardReason(statistics.flaw.value), statistics.detail)
     if statistics.schema_hash is None or statistics.schema_hash != schema_hash:
-        published = shown(statistics.schema_hash)
+        published = spelled(statistics.schema_hash)
         detail = f"{SCHEMA_HASH} is {published}, the schema that is read has '{schema_hash}'"
         return Verdict(False, GuardReason.SCHEMA_CHANGED, detail)
     tag = statistics.version_tag
@@ -144,7 +144,7 @@ def _exceeds_versions(bounds: StaleBounds, versions: int) -> str | None:
     bound = bounds.max_versions
     if bound is None or 0 <= versions <= bound:
         return None
-    accepted = bounds.shown.get("max_versions", bound)
+    accepted = bounds.templates.get("max_versions", bound)
     return f"{versions} versions behind, the policy accepts {accepted}"
 
 
@@ -154,7 +154,7 @@ def _exceeds_age(bounds: StaleBounds, age: timedelta | None) -> str | None:
         return None
     if age is None:
         return "their age is not known"
-    accepted = bounds.shown.get("max_age", bound)
+    accepted = bounds.templates.get("max_age", bound)
     return None if age <= bound else f"they are {age} old, the policy accepts {accepted}"
 
 
@@ -167,5 +167,5 @@ def _exceeds_rows(bounds: StaleBounds, share: float | None) -> str | None:
     # Written so that a NaN share exceeds the bound.
     if share <= bound:
         return None
-    accepted = bounds.shown.get("max_changed_rows", f"{bound:.2%}")
+    accepted = bounds.templates.get("max_changed_rows", f"{bound:.2%}")
     return f"{share:.2%} of the rows changed, the policy accepts {accepted}"

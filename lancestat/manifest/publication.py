@@ -7,12 +7,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lancestat.errors import CommitFailed, LakeError, PublishError, TableNotOpened
-from lancestat.lake.commit import Change, CommitOutcome, SameDataset, VersionIs, commit_properties
+from lancestat.lake.commit import (
+    CommitOutcome,
+    CommitRequest,
+    SameDataset,
+    VersionIs,
+    commit_properties,
+)
 from lancestat.lake.commit import commit as commit_change
 from lancestat.lake.observe import snapshot_at
 from lancestat.lake.snapshot import Pin
 from lancestat.manifest.wire import COMPUTED_AT_VERSION, PREFIX, plan_updates
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     from lance import LanceDataset, LanceOperation
@@ -78,7 +84,7 @@ def commit(
     pin = publication.pin
     updates = plan_updates(publication.config, publication.entries)
     properties = commit_properties(f"statistics of version {pin.version}", publication.run)
-    change = Change(publication.uri, _update(updates), pin.version, properties)
+    change = CommitRequest(publication.uri, _update(updates), pin.version, properties)
     try:
         return commit_change(
             change,
@@ -95,8 +101,8 @@ def commit(
     except Exception as error:
         secrets = secret_values(storage_options)
         raise CommitFailed(
-            f"statistics were not published to {clean(publication.uri, secrets)}:"
-            f" {clean(str(error), secrets)}",
+            f"statistics were not published to {redact_line(publication.uri, secrets)}:"
+            f" {redact_line(str(error), secrets)}",
             hint="the table's data is untouched; run again",
         ) from None
 
@@ -117,12 +123,15 @@ def _withdraw(
         before = snapshot_at(landed, version - 1, uri, storage_options)
         old = {} if before is None else before.config
         updates = {key: old.get(key) for key in landed.config() if key in publication.entries}
-        commit_change(Change(uri, _update(updates), version), storage_options=storage_options)
+        commit_change(
+            CommitRequest(uri, _update(updates), version), storage_options=storage_options
+        )
     except Exception as error:
         secrets = secret_values(storage_options)
         raise CommitFailed(
-            f"{clean(uri, secrets)} was replaced while its statistics were published, "
-            f"and those of the old table could not be taken back: {clean(str(error), secrets)}",
+            f"{redact_line(uri, secrets)} was replaced while its statistics were published, "
+            "and those of the old table could not be taken back: "
+            f"{redact_line(str(error), secrets)}",
             hint=f"remove the entries {PREFIX}* from the table's config, and run again",
         ) from None
 

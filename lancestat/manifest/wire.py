@@ -178,7 +178,7 @@ def decode_statistics(
     if tag is None:
         return Unreadable(
             Flaw.MALFORMED,
-            f"{COMPUTED_AT_VERSION} is {shown(config.get(COMPUTED_AT_VERSION))}, not a version",
+            f"{COMPUTED_AT_VERSION} is {spelled(config.get(COMPUTED_AT_VERSION))}, not a version",
         )
     columns: dict[str, PublishedColumn] = {}
     dropped: dict[str, str] = {}
@@ -203,7 +203,7 @@ def version_tag(config: Mapping[str, str]) -> int | None:
     return _count(config.get(COMPUTED_AT_VERSION))
 
 
-def shown(text: str | None) -> str:
+def spelled(text: str | None) -> str:
     """Return a manifest value for a message: quoted, escaped and cut, or the word `missing`."""
     if text is None:
         return "missing"
@@ -217,13 +217,15 @@ def _find_flaw(config: Mapping[str, str]) -> Unreadable | None:
     if version != FORMAT_VERSION:
         return Unreadable(
             Flaw.UNKNOWN_FORMAT,
-            f"{VERSION} is {shown(version)}, this reader knows '{FORMAT_VERSION}'",
+            f"{VERSION} is {spelled(version)}, this reader knows '{FORMAT_VERSION}'",
         )
     complete = config.get(COMPLETE, "true")
     if complete.lower() == "false":
         return Unreadable(Flaw.INCOMPLETE, f"{COMPLETE} is 'false'")
     if complete.lower() != "true":
-        return Unreadable(Flaw.MALFORMED, f"{COMPLETE} is {shown(complete)}, not 'true' or 'false'")
+        return Unreadable(
+            Flaw.MALFORMED, f"{COMPLETE} is {spelled(complete)}, not 'true' or 'false'"
+        )
     return None
 
 
@@ -266,7 +268,7 @@ def _decode_column(
 def _column_version(entries: Mapping[str, str]) -> int:
     version = _count(entries.get("version"))
     if version is None or version == 0:
-        raise ValueError(f"version is {shown(entries.get('version'))}, not a version number")
+        raise ValueError(f"version is {spelled(entries.get('version'))}, not a version number")
     if version > COLUMN_VERSION:
         raise ValueError(f"version {version} is newer than {COLUMN_VERSION}")
     return version
@@ -277,7 +279,7 @@ def _column_value(statistic: Statistic, text: str) -> str | int:
         return text
     count = _count(text)
     if count is None:
-        raise ValueError(f"{statistic.key} is {shown(text)}, not a count")
+        raise ValueError(f"{statistic.key} is {spelled(text)}, not a count")
     return count
 
 
@@ -289,7 +291,7 @@ def _with_usable_bounds(column: PublishedColumn, type: ColumnType) -> PublishedC
     if lowest is None or highest is None or not are_estimable(lowest, highest):
         return replace(column, minimum=None, maximum=None)
     if highest < lowest:
-        raise ValueError(f"min {shown(minimum)} is above max {shown(maximum)}")
+        raise ValueError(f"min {spelled(minimum)} is above max {spelled(maximum)}")
     return column
 
 
@@ -299,7 +301,7 @@ def _bound(suffix: str, text: str | None, type: ColumnType) -> int | float | Non
     try:
         return parse_bound(text, type)
     except ValueError as error:
-        raise ValueError(f"{suffix} is {shown(text)}, not a {type.spark_type}") from error
+        raise ValueError(f"{suffix} is {spelled(text)}, not a {type.spark_type}") from error
 
 
 def _count(text: str | None) -> int | None:

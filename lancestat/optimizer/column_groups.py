@@ -61,12 +61,12 @@ class Bounds:
     def least(self, chosen: Mask) -> Bound | None:
         """Return the smallest of the chosen groups."""
         bounds = self.values[chosen & self.exists]
-        return _plain(bounds.min()) if len(bounds) else None
+        return _python_value(bounds.min()) if len(bounds) else None
 
     def greatest(self, chosen: Mask) -> Bound | None:
         """Return the largest of the chosen groups."""
         bounds = self.values[chosen & self.exists]
-        return _plain(bounds.max()) if len(bounds) else None
+        return _python_value(bounds.max()) if len(bounds) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _fits(literal: object) -> bool:
     return isinstance(literal, int) and -_LARGEST <= literal < _LARGEST
 
 
-def _plain(value: Any) -> Bound:
+def _python_value(value: Any) -> Bound:
     bound: Bound = value.item() if isinstance(value, np.generic) else value
     return bound
 

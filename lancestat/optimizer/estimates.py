@@ -10,10 +10,10 @@ from typing import Any
 from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedColumn, column_bounds, published_column
 from lancestat.optimizer.pruned_fragments import ColumnRange, RemainingFragments
-from lancestat.optimizer.table import ReadTable, Settings
+from lancestat.optimizer.table import ReadSettings, ReadTable
 from lancestat.predicates.filter import Filter
 from lancestat.statistics.bound_text import parse_bound
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import ColumnType, decoded_size
 from lancestat.statistics.histogram import Histogram as Histogram
 from lancestat.statistics.histogram import HistogramBin as HistogramBin
@@ -72,7 +72,7 @@ def estimate(
     table: ReadTable,
     columns: Sequence[str],
     filters: Sequence[Filter],
-    settings: Settings,
+    settings: ReadSettings,
     now: datetime,
 ) -> Estimate:
     """Estimate a scan for the optimizer, which applies the filters to these figures itself.
@@ -91,7 +91,7 @@ def estimate(
         now: An aware instant.
     """
     verdict = table.judge(settings, now)
-    left = surviving(table, filters)
+    left = remaining_fragments(table, filters)
     remaining = left if left is not None and (left.is_known or not verdict.use) else None
     whole = table.snapshot.rows if remaining is None else remaining.rows
     share = None
@@ -117,7 +117,7 @@ def estimate(
     )
 
 
-def surviving(table: ReadTable, filters: Sequence[Filter]) -> RemainingFragments | None:
+def remaining_fragments(table: ReadTable, filters: Sequence[Filter]) -> RemainingFragments | None:
     """Return the fragments that the filters leave, None for all of them."""
     return table.fragments.prune(filters) if filters else None
 
@@ -146,7 +146,7 @@ def _columns(
         partial = known.partial(name) if asks_for_partials else None
         if remaining is not None:
             column = _narrowed(column, partial, remaining.range(name), type, rows, table)
-        estimated = _told(column, type, rows)
+        estimated = _capped(column, type, rows)
         if table.histogram and partial is not None:
             estimated = _with_histogram(estimated, partial, type)
         estimates[name] = estimated
@@ -163,7 +163,7 @@ def _narrowed(
 ) -> PublishedColumn:
     """Return a column over the remaining fragments, from the best that is known of it."""
     if partial is not None:
-        return published_column(type, summarize(partial, type))
+        return published_column(type, column_statistics_of(partial, type))
     column = _scaled(column, rows, table.snapshot.rows)
     if range is None:
         return column
@@ -198,7 +198,7 @@ def _with_histogram(
     Spark's `FilterEstimation` asserts that the bounds lie inside of the histogram; stale ones that
     a policy accepts need not.
     """
-    own = published_column(type, summarize(partial, type))
+    own = published_column(type, column_statistics_of(partial, type))
     if estimated.minimum is None or (own.minimum, own.maximum) != (
         estimated.minimum,
         estimated.maximum,
@@ -207,24 +207,24 @@ def _with_histogram(
     return replace(estimated, histogram=equi_height(partial, type))
 
 
-def _sampled(column: ColumnEstimate, rows: int, of: int) -> ColumnEstimate:
+def _sampled(column: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
     """A column in those rows of a scan that a sample says pass its filters."""
-    values = _with_row_counts(column, lambda counted: round(counted * rows / of))
+    values = _with_row_counts(column, lambda counted: round(counted * rows / total))
     values["distinct"] = _possible_distinct(values, rows)
     histogram = column.histogram
     if histogram is not None:
-        histogram = replace(histogram, height=histogram.height * rows / of)
+        histogram = replace(histogram, height=histogram.height * rows / total)
     return ColumnEstimate(**values, histogram=histogram)
 
 
-def _scaled(column: PublishedColumn, rows: int, of: int) -> PublishedColumn:
+def _scaled(column: PublishedColumn, rows: int, total: int) -> PublishedColumn:
     """The whole table's statistics for a part of its rows, spread evenly."""
     return PublishedColumn(
-        **_with_row_counts(column, lambda counted: round(counted * rows / of) if of else None)
+        **_with_row_counts(column, lambda counted: round(counted * rows / total) if total else None)
     )
 
 
-def _told(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
+def _capped(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
     """Return the estimate of a column among `rows` rows.
 
     Of a type whose bounds Spark's `FilterEstimation` uses, a distinct count comes with both

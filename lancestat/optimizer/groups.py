@@ -115,7 +115,7 @@ class GroupedStatistics:
             for column_bounds in bounds
         )
         fragment_ids = self._layout.fragments_of(np.flatnonzero(alive))
-        return _RemainingGroups(
+        return _RemainingGroupFragments(
             self, alive, fragment_ids, int(self._layout.rows[alive].sum()), is_known
         )
 
@@ -145,14 +145,14 @@ class GroupedStatistics:
 
     def _known(self, field: Field) -> tuple[str, list[bool]] | None:
         """Return the key of a column's summary, and which groups have the snapshot's content."""
-        plain = field_key(field)
+        exact_key = field_key(field)
         stored = self._summary.contents
-        key = next((key for key in (quantile_key(plain), plain) if key in stored), None)
+        key = next((key for key in (quantile_key(exact_key), exact_key) if key in stored), None)
         if key is None:
             return None
         if self._is_proven:
             return key, [bool(digest) for digest in stored[key]]
-        now = self._digests(plain)
+        now = self._digests(exact_key)
         return key, [bool(a) and a == b for a, b in zip(stored[key], now, strict=True)]
 
     def _digests(self, key: str) -> tuple[bytes | None, ...]:
@@ -178,21 +178,21 @@ class GroupedStatistics:
         self, known: dict[str, tuple[str, list[bool]]]
     ) -> dict[str, list[ColumnPartial | None]]:
         """Return partials per group of the summary, None where unknown, by column."""
-        wanted: dict[BlockKey, list[tuple[str, slice]]] = {}
+        groups_by_block: dict[BlockKey, list[tuple[str, slice]]] = {}
         for name, (key, is_known) in known.items():
             digests = self._summary.contents[key]
-            for place in slices(self._summary.blocks):
-                if any(is_known[place]):
-                    stored = BlockKey(key, block_digest(digests[place]))
-                    wanted.setdefault(stored, []).append((name, place))
+            for groups in slices(self._summary.blocks):
+                if any(is_known[groups]):
+                    stored = BlockKey(key, block_digest(digests[groups]))
+                    groups_by_block.setdefault(stored, []).append((name, groups))
         partials: dict[str, list[ColumnPartial | None]] = {
             name: [None] * len(self._summary.groups) for name in known
         }
-        for block in self._state.summary_blocks(self._identity, list(wanted)):
-            for name, place in wanted[block.key]:
-                is_known = known[name][1][place]
+        for block in self._state.summary_blocks(self._identity, list(groups_by_block)):
+            for name, groups in groups_by_block[block.key]:
+                is_known = known[name][1][groups]
                 if len(block.partials) == len(is_known):
-                    partials[name][place] = [
+                    partials[name][groups] = [
                         partial if known else None
                         for partial, known in zip(block.partials, is_known, strict=True)
                     ]
@@ -266,7 +266,7 @@ class _GroupLayout:
 
 
 @dataclass(frozen=True)
-class _RemainingGroups:
+class _RemainingGroupFragments:
     """The groups of a table that are not pruned."""
 
     statistics: GroupedStatistics

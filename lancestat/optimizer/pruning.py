@@ -244,10 +244,10 @@ def _some_among(column: ColumnBounds, ordered: Sequence[Any]) -> Mask:
     """Return the groups where one of some points lies between the bounds."""
     matching = column.ordered > 0
     lower, upper = column.lower.tolist(), column.upper.tolist()
-    for place in np.flatnonzero(matching):
-        low, high = lower[place], upper[place]
+    for index in np.flatnonzero(matching):
+        low, high = lower[index], upper[index]
         first = 0 if low is None else bisect.bisect_left(ordered, low)
-        matching[place] = first < len(ordered) and (high is None or ordered[first] <= high)
+        matching[index] = first < len(ordered) and (high is None or ordered[first] <= high)
     return matching
 
 
@@ -258,11 +258,11 @@ def _starts_with(column: ColumnBounds, prefix: str) -> FilterOutcomes | None:
     lower, upper = column.lower.tolist(), column.upper.tolist()
     some = column.ordered > 0
     every = np.zeros_like(some)
-    for place in np.flatnonzero(some):
+    for index in np.flatnonzero(some):
         # Values that start with the prefix follow one another.
-        low, high = (_head(bound, len(point)) for bound in (lower[place], upper[place]))
-        some[place] = (low is None or low <= point) and (high is None or high >= point)
-        every[place] = low == point == high
+        low, high = (_head(bound, len(point)) for bound in (lower[index], upper[index]))
+        some[index] = (low is None or low <= point) and (high is None or high >= point)
+        every[index] = low == point == high
     return FilterOutcomes(some, (column.values > 0) & ~every)
 
 

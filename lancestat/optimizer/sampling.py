@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lancestat.lake.open import is_failure
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.predicates.filter import And, Filter, Not, TextMatch, TextOperator
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _Condition:
     """A text match, or its negation."""
 
     match: TextMatch
-    wanted: bool
+    is_match: bool
 
 
 # Conditions, and the fragments whose rows are meant.
@@ -67,19 +67,19 @@ class Sampler:
             filters: A conjunction.
             fragment_ids: The fragments whose rows are meant, all when None.
         """
-        wanted = tuple(sorted(conditions(filters), key=repr))
-        if not wanted or self.rows < LEAST_ROWS:
+        unestimated = tuple(sorted(conditions(filters), key=repr))
+        if not unestimated or self.rows < LEAST_ROWS:
             return None
-        key = wanted, None if fragment_ids is None else tuple(fragment_ids)
+        key = unestimated, None if fragment_ids is None else tuple(fragment_ids)
         with self._lock:
             if key not in self._shares:
                 self._shares[key] = self._counted(*key)
             return self._shares[key]
 
     def _counted(
-        self, wanted: Sequence[_Condition], fragment_ids: Sequence[int] | None
+        self, unestimated: Sequence[_Condition], fragment_ids: Sequence[int] | None
     ) -> float | None:
-        columns = sorted({condition.match.column for condition in wanted})
+        columns = sorted({condition.match.column for condition in unestimated})
         try:
             dataset = self.open()
             if fragment_ids is None:
@@ -87,11 +87,11 @@ class Sampler:
             else:
                 sample = _taken(dataset, fragment_ids, columns)
         except BaseException as error:
-            if not is_failure(error):
+            if not is_error_or_panic(error):
                 raise
             _log.warning("no sample could be read: %s", type(error).__name__)
             return None
-        return _share(sample, wanted)
+        return _share(sample, unestimated)
 
 
 def conditions(filters: Sequence[Filter]) -> list[_Condition]:
@@ -121,7 +121,7 @@ def _taken(
     if not fragment_ids:
         return None
     count = min(BLOCKS, len(fragment_ids))
-    ids = [fragment_ids[place * len(fragment_ids) // count] for place in range(count)]
+    ids = [fragment_ids[index * len(fragment_ids) // count] for index in range(count)]
     fragments = [dataset.get_fragment(id) for id in ids]
     blocks = -(-BLOCKS // count)
     return pa.concat_tables(
@@ -134,20 +134,20 @@ def _row_positions(rows: int, blocks: int) -> list[int]:
     """Return the rows to take, ascending: blocks at even distances."""
     size = min(SAMPLE_ROWS // BLOCKS, -(-rows // blocks))
     starts = [block * rows // blocks for block in range(blocks)]
-    return sorted({place for start in starts for place in range(start, min(start + size, rows))})
+    return sorted({row for start in starts for row in range(start, min(start + size, rows))})
 
 
-def _share(sample: pa.Table | None, wanted: Sequence[_Condition]) -> float | None:
+def _share(sample: pa.Table | None, unestimated: Sequence[_Condition]) -> float | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if sample is None:
         return None
     passing, valid = pa.scalar(True), pa.scalar(True)
-    for condition in wanted:
+    for condition in unestimated:
         column = sample.column(condition.match.column).cast(pa.string())
         matches = _matched(column, condition.match)
-        passing = pc.and_(passing, matches if condition.wanted else pc.invert(matches))
+        passing = pc.and_(passing, matches if condition.is_match else pc.invert(matches))
         valid = pc.and_(valid, pc.is_valid(column))
     counted = pc.sum(valid).as_py() or 0
     if not counted:

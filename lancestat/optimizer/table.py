@@ -37,7 +37,7 @@ _log = logging.getLogger("lancestat.read")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReadSettings:
     """The settings of a scan for the use of statistics.
 
     `enabled` switches column statistics, `allow_stale` accepts any staleness or none, where None
@@ -49,7 +49,7 @@ class Settings:
     samples: bool = False
 
 
-def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> Settings:
+def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSettings:
     """Read the settings of a scan; Spark's configuration overrides the scan's own options.
 
     A value that is neither true nor false counts as the cautious one: off, and nothing stale.
@@ -60,7 +60,7 @@ def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> Settin
         options: The scan's options, their keys in lower case.
     """
     enabled = _flag(conf, options, ENABLED)
-    return Settings(
+    return ReadSettings(
         enabled is not False,
         _flag(conf, options, ALLOW_STALE),
         enabled is not False and conf.get(CBO) == "true",
@@ -142,7 +142,7 @@ class ReadTable:
         """The statistics of fragments, loaded once."""
         return self.load_fragments()
 
-    def judge(self, settings: Settings, now: datetime) -> Verdict:
+    def judge(self, settings: ReadSettings, now: datetime) -> Verdict:
         """Return the guard's verdict on the statistics, under session, scan and policy."""
         return self.statistics.judge(
             now, allow_stale=settings.allow_stale, enabled=settings.enabled

@@ -26,7 +26,7 @@ from lancestat.optimizer.pruned_fragments import (
     RemainingFragments,
 )
 from lancestat.predicates.filter import Filter
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_type import ColumnType, Kind, column_type
 from lancestat.statistics.partial import ColumnPartial
@@ -135,7 +135,7 @@ class ZoneMapStatistics:
             fragment for fragment, matches in zip(self._fragments, matching, strict=True) if matches
         ]
         bounds = [self._bounds(name) for name in columns]
-        return _RemainingFragments(
+        return _ZoneMapFragments(
             self,
             matching,
             tuple(fragment.id for fragment in left),
@@ -202,7 +202,7 @@ class ZoneMapStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class _RemainingFragments:
+class _ZoneMapFragments:
     """The fragments that are left; at most bounds and nulls of their columns are known."""
 
     statistics: ZoneMapStatistics
@@ -223,14 +223,14 @@ class _RemainingFragments:
 def _collect(
     table: pa.Table, type: ColumnType, fragments: Iterable[int], zones: dict[int, _Zones]
 ) -> None:
-    wanted = set(fragments)
+    fragment_ids = set(fragments)
     columns = (
         _bound_values(table.column("min"), type),
         _bound_values(table.column("max"), type),
         *(table.column(name).to_pylist() for name in _COLUMNS[2:]),
     )
     for low, high, nulls, nans, fragment, rows in zip(*columns, strict=True):
-        if fragment not in wanted:
+        if fragment not in fragment_ids:
             continue
         fragment_zones = zones.setdefault(fragment, _Zones())
         fragment_zones.rows += rows
@@ -295,5 +295,7 @@ def _bound(extreme: Any, bounds: Sequence[Bound | None]) -> Bound | None:
 def _give_up(uri: str, error: Exception, options: Mapping[str, str] | None) -> None:
     secrets = secret_values(options)
     _log.warning(
-        "zone maps of %s are not used: %s", clean(uri, secrets), clean(str(error), secrets)
+        "zone maps of %s are not used: %s",
+        redact_line(uri, secrets),
+        redact_line(str(error), secrets),
     )

@@ -71,8 +71,8 @@ def objection(
         if is_remembered and _was_committed_by_join(dataset):
             return None
         return "the result of an earlier lancestat, which does not prove that a join wrote it there"
-    place, content = mark
-    if place != location_digest(uri):
+    location, content = mark
+    if location != location_digest(uri):
         return "a copy of a join's result that was written at another place"
     if not _has_content(dataset, uri, options, content):
         return "a join's result that something else has changed since"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lancestat.errors import DatasetMissing, OutputNotWritten, VersionMissing
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.batch_source import BatchSource
-from lancestat.lake.commit import Change, Conflict, SameDataset, commit, commit_properties
+from lancestat.lake.commit import CommitRequest, Conflict, SameDataset, commit, commit_properties
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import abandoned, this_process
@@ -35,7 +35,7 @@ from lancestat.output.write_intents import (
     withdraw_intent,
 )
 from lancestat.output.writer import OutputWriter, Written, refused, stale, writing
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,13 +58,13 @@ def begin(
     uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
 ) -> OutputWriter:
     """See `result.begin`; nothing is made yet."""
-    sweep(uri, options, remembered)
+    collect_garbage(uri, options, remembered)
     owner = this_process()
     return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options, remembered)
 
 
-def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
-    """See `result.sweep`: write intents name what there is."""
+def collect_garbage(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
+    """See `result.collect_garbage`: write intents name what there is."""
     if _opened(uri, options, remembered) is None:
         _require_nothing(uri, options)
     with _logged(uri, options):
@@ -106,7 +106,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
             return _state(landed, writer.uri, writer.storage_options)
         time.sleep(_PAUSE_SECONDS * attempt)
     raise OutputNotWritten(
-        f"the result cannot be written to {_shown(writer)}: others kept committing first",
+        f"the result cannot be written to {_redacted_uri(writer)}: others kept committing first",
         hint="run again when that dataset is quieter; readers still see the old result",
     )
 
@@ -314,7 +314,7 @@ def _commit(
     properties = commit_properties(MESSAGE, writer.run_id)
     with writing(uri, options):
         outcome = commit(
-            Change(uri, operation, read_version, properties),
+            CommitRequest(uri, operation, read_version, properties),
             [] if before is None else [SameDataset(pin_of(before, uri), or_cleaned_up=True)],
             storage_options=options,
             undo=put_back,
@@ -370,8 +370,8 @@ def _files_since(
 ) -> Iterator[str]:
     """Yield data files of the latest version and of all that were committed since some time."""
     for version in dataset.versions():
-        number, at = version["version"], version["timestamp"].astimezone(timezone.utc)
-        if number == dataset.version or at >= since:
+        number, committed_at = version["version"], version["timestamp"].astimezone(timezone.utc)
+        if number == dataset.version or committed_at >= since:
             other = observe_dataset(dataset.uri, version=number, storage_options=options)
             for fragment in other.get_fragments():
                 yield from (file.path for file in fragment.metadata.files)
@@ -384,9 +384,9 @@ def _logged(uri: str, options: Mapping[str, str]) -> Iterator[None]:
         yield
     except Exception as error:
         secrets = secret_values(options)
-        reason = clean(str(error), secrets)
-        _log.warning("what a run left in %s was not removed: %s", clean(uri, secrets), reason)
+        reason = redact_line(str(error), secrets)
+        _log.warning("what a run left in %s was not removed: %s", redact_line(uri, secrets), reason)
 
 
-def _shown(writer: OutputWriter) -> str:
-    return clean(writer.uri, secret_values(writer.storage_options))
+def _redacted_uri(writer: OutputWriter) -> str:
+    return redact_line(writer.uri, secret_values(writer.storage_options))

@@ -36,7 +36,7 @@ from lancestat.errors import OutputNotReplaceable, RunError
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import Lease, Process, abandoned, parse_instant, this_process
 from lancestat.output.writer import location_digest, refused
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -97,9 +97,9 @@ class ParquetLocation:
         mark = self._mark()
         if mark is None:
             return
-        if mark.place is None:
+        if mark.location is None:
             self._check_earlier(generation, is_remembered)
-        elif mark.place != location_digest(str(self.root)):
+        elif mark.location != location_digest(str(self.root)):
             what = "a copy of a join's result that was written at another place"
             raise refused(str(self.root if generation is None else self.path), what, {})
         elif generation is not None:
@@ -112,7 +112,7 @@ class ParquetLocation:
         what = "the result of an earlier lancestat, which does not prove that a join wrote it there"
         if generation is not None and not is_remembered(generation):
             raise refused(self.uri, what, {})
-        if generation is None and any(_GENERATION.fullmatch(each) for each in self._names()):
+        if generation is None and any(_GENERATION.fullmatch(name) for name in self._names()):
             raise refused(str(self.root), what, {})
 
     def prepare(self, is_remembered: Callable[[str], bool]) -> None:
@@ -125,7 +125,7 @@ class ParquetLocation:
         self.root.mkdir(parents=True, exist_ok=True)
         with self.locked():
             mark = self._mark()
-            if mark is not None and mark.place is not None:
+            if mark is not None and mark.location is not None:
                 return
             mark, generation = ParquetMark(location_digest(str(self.root))), self.generation()
             if generation is not None:
@@ -172,7 +172,7 @@ class ParquetLocation:
         for suffix in _SUFFIXES:
             _remove(self.root / f"{generation}{suffix}")
 
-    def sweep(self) -> None:
+    def collect_garbage(self) -> None:
         """Remove generations that no reader can see and no run is writing; holds the lock.
 
         Such files are also left by a run that was killed after it had published.
@@ -222,8 +222,8 @@ class ParquetLocation:
 
     def _supersede(self, generation: str) -> None:
         since = {**self._superseded(), generation: datetime.now(timezone.utc)}
-        present = {name: at for name, at in since.items() if (self.root / name).is_dir()}
-        stored = {name: at.isoformat() for name, at in present.items()}
+        present = {name: instant for name, instant in since.items() if (self.root / name).is_dir()}
+        stored = {name: instant.isoformat() for name, instant in present.items()}
         write_durably(self.root / _SUPERSEDED, json.dumps(stored))
 
     def _superseded(self) -> dict[str, datetime]:
@@ -274,8 +274,8 @@ def location_of(uri: str) -> ParquetLocation:
     path = local_path(uri)
     if path is None:
         raise OutputNotReplaceable(
-            f"a Parquet result cannot be replaced in one step at {clean(uri)}, since object stores "
-            "have neither links nor renames",
+            f"a Parquet result cannot be replaced in one step at {redact_line(uri)}, since object "
+            "stores have neither links nor renames",
             hint="use 'output: {lance: ...}', which commits atomically there",
         )
     return ParquetLocation(uri, Path(os.path.normpath(path.absolute())))
@@ -316,7 +316,7 @@ def _remove(path: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFile:
+class GenerationFile:
     """A file of a generation, as it was when the generation was complete."""
 
     name: str
@@ -332,10 +332,10 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class ParquetMark:
-    """`place` is a `location_digest`; marks of earlier releases have None and list no files."""
+    """`location` is a `location_digest`; marks of earlier releases have None and list no files."""
 
-    place: str | None
-    generations: Mapping[str, tuple[ListedFile, ...]] = field(default_factory=dict)
+    location: str | None
+    generations: Mapping[str, tuple[GenerationFile, ...]] = field(default_factory=dict)
 
     def with_generation(self, folder: Path) -> ParquetMark:
         """Return the mark once a generation is complete, less the generations that are gone."""
@@ -356,7 +356,7 @@ class ParquetMark:
             {
                 "format_version": _FORMAT_VERSION,
                 "holds": _HOLDS,
-                "place": self.place,
+                "place": self.location,
                 "generations": generations,
             }
         )
@@ -382,7 +382,7 @@ def read_mark(folder: Path) -> ParquetMark | None:
         return None
 
 
-def is_unchanged(folder: Path, files: tuple[ListedFile, ...]) -> bool:
+def is_unchanged(folder: Path, files: tuple[GenerationFile, ...]) -> bool:
     """Return whether a generation holds nothing but files that were listed, as they were.
 
     Files that are gone or can no longer be read do not count as changes.
@@ -409,10 +409,13 @@ def _is_damaged(path: Path) -> bool:
     return False
 
 
-def _listed(folder: Path) -> tuple[ListedFile, ...]:
+def _listed(folder: Path) -> tuple[GenerationFile, ...]:
     stats = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
-    return tuple(ListedFile(name, stat.st_size, stat.st_mtime) for name, stat in stats)
+    return tuple(GenerationFile(name, stat.st_size, stat.st_mtime) for name, stat in stats)
 
 
-def _files(stored: Any) -> tuple[ListedFile, ...]:
-    return tuple(ListedFile(str(name), int(size), float(at)) for name, size, at in stored)
+def _files(stored: Any) -> tuple[GenerationFile, ...]:
+    return tuple(
+        GenerationFile(str(name), int(size), float(modified_at))
+        for name, size, modified_at in stored
+    )

@@ -35,23 +35,23 @@ def begin(
     uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
 ) -> OutputWriter:
     """See `result.begin`."""
-    place = location_of(uri)
+    location = location_of(uri)
     with writing(uri, options):
-        place.prepare(_remembers(place, remembered))
-        with place.locked():
-            place.sweep()
-            folder = place.start()
+        location.prepare(_remembers(location, remembered))
+        with location.locked():
+            location.collect_garbage()
+            folder = location.start()
     owner = this_process()
     return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, owner, options, remembered)
 
 
-def sweep(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
-    """See `result.sweep`."""
-    place = location_of(uri)
-    place.check(_remembers(place, remembered))
-    if place.root.is_dir():
-        with writing(uri, options), place.locked():
-            place.sweep()
+def collect_garbage(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
+    """See `result.collect_garbage`."""
+    location = location_of(uri)
+    location.check(_remembers(location, remembered))
+    if location.root.is_dir():
+        with writing(uri, options), location.locked():
+            location.collect_garbage()
 
 
 def write(
@@ -71,9 +71,9 @@ def write(
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
     """See `result.replace`: a new generation, then the link moves."""
-    place = location_of(writer.uri)
-    with writing(writer.uri, writer.storage_options), place.locked():
-        return _publish(place, writer, schema, written, [])
+    location = location_of(writer.uri)
+    with writing(writer.uri, writer.storage_options), location.locked():
+        return _publish(location, writer, schema, written, [])
 
 
 def append(
@@ -81,37 +81,37 @@ def append(
 ) -> OutputState:
     """See `result.append`: a new generation that has the files of the previous one, too."""
     uri, options = writer.uri, writer.storage_options
-    place = location_of(uri)
-    with writing(uri, options), place.locked():
+    location = location_of(uri)
+    with writing(uri, options), location.locked():
         state = current(uri, options, writer.remembered)
         if state is None:
             raise stale(uri, "has gone", options)
         if (state.generation, state.digest) != (previous.generation, previous.digest):
             raise stale(uri, "has changed", options)
         assert state.generation is not None
-        files = _files(place.root / state.generation)
+        files = _files(location.root / state.generation)
         if not files or not _holds(files[0], schema):
             raise stale(uri, "has got other columns", options)
-        return _publish(place, writer, schema, written, files)
+        return _publish(location, writer, schema, written, files)
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
     """See `result.discard`."""
-    place = location_of(writer.uri)
+    location = location_of(writer.uri)
     try:
-        with place.locked():
-            place.forget(Path(writer.folder).stem)
+        with location.locked():
+            location.forget(Path(writer.folder).stem)
     except OSError as error:
-        _log.warning("what was written to %s was not removed: %s", place.root, error)
+        _log.warning("what was written to %s was not removed: %s", location.root, error)
 
 
 def current(uri: str, options: Mapping[str, str], remembered: str | None) -> OutputState | None:
     """See `result.current`; files that cannot be read are no result."""
-    place = location_of(uri)
-    place.check(_remembers(place, remembered))
-    generation = place.generation()
+    location = location_of(uri)
+    location.check(_remembers(location, remembered))
+    generation = location.generation()
     with suppress(StaleBase):
-        return None if generation is None else _state(place, generation, options)
+        return None if generation is None else _state(location, generation, options)
     return None
 
 
@@ -130,11 +130,11 @@ def read_rows(
             first += sum(groups)
 
 
-def _remembers(place: ParquetLocation, remembered: str | None) -> Callable[[str], bool]:
+def _remembers(location: ParquetLocation, remembered: str | None) -> Callable[[str], bool]:
     """Return a test whether a generation, as it is now, is the result that the state remembers."""
 
     def is_remembered(generation: str) -> bool:
-        return remembered is not None and _digest(place.root / generation) == remembered
+        return remembered is not None and _digest(location.root / generation) == remembered
 
     return is_remembered
 
@@ -169,16 +169,16 @@ def _grouped(source: BatchSource) -> Iterator[pa.Table]:
 
 
 def _publish(
-    place: ParquetLocation,
+    location: ParquetLocation,
     writer: OutputWriter,
     schema: pa.Schema,
     written: Sequence[Written],
     earlier: Sequence[Path],
 ) -> OutputState:
-    place.check(_remembers(place, writer.remembered))
+    location.check(_remembers(location, writer.remembered))
     part = Path(writer.folder)
     generation = part.stem
-    folder = place.root / generation
+    folder = location.root / generation
     folder.mkdir()
     for path in earlier:
         _link(path, folder / path.name)
@@ -189,11 +189,11 @@ def _publish(
     first = 1 + max((_number(path) for path in earlier), default=-1)
     for number, piece in enumerate(pieces, first):
         (part / piece.content).rename(folder / f"part-{number:06d}-{generation}.parquet")
-    place.publish(generation)
+    location.publish(generation)
     shutil.rmtree(part, ignore_errors=True)
-    (place.root / f"{generation}.json").unlink(missing_ok=True)
-    place.sweep()
-    return _state(place, generation, writer.storage_options)
+    (location.root / f"{generation}.json").unlink(missing_ok=True)
+    location.collect_garbage()
+    return _state(location, generation, writer.storage_options)
 
 
 def _link(path: Path, target: Path) -> None:
@@ -213,12 +213,12 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.parquet"))
 
 
-def _state(place: ParquetLocation, generation: str, options: Mapping[str, str]) -> OutputState:
-    folder = place.root / generation
-    with reading(place.uri, options):
+def _state(location: ParquetLocation, generation: str, options: Mapping[str, str]) -> OutputState:
+    folder = location.root / generation
+    with reading(location.uri, options):
         digest = _digest(folder)
         rows = sum(sum(groups) for _, groups in _row_groups(folder))
-    return OutputState(OutputFormat.PARQUET, place.uri, rows, digest, generation=generation)
+    return OutputState(OutputFormat.PARQUET, location.uri, rows, digest, generation=generation)
 
 
 def _digest(folder: Path) -> str:
@@ -244,23 +244,23 @@ def _row_groups(folder: Path) -> tuple[tuple[Path, tuple[int, ...]], ...]:
 def _read_file(
     path: Path, groups: Sequence[int], start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of one file by their places in it, which may lie before it and beyond it."""
+    """Yield rows of one file by their positions in it, which may lie before it and beyond it."""
     import pyarrow.parquet as pq
 
-    first, wanted, before = 0, [], 0
+    first, overlapping, before = 0, [], 0
     for number, rows in enumerate(groups):
         if first < stop and first + rows > start:
-            wanted.append(number)
-        elif not wanted:
+            overlapping.append(number)
+        elif not overlapping:
             before += rows
         first += rows
-    if not wanted:
+    if not overlapping:
         return
-    place = before
+    position = before
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=wanted):
-            skipped, end = max(start - place, 0), min(stop - place, batch.num_rows)
-            place += batch.num_rows
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=overlapping):
+            skipped, end = max(start - position, 0), min(stop - position, batch.num_rows)
+            position += batch.num_rows
             if skipped < end:
                 yield batch.slice(skipped, end - skipped)
 

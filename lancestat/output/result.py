@@ -87,7 +87,7 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
     _FORMATS[writer.format].discard(writer, written)
 
 
-def sweep(
+def collect_garbage(
     format: OutputFormat,
     uri: str,
     storage_options: Mapping[str, str],
@@ -106,7 +106,7 @@ def sweep(
         OutputNotReplaceable: as for `begin`.
         LakeError: The place cannot be looked at.
     """
-    _FORMATS[format].sweep(uri, storage_options, remembered)
+    _FORMATS[format].collect_garbage(uri, storage_options, remembered)
 
 
 def current(
@@ -175,7 +175,9 @@ class _Format(Protocol):
 
     def discard(self, writer: OutputWriter, written: Sequence[Written], /) -> None: ...
 
-    def sweep(self, uri: str, options: Mapping[str, str], remembered: str | None, /) -> None: ...
+    def collect_garbage(
+        self, uri: str, options: Mapping[str, str], remembered: str | None, /
+    ) -> None: ...
 
     def current(
         self, uri: str, options: Mapping[str, str], remembered: str | None, /

@@ -9,10 +9,9 @@ from hashlib import blake2b
 
 from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
 from lancestat.knn.work import OutputFormat
-from lancestat.lake.error_mapping import is_full
+from lancestat.lake.error_mapping import is_error_or_panic, is_full
 from lancestat.lake.lease import Process
-from lancestat.lake.open import is_failure
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.state.identity import canonical_uri
 
 
@@ -50,16 +49,16 @@ def location_digest(uri: str) -> str:
 def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:
     """Return the error for a place that holds something other than a result of a join."""
     return OutputOccupied(
-        f"{clean(uri, secret_values(options))} is {what}, and was left as it is: only the result "
-        "of an earlier join is replaced",
+        f"{redact_line(uri, secret_values(options))} is {what}, and was left as it is: only the "
+        "result of an earlier join is replaced",
         hint="give the join another output, or remove what is there",
     )
 
 
 def stale(uri: str, what: str, options: Mapping[str, str]) -> StaleBase:
     """Return the error for a result that is not the one to go on from."""
-    place = clean(uri, secret_values(options))
-    return StaleBase(f"the result at {place} {what} since it was looked at")
+    redacted_uri = redact_line(uri, secret_values(options))
+    return StaleBase(f"the result at {redacted_uri} {what} since it was looked at")
 
 
 @contextmanager
@@ -70,9 +69,9 @@ def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
     except LancestatError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
-        raise _unwritable(uri, error, options) from None
+        raise _output_not_written(uri, error, options) from None
 
 
 @contextmanager
@@ -85,19 +84,19 @@ def reading(uri: str, options: Mapping[str, str]) -> Iterator[None]:
     except FileNotFoundError:
         raise stale(uri, "has gone", options) from None
     except Exception as error:
-        reason = clean(str(error), secret_values(options))
+        reason = redact_line(str(error), secret_values(options))
         raise stale(uri, f"cannot be read any more ({reason})", options) from None
 
 
-def _unwritable(uri: str, error: BaseException, options: Mapping[str, str]) -> RunError:
+def _output_not_written(uri: str, error: BaseException, options: Mapping[str, str]) -> RunError:
     secrets = secret_values(options)
-    place = clean(uri, secrets)
+    redacted_uri = redact_line(uri, secrets)
     if is_full(error):
         return OutputNotWritten(
-            f"the result does not fit: no space is left at {place}",
+            f"the result does not fit: no space is left at {redacted_uri}",
             hint="make room there, or select fewer columns; readers still see the old result",
         )
     return OutputNotWritten(
-        f"the result cannot be written to {place}: {clean(str(error), secrets)}",
+        f"the result cannot be written to {redacted_uri}: {redact_line(str(error), secrets)}",
         hint="check the output and the permissions there; readers still see the old result",
     )

@@ -197,7 +197,7 @@ class Deferred:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The joins that it waits for."""
+        """The joins that it depends on."""
         names = " and ".join(f"'{name}'" for name in self.dependencies)
         return (f"reads the result of {names}, and is planned in detail once that is there",)
 

@@ -24,15 +24,15 @@ from lancestat.statistics.histogram import HISTOGRAM_KINDS
 class TableAssessment:
     """One table as it is now, next to what was last made of it.
 
-    `wanted` are the columns to analyze in schema order, `skipped` has the reasons why others
+    `columns` are those to analyze, in schema order, `skipped` has the reasons why others
     are not. `statistics` are those that readers get, and `verdict` is the guard's on them with no
-    staleness allowed. `histograms` names the wanted columns that are to have one.
+    staleness allowed. `histograms` names the columns that are to have one.
     """
 
     spec: Table
     identity: str
     statistics: TableStatistics
-    wanted: tuple[Field, ...]
+    columns: tuple[Field, ...]
     skipped: tuple[str, ...]
     verdict: Verdict
     histograms: frozenset[str] = frozenset()
@@ -100,24 +100,24 @@ def assess(
     statistics = TableStatistics.declared(spec, snapshot, record, look_back)
     types = statistics.types
     resolved = resolve(spec, snapshot, types)
-    wanted = _pick(snapshot, resolved.names)
+    columns = _pick(snapshot, resolved.names)
     return TableAssessment(
         spec=spec,
         identity=identity,
         statistics=statistics,
-        wanted=wanted,
+        columns=columns,
         skipped=tuple(f"column '{name}' skipped: {why}" for name, why in resolved.skipped),
         verdict=statistics.judge(now, allow_stale=False),
-        histograms=_histograms(spec, wanted, types),
+        histograms=_histograms(spec, columns, types),
     )
 
 
 def _histograms(
-    spec: Table, wanted: tuple[Field, ...], types: Mapping[str, ColumnType]
+    spec: Table, columns: tuple[Field, ...], types: Mapping[str, ColumnType]
 ) -> frozenset[str]:
     if not spec.histogram:
         return frozenset()
-    return frozenset(f.name for f in wanted if types[f.name].kind in HISTOGRAM_KINDS)
+    return frozenset(f.name for f in columns if types[f.name].kind in HISTOGRAM_KINDS)
 
 
 def analyzable(snapshot: Snapshot) -> Mapping[str, ColumnType]:
@@ -141,5 +141,5 @@ def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
 
 
 def _pick(snapshot: Snapshot, names: tuple[str, ...]) -> tuple[Field, ...]:
-    wanted = set(names)
-    return tuple(field for field in snapshot.fields if field.name in wanted)
+    picked = set(names)
+    return tuple(field for field in snapshot.fields if field.name in picked)

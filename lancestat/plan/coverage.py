@@ -225,11 +225,11 @@ class _Known:
 
 def stored_keys(coverage: Coverage) -> dict[Fingerprints, frozenset[str]]:
     """Return the rows to fetch from the state for a coverage: the fields by fingerprints."""
-    wanted: dict[Fingerprints, frozenset[str]] = {}
+    keys: dict[Fingerprints, frozenset[str]] = {}
     for item in coverage.reuse:
-        known = wanted.get(item.fingerprints, NO_FIELDS)
-        wanted[item.fingerprints] = _either(item.fields, known)
+        known = keys.get(item.fingerprints, NO_FIELDS)
+        keys[item.fingerprints] = _either(item.fields, known)
     for carry in coverage.carries:
         for source in carry.sources:
-            wanted[source] = _either(carry.fields, wanted.get(source, NO_FIELDS))
-    return wanted
+            keys[source] = _either(carry.fields, keys.get(source, NO_FIELDS))
+    return keys

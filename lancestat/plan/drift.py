@@ -51,8 +51,8 @@ def _settings(then: SavedPlan, now: SavedPlan) -> Iterator[str]:
             yield f"target {now.target}: its {name} is {_differ(_uri(current), _uri(was))}"
 
 
-def _uri(place: SavedLocation | None) -> str:
-    return "unset" if place is None else place.uri
+def _uri(location: SavedLocation | None) -> str:
+    return "unset" if location is None else location.uri
 
 
 def _differ(now: str, then: str) -> str:

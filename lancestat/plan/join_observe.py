@@ -17,7 +17,7 @@ from lancestat.lake.snapshot import Snapshot
 from lancestat.output.result import current
 from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
-from lancestat.plan.join_sides import JoinInput, SideLocation, SideReader, datasets_of, side_of
+from lancestat.plan.join_sides import JoinInput, JoinSide, SideReader, datasets_of, side_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target, joins_of
 from lancestat.state.identity import canonical_uri
@@ -93,10 +93,10 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
             read = canonical_uri(uri)
             nested = f"{output}/".startswith(f"{read}/") or f"{read}/".startswith(f"{output}/")
             if nested or fnmatchcase(join.output_uri, uri):
-                place = SideLocation(join, name)
-                raise place.error(
+                side = JoinSide(join, name)
+                raise side.error(
                     OutputOverlapsInput,
-                    f"the result of knn join '{join.name}' would be written to what {place} reads",
+                    f"the result of knn join '{join.name}' would be written to what {side} reads",
                     "give the output a place of its own",
                 )
 
@@ -122,7 +122,7 @@ class JoinObserver:
     def _assess(self, join: KnnJoin) -> JoinAssessment:
         check_output(self.spec, join)
         reader = SideReader(self.spec, self.snapshots)
-        left, right = (reader.observe(SideLocation(join, side)) for side in ("left", "right"))
+        left, right = (reader.observe(JoinSide(join, name)) for name in SIDES)
         _check_together(join, left, right)
         record, digest = self.records.get(join.name), node_digest(join)
         return JoinAssessment(
@@ -153,7 +153,7 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     output_names(left.columns or (), right.columns or (), with_rank=join.rank)
     lengths = (left.dimension, right.dimension)
     if None not in lengths and lengths[0] != lengths[1]:
-        raise SideLocation(join, "left").error(
+        raise JoinSide(join, "left").error(
             VectorLengthMismatch,
             f"the vectors of knn join '{join.name}' have {lengths[0]} elements on the left "
             f"and {lengths[1]} on the right",

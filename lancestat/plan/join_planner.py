@@ -19,7 +19,7 @@ from lancestat.knn.work import (
     scope_request,
 )
 from lancestat.plan.actions import JoinAction, JoinFigures, Reason, Skip
-from lancestat.plan.join_sides import Change, JoinInput, appended, change
+from lancestat.plan.join_sides import JoinInput, SideChange, appended, change
 from lancestat.plan.stages import (
     CommitResult,
     JoinStage,
@@ -118,18 +118,18 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
     if not assessment.is_intact:
         reasons.add(Reason.OUTPUT_MISSING)
     left, right = change(assessment.left, record.left), change(assessment.right, record.right)
-    if not reasons and (left, right) == (Change.NONE, Change.NONE):
+    if not reasons and (left, right) == (SideChange.NONE, SideChange.NONE):
         return None
-    if not reasons and (left, right) == (Change.APPENDED, Change.NONE):
+    if not reasons and (left, right) == (SideChange.APPENDED, SideChange.NONE):
         return _appended(Scope.NEW_LEFT, assessment.left, record)
     is_placed = assessment.left.is_table
-    if not reasons and (left, right) == (Change.NONE, Change.APPENDED) and is_placed:
+    if not reasons and (left, right) == (SideChange.NONE, SideChange.APPENDED) and is_placed:
         return _appended(Scope.NEW_RIGHT, assessment.right, record)
     # Other sides than those that were recorded have no history.
     if Reason.SPEC_CHANGED not in reasons:
-        changes = {left, right} - {Change.NONE}
+        changes = {left, right} - {SideChange.NONE}
         reasons |= {Reason.INPUT_CHANGED} if changes else set()
-        reasons |= {Reason.ROWS_APPENDED} if Change.APPENDED in changes else set()
+        reasons |= {Reason.ROWS_APPENDED} if SideChange.APPENDED in changes else set()
     return _Narrowing(Scope.FULL, tuple(reason for reason in Reason if reason in reasons))
 
 
@@ -313,8 +313,8 @@ def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str
     sides = {"left": (assessment.left, record.left), "right": (assessment.right, record.right)}
     changes = {name: change(now, then) for name, (now, then) in sides.items()}
     sentences = {
-        Change.APPENDED: "the {} side has new rows",
-        Change.OTHER: "the {} side has changed",
+        SideChange.APPENDED: "the {} side has new rows",
+        SideChange.OTHER: "the {} side has changed",
     }
     # Other sides without a digest have notes of their own.
     return tuple(

@@ -25,7 +25,7 @@ from lancestat.lake.files import ListedFile, files_digest, list_files, list_stor
 from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.lake.snapshot import Snapshot, index_metric
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
 from lancestat.state.values import InputRecord
 
@@ -66,7 +66,7 @@ class JoinInput:
         return InputRecord(self.digest or "", len(ids), max(ids, default=-1), self.rows)
 
 
-class Change(Enum):
+class SideChange(Enum):
     """The kinds of change of a side."""
 
     NONE = "none"
@@ -74,18 +74,18 @@ class Change(Enum):
     OTHER = "other"
 
 
-def change(now: JoinInput, then: InputRecord) -> Change:
+def change(now: JoinInput, then: InputRecord) -> SideChange:
     """Return the change of a side since it was recorded: rows behind all others, or any other.
 
     New rows of a side that had none are another change: there is no result to extend.
     """
     if now.digest is None or not then.digest:
-        return Change.OTHER
+        return SideChange.OTHER
     if now.work.sql is not None and then.unproven != ():
-        return Change.OTHER
+        return SideChange.OTHER
     if now.digest == then.digest:
-        return Change.NONE
-    return Change.APPENDED if appended(now, then) else Change.OTHER
+        return SideChange.NONE
+    return SideChange.APPENDED if appended(now, then) else SideChange.OTHER
 
 
 def appended(now: JoinInput, then: InputRecord) -> Sequence[FragmentContent]:
@@ -102,23 +102,25 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class SideLocation:
-    """A side of a declared join, `left` or `right`, as errors call it."""
+class JoinSide:
+    """The `left` or the `right` side of a declared join, and what errors call it."""
 
     join: KnnJoin
-    side: str
+    name: str
 
     def __str__(self) -> str:
-        return f"the {self.side} side of knn join '{self.join.name}'"
+        return f"the {self.name} side of knn join '{self.join.name}'"
+
+    @property
+    def declared(self) -> KnnSide:
+        return side_of(self.join, self.name)
 
     def error(self, kind: type[UsageError], message: str, hint: str | None = None) -> UsageError:
         """An error about the side, where the join is declared."""
         return kind(message, location=self.join.location, hint=hint)
 
 
-def check_columns(
-    place: SideLocation, side: KnnSide, uri: str, types: Mapping[str, pa.DataType]
-) -> int | None:
+def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) -> int | None:
     """Check the columns of a side, and return the vectors' length, None where rows may differ.
 
     Raises:
@@ -127,32 +129,33 @@ def check_columns(
     """
     from lancestat.knn.vectors import dimension, is_vector
 
-    for column in (side.vector, *(side.select or ())):
+    declared = side.declared
+    for column in (declared.vector, *(declared.select or ())):
         if column not in types:
             known = ", ".join(list(types)[:_SHOWN]) + (", ..." if len(types) > _SHOWN else "")
-            raise place.error(
+            raise side.error(
                 SideColumnMissing,
-                f"{place} names column '{column}', which {clean(uri)} does not have",
+                f"{side} names column '{column}', which {redact_line(uri)} does not have",
                 did_you_mean(column, types) or f"its columns: {known or 'none'}",
             )
-    type = types[side.vector]
+    type = types[declared.vector]
     if not is_vector(type):
-        raise place.error(
+        raise side.error(
             NotVectors,
-            f"{place} names '{side.vector}' as its vectors, which is of type {type}",
+            f"{side} names '{declared.vector}' as its vectors, which is of type {type}",
             "vectors are fixed-size or variable lists of float, double or halffloat",
         )
     return dimension(type)
 
 
-# Formats of plain files, whose readers ignore hidden files.
-_PLAIN = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile"})
+# Formats of files whose readers ignore hidden files.
+_FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile"})
 # The most files whose footers are read to count rows; a run counts those of more.
 _FOOTERS = 256
 
 
 def observe_files(
-    place: SideLocation, side: KnnSide, uri: str, format: str, storage_options: Mapping[str, str]
+    side: JoinSide, uri: str, format: str, storage_options: Mapping[str, str]
 ) -> JoinInput:
     """Return a side of files as it is now, as far as a listing tells.
 
@@ -160,27 +163,29 @@ def observe_files(
         UsageError: about columns, as `check_columns`.
         SideFilesMissing: there are no files.
     """
-    shown = clean(uri, secret_values(side.options))
-    work = SideSource(side.vector, side.select, format=format, uri=uri, options=side.options)
-    is_plain = format.lower() in _PLAIN
+    declared = side.declared
+    redacted_uri = redact_line(uri, secret_values(declared.options))
+    vector, select, options = declared.vector, declared.select, declared.options
+    work = SideSource(vector, select, format=format, uri=uri, options=options)
+    reads_files = format.lower() in _FILE_FORMATS
     is_local = local_path(uri) is not None
     files: Sequence[ListedFile] | None = None
-    if is_plain:
+    if reads_files:
         files = list_files(uri) if is_local else list_store_files(uri, storage_options)
     if not files:
-        if is_plain and is_local:
-            raise place.error(SideFilesMissing, f"{place} has no files at {shown}")
+        if reads_files and is_local:
+            raise side.error(SideFilesMissing, f"{side} has no files at {redacted_uri}")
         # Other sources may read anything, wherever their path leads.
-        note = f"changes of the {place.side} side cannot be detected from {shown}"
-        return JoinInput(work, None, columns=side.select, notes=(note,))
+        note = f"changes of the {side.name} side cannot be detected from {redacted_uri}"
+        return JoinInput(work, None, columns=select, notes=(note,))
     rows = dimension = None
     if is_local and format.lower() == "parquet":
-        rows, dimension = _footers(place, side, shown, files)
-    return JoinInput(work, files_digest(files), None, side.select, rows, dimension)
+        rows, dimension = _footers(side, redacted_uri, files)
+    return JoinInput(work, files_digest(files), None, select, rows, dimension)
 
 
 def _footers(
-    place: SideLocation, side: KnnSide, uri: str, files: Sequence[ListedFile]
+    side: JoinSide, uri: str, files: Sequence[ListedFile]
 ) -> tuple[int | None, int | None]:
     """Return rows and the vectors' length, None where footers do not have them."""
     import pyarrow as pa
@@ -199,7 +204,7 @@ def _footers(
     is_partitioned = any("=" in part for file in files for part in Path(file.path).parts)
     if is_partitioned or any(not schema.equals(schemas[0]) for schema in schemas):
         return rows, None
-    return rows, check_columns(place, side, uri, _types(schemas[0]))
+    return rows, check_columns(side, uri, _types(schemas[0]))
 
 
 def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
@@ -248,7 +253,7 @@ class SideReader:
     spec: ProjectSpec
     snapshots: Mapping[str, Snapshot | LakeError]
 
-    def observe(self, place: SideLocation) -> JoinInput:
+    def observe(self, side: JoinSide) -> JoinInput:
         """Return a side of a join as it is now.
 
         Raises:
@@ -257,28 +262,28 @@ class SideReader:
             SideFilesMissing: there are no files.
             ReferenceNotLance: a query names the result of a join that is no Lance dataset.
         """
-        side = side_of(place.join, place.side)
-        datasets, options = datasets_of(self.spec, side), self.spec.target.storage_options
-        if side.sql is not None:
-            return self._query(place, side, side.sql, datasets)
+        declared = side.declared
+        datasets, options = datasets_of(self.spec, declared), self.spec.target.storage_options
+        if declared.sql is not None:
+            return self._query(side, declared.sql, datasets)
         if datasets:
-            return self._table(place, side, datasets[0])
-        node = None if side.table is None else self.spec.node(side.table)
+            return self._table(side, datasets[0])
+        node = None if declared.table is None else self.spec.node(declared.table)
         if node is not None:
-            return observe_files(place, side, node.dataset_uri, node.dataset_format, options)
-        assert side.uri is not None and side.format is not None
-        return observe_files(place, side, side.uri, side.format, options)
+            return observe_files(side, node.dataset_uri, node.dataset_format, options)
+        assert declared.uri is not None and declared.format is not None
+        return observe_files(side, declared.uri, declared.format, options)
 
-    def _table(self, place: SideLocation, side: KnnSide, dataset: Dataset) -> JoinInput:
-        snapshot = self._snapshot(dataset)
+    def _table(self, side: JoinSide, dataset: Dataset) -> JoinInput:
+        declared, snapshot = side.declared, self._snapshot(dataset)
         types = {field.name: field.type for field in snapshot.fields}
-        dimension = check_columns(place, side, dataset.uri, types)
-        select = tuple(types) if side.select is None else side.select
+        dimension = check_columns(side, dataset.uri, types)
+        select = tuple(types) if declared.select is None else declared.select
         with self._opened(snapshot) as opened:
-            contents = fragment_contents(snapshot, leaves(opened, (side.vector, *select)))
-            index = index_metric(opened, side.vector) if place.side == "right" else None
+            contents = fragment_contents(snapshot, leaves(opened, (declared.vector, *select)))
+            index = index_metric(opened, declared.vector) if side.name == "right" else None
         return JoinInput(
-            work=SideSource(side.vector, select, table=PinnedTable.at(snapshot, dataset.name)),
+            work=SideSource(declared.vector, select, table=PinnedTable.at(snapshot, dataset.name)),
             digest=rows_digest(contents),
             fragments=contents,
             columns=select,
@@ -287,13 +292,12 @@ class SideReader:
             index=index,
         )
 
-    def _query(
-        self, place: SideLocation, side: KnnSide, sql: str, datasets: Sequence[Dataset]
-    ) -> JoinInput:
-        for ref in set(side.refs) - {dataset.name for dataset in datasets}:
-            raise place.error(
+    def _query(self, side: JoinSide, sql: str, datasets: Sequence[Dataset]) -> JoinInput:
+        declared = side.declared
+        for ref in set(declared.refs) - {dataset.name for dataset in datasets}:
+            raise side.error(
                 ReferenceNotLance,
-                f"the query of {place} names '{ref}', whose result is no Lance dataset",
+                f"the query of {side} names '{ref}', whose result is no Lance dataset",
                 f"give '{ref}' a Lance output, or read its files as a side",
             )
         views = []
@@ -305,9 +309,11 @@ class SideReader:
                 contents = fragment_contents(snapshot, leaves(opened, opened.schema.names))
             views.append(PinnedTable.at(snapshot, dataset.name))
             digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
-        location = side.sql_location or place.join.location
-        work = SideSource(side.vector, side.select, sql=sql, views=tuple(views), location=location)
-        return JoinInput(work, digest.hexdigest(), columns=side.select)
+        location = declared.sql_location or side.join.location
+        work = SideSource(
+            declared.vector, declared.select, sql=sql, views=tuple(views), location=location
+        )
+        return JoinInput(work, digest.hexdigest(), columns=declared.select)
 
     def _snapshot(self, dataset: Dataset) -> Snapshot:
         snapshot = self.snapshots[dataset.uri]

@@ -146,8 +146,8 @@ class TableStatistics:
                 self.snapshot, self.snapshot.version if version is None else version
             )
         except LakeError as error:
-            place = self.snapshot.uri
-            _log.warning("how far '%s' has moved on is not known: %s", place, error.message)
+            uri = self.snapshot.uri
+            _log.warning("how far '%s' has moved on is not known: %s", uri, error.message)
             return no_history(self.snapshot, self.snapshot.version)
 
     def judge(

@@ -193,7 +193,7 @@ class Observer:
         Raises:
             LancestatError: the dataset or the state cannot be read.
         """
-        now, fields = assessment.snapshot, assessment.wanted
+        now, fields = assessment.snapshot, assessment.columns
         version = _described_version(assessment)
         base, history = no_history(now, 0) if version is None else self.look_back(now, version)
         # The judgement looks back at the version that was just opened.
@@ -244,12 +244,12 @@ def _described_version(assessment: TableAssessment) -> int | None:
 
 def stored_groups(assessment: TableAssessment) -> tuple[ColumnGroup, ...]:
     """The content of the wanted columns now, under the keys of the partials they need."""
-    return _marks(assessment)(tuple(column_groups(assessment.snapshot, assessment.wanted)))
+    return _marks(assessment)(tuple(column_groups(assessment.snapshot, assessment.columns)))
 
 
 def _marks(assessment: TableAssessment) -> _Marks:
     names = assessment.histograms
-    return _Marks(field_key(field) for field in assessment.wanted if field.name in names)
+    return _Marks(field_key(field) for field in assessment.columns if field.name in names)
 
 
 class _Marks:

@@ -15,7 +15,7 @@ from lancestat.errors import (
     PlanFileOfOtherProject,
     PlanFileOfOtherRelease,
     PlanFileUnreadable,
-    PlanMoved,
+    PlanOutOfDate,
     UsageError,
 )
 from lancestat.lake.temporary_files import write_whole
@@ -56,7 +56,7 @@ class PlanStore:
         """Plan again what a file has, provided that it comes out the same.
 
         Raises:
-            PlanMoved: it does not.
+            PlanOutOfDate: it does not.
             PlanFileError: the file is no such plan, or that of another project, target or release.
             StateError: the state cannot be reached.
         """
@@ -87,11 +87,11 @@ MAX_BYTES = 64 << 20
 _AGAIN = "make a new one with 'lancestat plan --out'"
 
 
-def out_of_date(path: Path, changes: Sequence[str]) -> PlanMoved:
+def out_of_date(path: Path, changes: Sequence[str]) -> PlanOutOfDate:
     """Return the error for a plan that no longer holds, with all that has changed since."""
     listed = "".join(f"\n      {change}" for change in changes)
-    return PlanMoved(
-        f"the plan in {_shown(path)} is out of date, and nothing was run{listed}",
+    return PlanOutOfDate(
+        f"the plan in {_visible(path)} is out of date, and nothing was run{listed}",
         hint="look at a new plan: lancestat plan --out",
     )
 
@@ -118,11 +118,11 @@ def check_writable(path: Path) -> None:
         PlanFileNotWritten: something else is there, or no folder to write into.
     """
     if path.is_dir():
-        raise _unwritable(path, "it is a folder", "name a file in it")
+        raise _plan_not_written(path, "it is a folder", "name a file in it")
     if not path.parent.is_dir():
-        raise _unwritable(path, f"there is no folder {_shown(path.parent)}", "create it")
+        raise _plan_not_written(path, f"there is no folder {_visible(path.parent)}", "create it")
     if path.exists() and not _is_plan_file(path):
-        raise _unwritable(path, "it holds something else than a plan", "name another file")
+        raise _plan_not_written(path, "it holds something else than a plan", "name another file")
 
 
 def write_plan_file(path: Path, plan: SavedPlan) -> None:
@@ -137,7 +137,7 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
         content = encode_plan(plan).encode("utf-8", "surrogatepass")
         write_whole(Path(os.path.realpath(path)), content)
     except (OSError, ValueError) as error:
-        raise _unwritable(path, _why(error), "name a place that can be written to") from None
+        raise _plan_not_written(path, _why(error), "name a place that can be written to") from None
 
 
 def read_plan_file(path: Path) -> SavedPlan:
@@ -149,18 +149,18 @@ def read_plan_file(path: Path) -> SavedPlan:
     """
     parsed = _parsed(path, _content(path))
     if not isinstance(parsed, dict) or parsed.get("kind") != KIND:
-        raise _unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
+        raise _plan_unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
     version = parsed.get("format_version")
     if version != FORMAT_VERSION:
         raise PlanFileOfOtherRelease(
-            f"the plan in {_shown(path)} is of format {quoted(str(version))}, "
+            f"the plan in {_visible(path)} is of format {quoted(str(version))}, "
             f"and this release reads format {FORMAT_VERSION}",
             hint=_AGAIN,
         )
     try:
         return decode_plan(parsed)
     except (ValueError, OverflowError) as error:
-        raise _unreadable(path, f"it is damaged: {quoted(str(error))[1:-1]}", _AGAIN) from None
+        raise _plan_unreadable(path, f"it is damaged: {quoted(str(error))[1:-1]}", _AGAIN) from None
 
 
 def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, version: str) -> None:
@@ -171,14 +171,14 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
         PlanFileOfOtherProject: for another project or target.
     """
     if plan.project != project:
-        found = f"project {quoted(plan.project)}, and this one is {quoted(project)}"
-        raise _other(path, found, "run it in that project's folder")
+        made_for = f"project {quoted(plan.project)}, and this one is {quoted(project)}"
+        raise _plan_of_other(path, made_for, "run it in that project's folder")
     if plan.target != target:
-        found = f"target {quoted(plan.target)}, and not for {quoted(target)}"
-        raise _other(path, found, f"run it with --target {quoted(plan.target)}")
+        made_for = f"target {quoted(plan.target)}, and not for {quoted(target)}"
+        raise _plan_of_other(path, made_for, f"run it with --target {quoted(plan.target)}")
     if plan.lancestat != version:
         raise PlanFileOfOtherRelease(
-            f"the plan in {_shown(path)} was made by lancestat {quoted(plan.lancestat)[1:-1]}, "
+            f"the plan in {_visible(path)} was made by lancestat {quoted(plan.lancestat)[1:-1]}, "
             f"and this is {version}",
             hint=_AGAIN,
         )
@@ -197,9 +197,11 @@ def _content(path: Path) -> bytes:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise _unreadable(path, _why(error), "name a file of 'lancestat plan --out'") from None
+        raise _plan_unreadable(path, _why(error), "name a file of 'lancestat plan --out'") from None
     if len(content) > MAX_BYTES:
-        raise _unreadable(path, f"it is larger than {MAX_BYTES >> 20} MiB, as no plan is", _AGAIN)
+        raise _plan_unreadable(
+            path, f"it is larger than {MAX_BYTES >> 20} MiB, as no plan is", _AGAIN
+        )
     return content
 
 
@@ -207,36 +209,38 @@ def _parsed(path: Path, content: bytes) -> object:
     try:
         parsed: object = json.loads(content.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError:
-        raise _unreadable(path, "it is not text", _AGAIN) from None
+        raise _plan_unreadable(path, "it is not text", _AGAIN) from None
     except json.JSONDecodeError as error:
         why = "it is empty" if not content.strip() else _broken(error)
-        raise _unreadable(path, why, _AGAIN) from None
+        raise _plan_unreadable(path, why, _AGAIN) from None
     except (RecursionError, ValueError):
-        raise _unreadable(path, "it is JSON that no plan looks like", _AGAIN) from None
+        raise _plan_unreadable(path, "it is JSON that no plan looks like", _AGAIN) from None
     return parsed
 
 
 def _broken(error: json.JSONDecodeError) -> str:
     is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
-    place = f"line {error.lineno}, column {error.colno}"
-    return f"it ends early, at {place}" if is_cut else f"it is not JSON, see {place}"
+    position = f"line {error.lineno}, column {error.colno}"
+    return f"it ends early, at {position}" if is_cut else f"it is not JSON, see {position}"
 
 
-def _other(path: Path, found: str, hint: str) -> PlanFileError:
-    return PlanFileOfOtherProject(f"the plan in {_shown(path)} was made for {found}", hint=hint)
+def _plan_of_other(path: Path, made_for: str, hint: str) -> PlanFileError:
+    return PlanFileOfOtherProject(
+        f"the plan in {_visible(path)} was made for {made_for}", hint=hint
+    )
 
 
-def _unreadable(path: Path, why: str, hint: str) -> PlanFileError:
-    return PlanFileUnreadable(f"cannot read a plan from {_shown(path)}: {why}", hint=hint)
+def _plan_unreadable(path: Path, why: str, hint: str) -> PlanFileError:
+    return PlanFileUnreadable(f"cannot read a plan from {_visible(path)}: {why}", hint=hint)
 
 
-def _unwritable(path: Path, why: str, hint: str) -> PlanFileError:
-    return PlanFileNotWritten(f"cannot write the plan to {_shown(path)}: {why}", hint=hint)
+def _plan_not_written(path: Path, why: str, hint: str) -> PlanFileError:
+    return PlanFileNotWritten(f"cannot write the plan to {_visible(path)}: {why}", hint=hint)
 
 
 def _why(error: OSError | ValueError) -> str:
     return ((error.strerror if isinstance(error, OSError) else None) or "no such place").lower()
 
 
-def _shown(path: Path) -> str:
+def _visible(path: Path) -> str:
     return visible(str(path))

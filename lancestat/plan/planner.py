@@ -137,7 +137,7 @@ def _is_intact(assessment: TableAssessment) -> bool:
     published = assessment.published
     if published is None or published.dropped:
         return False
-    if set(published.columns) != {field.name for field in assessment.wanted}:
+    if set(published.columns) != {field.name for field in assessment.columns}:
         return False
     return not _is_altered(assessment)
 
@@ -177,7 +177,7 @@ def _standing_values(
     if not _has_histograms(assessment):
         return None
     if assessment.spec.publish is Publish.NONE:
-        names = tuple(field.name for field in assessment.wanted)
+        names = tuple(field.name for field in assessment.columns)
         whole = (
             record is not None
             and record.columns == names
@@ -216,14 +216,14 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
     if Reason.NEW in reasons:
         return (Reason.NEW,)
     published, record = assessment.published, assessment.record
-    had: set[str] = set(record.columns) if record else set()
+    columns_before: set[str] = set(record.columns) if record else set()
     if published:
-        had = {*published.columns, *published.dropped}
-    want = {field.name for field in assessment.wanted}
+        columns_before = {*published.columns, *published.dropped}
+    columns = {field.name for field in assessment.columns}
     known_hash = published.schema_hash if published else record.schema_hash if record else None
     if published or record:
-        reasons |= {Reason.COLUMNS_ADDED} if want - had else set()
-        reasons |= {Reason.COLUMNS_REMOVED} if had - want else set()
+        reasons |= {Reason.COLUMNS_ADDED} if columns - columns_before else set()
+        reasons |= {Reason.COLUMNS_REMOVED} if columns_before - columns else set()
         reasons |= {Reason.SCHEMA_CHANGED} if known_hash != assessment.schema_hash else set()
     reasons |= set() if _has_histograms(assessment) else {Reason.SPEC_CHANGED}
     effects = changes.history.effects
@@ -246,8 +246,8 @@ def _publication_reasons(assessment: TableAssessment) -> set[Reason]:
             return {Reason.NEW}
         return {Reason.PUBLISH_MISSING} if record.published else {Reason.SPEC_CHANGED}
     unreadable = assessment.verdict.reason in _UNREADABLE
-    wanted = {field.name for field in assessment.wanted}
-    damaged = published is not None and not wanted.isdisjoint(published.dropped)
+    names = {field.name for field in assessment.columns}
+    damaged = published is not None and not names.isdisjoint(published.dropped)
     return {Reason.PUBLISH_ALTERED} if unreadable or damaged or _is_altered(assessment) else set()
 
 
@@ -272,7 +272,7 @@ def _version(assessment: TableAssessment, changes: TableChanges) -> TableVersion
         pin=assessment.snapshot.pin,
         identity=assessment.identity,
         config=assessment.snapshot.config,
-        fields=assessment.wanted,
+        fields=assessment.columns,
         schema_hash=assessment.schema_hash,
         content_digest=changes.digest,
         rows=assessment.snapshot.rows,
@@ -293,7 +293,7 @@ def _figures(assessment: TableAssessment, scans: tuple[Scan, ...]) -> Figures:
     return Figures(
         fragments_total=len(assessment.snapshot.fragments),
         fragments_scanned=len(rows),
-        columns=len(assessment.wanted),
+        columns=len(assessment.columns),
         rows_total=assessment.snapshot.rows,
         rows_scanned=sum(rows.values()),
         bytes_scanned=sum(scan.size_bytes for scan in scans),

@@ -26,7 +26,7 @@ from lancestat.plan.join_planner import remembered_result
 from lancestat.plan.node_result import planned
 from lancestat.plan.observe import ObservedPlan
 from lancestat.plan.stages import ReadFragments
-from lancestat.redact import Audience, Redactor, clean
+from lancestat.redact import Audience, Redactor, redact_line
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
 from lancestat.state.identity import canonical_uri, table_identity
@@ -98,9 +98,9 @@ class _Encoder:
         self._known: dict[int, tuple[object, bytes]] = {}
 
     def encode(self, value: object) -> bytes:
-        plain = _PLAIN.get(type(value))
-        if plain is not None:
-            return plain(value)
+        encode_scalar = _SCALAR_ENCODERS.get(type(value))
+        if encode_scalar is not None:
+            return encode_scalar(value)
         match value:
             case tuple() | frozenset():
                 return self._once(value)
@@ -142,7 +142,7 @@ def _spelled(value: object) -> bytes:
     return repr(value).encode()
 
 
-_PLAIN: Mapping[type, Callable[[Any], bytes]] = {
+_SCALAR_ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
     type(None): _spelled,
     bool: _spelled,
     int: _spelled,
@@ -314,7 +314,7 @@ class Saver:
 
     def _observed(self, uri: str, snapshot: Snapshot | LakeError) -> ObservedDataset:
         identity = table_identity(uri)
-        public_uri = clean(self.spec.redactor.text(uri, Audience.PUBLIC))
+        public_uri = redact_line(self.spec.redactor.text(uri, Audience.PUBLIC))
         if isinstance(snapshot, LakeError):
             return ObservedDataset(identity, public_uri, error=snapshot.code)
         content = snapshot_digest(snapshot)

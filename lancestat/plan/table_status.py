@@ -76,7 +76,7 @@ def table_status(
         columns=columns,
         dropped=statistics.dropped if statistics else {},
         analyzable=len(assessment.types),
-        missing=tuple(f.name for f in assessment.wanted if f.name not in columns),
+        missing=tuple(f.name for f in assessment.columns if f.name not in columns),
         skipped=assessment.skipped,
         versions_behind=behind,
         age=now - computed_at if computed_at else None,

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lancestat.predicates.filter import Day, Instant, Literal, LocalTime
+from lancestat.predicates.filter import Day, Instant, Literal, LocalTime, string_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,11 +84,11 @@ def _simple() -> tuple[tuple[Callable[[pa.DataType], bool], Domain], ...]:
     )
 
 
-def quoted(text: str) -> str | None:
-    """Return a string literal; None for text that has no UTF-8."""
+def exact_string_literal(text: str) -> str | None:
+    """Return a string literal of SQL; None for text that has no UTF-8."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         return None
-    return "'" + text.replace("'", "''") + "'"
+    return string_literal(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +255,10 @@ class _Floats(Domain):
                 "<=": f"{column} IS NOT NULL",
                 ">": NEVER,
             }[sign]
-        plain = f"{column} {sign} {_float(literal)}"
+        comparison = f"{column} {sign} {_float(literal)}"
         if sign in ("<", "<="):
-            return f"({plain} AND NOT {nan})"
-        return f"({plain} OR {nan})" if sign in (">", ">=", "<>") else plain
+            return f"({comparison} AND NOT {nan})"
+        return f"({comparison} OR {nan})" if sign in (">", ">=", "<>") else comparison
 
     def member(self, literal: Literal) -> str | None:
         if not isinstance(literal, float) or math.isnan(literal) or not self._fits(literal):
@@ -293,7 +293,7 @@ class Strings(Domain):
 
     def member(self, literal: Literal) -> str | None:
         """See `Domain`."""
-        return quoted(literal) if isinstance(literal, str) else None
+        return exact_string_literal(literal) if isinstance(literal, str) else None
 
 
 @dataclass(frozen=True, slots=True)

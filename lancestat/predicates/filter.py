@@ -247,6 +247,11 @@ def filter_text(filter: Filter, depth: int = 0) -> str:
             return f"({filter_text(left, depth + 1)} or {filter_text(right, depth + 1)})"
 
 
+def string_literal(text: str) -> str:
+    """Return a text as a string literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _literal_text(literal: Literal | None) -> str:
     match literal:
         case None:
@@ -255,7 +260,7 @@ def _literal_text(literal: Literal | None) -> str:
             return str(literal).lower()
         case str():
             text = literal if len(literal) <= _LONGEST_TEXT else f"{literal[:_LONGEST_TEXT]}..."
-            return "'" + text.replace("'", "''") + "'"
+            return string_literal(text)
         case bytes():
             return f"0x{literal[:_LONGEST_TEXT].hex()}"
         case Day(days):

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from lancestat.predicates.comparison_sql import NEVER, OPPOSITE, Domain, Strings, domain, quoted
+from lancestat.predicates.comparison_sql import (
+    NEVER,
+    OPPOSITE,
+    Domain,
+    Strings,
+    domain,
+    exact_string_literal,
+)
 from lancestat.predicates.filter import (
     And,
     Comparison,
@@ -112,33 +119,33 @@ def _flattened(filter: Filter, kind: type[And] | type[Or]) -> Iterator[Filter]:
             yield part
 
 
-def _expression(filter: Filter, wanted: bool, fields: Mapping[str, Field]) -> str:
+def _expression(filter: Filter, outcome: bool, fields: Mapping[str, Field]) -> str:
     """Return an expression for where the filter is true, or for where it is false."""
     match filter:
         case Not(operand):
-            return _expression(operand, not wanted, fields)
+            return _expression(operand, not outcome, fields)
         case And() | Or():
             parts = _flattened(filter, type(filter))
-            both = isinstance(filter, And) == wanted
+            both = isinstance(filter, And) == outcome
             return _joined(
-                [_expression(part, wanted, fields) for part in parts], " AND " if both else " OR "
+                [_expression(part, outcome, fields) for part in parts], " AND " if both else " OR "
             )
         case Comparison(column, Operator.NULL_SAFE, None):
-            return _nullness(_column(column, fields), wanted)
+            return _nullness(_column(column, fields), outcome)
         case Comparison(column, Operator.NULL_SAFE, literal):
-            equal = _compared(_column(column, fields), "=" if wanted else "<>", literal)
-            if wanted:
+            equal = _compared(_column(column, fields), "=" if outcome else "<>", literal)
+            if outcome:
                 return equal
             return f"({equal} OR {_nullness(_column(column, fields), True)})"
         case Comparison(column, operator, literal):
-            sign = operator.value if wanted else OPPOSITE[operator.value]
+            sign = operator.value if outcome else OPPOSITE[operator.value]
             return _compared(_column(column, fields), sign, literal)
         case In(column, literals):
-            return _membership(_column(column, fields), literals, wanted)
+            return _membership(_column(column, fields), literals, outcome)
         case IsNull(column):
-            return _nullness(_column(column, fields), wanted)
+            return _nullness(_column(column, fields), outcome)
         case TextMatch(column, operator, text):
-            return _matched(_column(column, fields), operator, text, wanted)
+            return _matched(_column(column, fields), operator, text, outcome)
         case _:
             assert_never(filter)
 
@@ -171,13 +178,13 @@ def _compared(column: _Column, sign: str, literal: Literal | None) -> str:
     return _exact(column.domain.compare(column.name, sign, literal))
 
 
-def _membership(column: _Column, literals: Sequence[Literal | None], wanted: bool) -> str:
+def _membership(column: _Column, literals: Sequence[Literal | None], outcome: bool) -> str:
     if not literals:
         # Whether null is in nothing depends on Spark's configuration.
         raise _Inexact
-    if None in literals and not wanted:
+    if None in literals and not outcome:
         return NEVER
-    sign, conjunction, among = ("=", " OR ", "IN") if wanted else ("<>", " AND ", "NOT IN")
+    sign, conjunction, among = ("=", " OR ", "IN") if outcome else ("<>", " AND ", "NOT IN")
     members: dict[str, None] = {}
     parts: dict[str, None] = {}
     for literal in literals:
@@ -186,7 +193,7 @@ def _membership(column: _Column, literals: Sequence[Literal | None], wanted: boo
             parts[_compared(column, sign, literal)] = None
         else:
             members[member] = None
-    neutral = NEVER if wanted else f"{column.name} IS NOT NULL"
+    neutral = NEVER if outcome else f"{column.name} IS NOT NULL"
     parts.pop(neutral, None)
     if len(parts) > _SEPARATE_MEMBERS:
         raise _Inexact
@@ -195,16 +202,16 @@ def _membership(column: _Column, literals: Sequence[Literal | None], wanted: boo
     return _joined(list(parts) or [neutral], conjunction)
 
 
-def _nullness(column: _Column, wanted: bool) -> str:
-    return f"{column.name} IS {'' if wanted else 'NOT '}NULL"
+def _nullness(column: _Column, outcome: bool) -> str:
+    return f"{column.name} IS {'' if outcome else 'NOT '}NULL"
 
 
-def _matched(column: _Column, operator: TextOperator, text: str, wanted: bool) -> str:
+def _matched(column: _Column, operator: TextOperator, text: str, outcome: bool) -> str:
     if not isinstance(column.domain, Strings):
         raise _Inexact
     # Lance's functions have the operators' names.
-    test = f"{operator.value}({column.name}, {_exact(quoted(text))})"
-    return test if wanted else f"NOT {test}"
+    test = f"{operator.value}({column.name}, {_exact(exact_string_literal(text))})"
+    return test if outcome else f"NOT {test}"
 
 
 def _exact(expression: str | None) -> str:

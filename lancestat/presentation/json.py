@@ -49,8 +49,8 @@ def _write(payload: Payload | str) -> None:
     if isinstance(payload, str):
         CONSOLE.json(payload)
         return
-    shown = CONSOLE.redactor.json(payload, CONSOLE.audience)
-    CONSOLE.json(json.dumps(shown, indent=2, ensure_ascii=False, allow_nan=False))
+    redacted = CONSOLE.redactor.json(payload, CONSOLE.audience)
+    CONSOLE.json(json.dumps(redacted, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 FORMAT: Format[Payload | str] = Format(_write)
@@ -89,13 +89,13 @@ def _validation(view: ValidationView, page: Page) -> Payload:
 
 
 def _error(error: LancestatError) -> Payload:
-    place = error.location
+    location = error.location
     return {
         "code": error.code,
         "message": error.message,
-        "file": place.file if place else None,
-        "line": place.line if place else None,
-        "column": place.column if place else None,
+        "file": location.file if location else None,
+        "line": location.line if location else None,
+        "column": location.column if location else None,
         "hint": error.hint,
     }
 
@@ -143,26 +143,26 @@ def _run(view: RunView, page: Page) -> Payload:
 @FORMAT.renders(ShowView)
 def _show(view: ShowView, page: Page) -> Payload:
     """Return one table's statistics; bounds are Spark's strings."""
-    shown = view.shown
-    covered = shown.covered or {}
+    status = view.status
+    covered = status.covered or {}
     return {
         "format_version": FORMAT_VERSION,
-        "table": shown.table,
-        "version": shown.version,
-        "verdict": "use" if shown.use else "refuse",
-        "reason": shown.reason,
-        "numRows": shown.rows,
-        "sizeInBytes": shown.size_bytes,
-        "computedAt": _instant(shown.computed_at),
+        "table": status.table,
+        "version": status.version,
+        "verdict": "use" if status.use else "refuse",
+        "reason": status.reason,
+        "numRows": status.rows,
+        "sizeInBytes": status.size_bytes,
+        "computedAt": _instant(status.computed_at),
         "columns": {
             name: {**column.to_json(), "fragmentsCovered": covered.get(name)}
-            for name, column in shown.columns.items()
+            for name, column in status.columns.items()
         },
-        "missingColumns": list(shown.missing),
-        "fragments": shown.fragments,
-        "versionsBehind": shown.versions_behind,
-        "changedRows": shown.changed_rows,
-        "policy": shown.policy,
+        "missingColumns": list(status.missing),
+        "fragments": status.fragments,
+        "versionsBehind": status.versions_behind,
+        "changedRows": status.changed_rows,
+        "policy": status.policy,
     }
 
 
@@ -202,29 +202,29 @@ def _node_status(status: NodeStatus, now: datetime) -> Payload:
 
 
 def _table(node: TableReport, now: datetime) -> Payload:
-    shown = node.shown
-    computed_at = shown.computed_at if shown else None
+    status = node.status
+    computed_at = status.computed_at if status else None
     return {
         "verdict": node.verdict,
         "reason": node.reason,
-        "detail": shown.detail if shown else node.error.message if node.error else None,
+        "detail": status.detail if status else node.error.message if node.error else None,
         "policy": node.spec.policy.name,
-        "version": shown.version if shown else None,
-        "versions_behind": shown.versions_behind if shown else None,
+        "version": status.version if status else None,
+        "versions_behind": status.versions_behind if status else None,
         "computed_at": _instant(computed_at),
         "age_seconds": _age(computed_at, now),
-        "changed_rows": shown.changed_rows if shown else None,
+        "changed_rows": status.changed_rows if status else None,
         "rows_changed_at": _instant(node.changed_at),
         "rows_age_seconds": _age(node.changed_at, now),
         "freshness": _freshness(node),
-        "rows": shown.rows if shown else None,
-        "fragments": shown.fragments if shown else None,
-        "size_bytes": shown.size_bytes if shown else None,
-        "disk_bytes": shown.disk_bytes if shown else None,
-        "columns_analyzable": shown.analyzable if shown else None,
-        "columns_wanted": len(shown.columns) + len(shown.missing) if shown else None,
-        "columns_covered": len(shown.columns) if shown else None,
-        "columns_missing": list(shown.missing) if shown else None,
+        "rows": status.rows if status else None,
+        "fragments": status.fragments if status else None,
+        "size_bytes": status.size_bytes if status else None,
+        "disk_bytes": status.disk_bytes if status else None,
+        "columns_analyzable": status.analyzable if status else None,
+        "columns_wanted": len(status.columns) + len(status.missing) if status else None,
+        "columns_covered": len(status.columns) if status else None,
+        "columns_missing": list(status.missing) if status else None,
     }
 
 
@@ -306,7 +306,7 @@ def _explanation(view: ExplanationView, page: Page) -> Payload:
 
 
 @FORMAT.renders(GarbageView)
-def _sweep(view: GarbageView, page: Page) -> Payload:
+def _garbage(view: GarbageView, page: Page) -> Payload:
     counts = asdict(view.report)
     dry_run = view.is_dry_run
     return _object("gc", project=view.project, target=view.target, dry_run=dry_run, **counts)
@@ -314,7 +314,7 @@ def _sweep(view: GarbageView, page: Page) -> Payload:
 
 @FORMAT.renders(CommentView)
 def _comment(view: CommentView, page: Page) -> Payload:
-    return _object("comment", outcome=view.kept.outcome.value, url=view.kept.url)
+    return _object("comment", outcome=view.result.outcome.value, url=view.result.url)
 
 
 @FORMAT.renders(ChecksView)

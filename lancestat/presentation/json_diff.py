@@ -86,7 +86,7 @@ def _property(change: PropertyChange) -> Payload:
 
 
 def _value(side: Property | None) -> object:
-    return None if side is None else side.shown
+    return None if side is None else side.json
 
 
 def _columns_change(columns: ColumnsChange) -> Payload:

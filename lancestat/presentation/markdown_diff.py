@@ -116,7 +116,7 @@ def _folded(title: str, lines: Iterable[str], *, is_html: bool = False) -> str:
 
 
 def _node(node: NodeDiffView) -> Iterator[str]:
-    yield f"{node.kind}, {span(node.place)}"
+    yield f"{node.kind}, {span(node.location)}"
     yield ""
     yield from _properties(node.properties, is_new=node.change == "added")
     if node.columns is not None:

@@ -32,7 +32,7 @@ from lancestat.plan.stages import (
     Probe,
 )
 from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 from lancestat.spec.model import Policy
 
 
@@ -51,7 +51,7 @@ def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:
 
 
 def _action(action: Action, policy: Policy | None) -> ActionView:
-    accepted = (policy.shown or policy.accepted_staleness) if policy else ""
+    accepted = (policy.template or policy.accepted_staleness) if policy else ""
     result = planned(action)
     if isinstance(action, Blocked):
         error = str(action.error)
@@ -117,7 +117,7 @@ def _explain(stage: JoinStage) -> str | None:
             return "merge: with the neighbours that the last run found"
         case CommitResult():
             how = "appended to" if stage.appends else "written to"
-            return f"materialize: {how} {clean(stage.uri)} as {stage.format.value}"
+            return f"materialize: {how} {redact_line(stage.uri)} as {stage.format.value}"
         case _:
             assert_never(stage)
 

@@ -1,4 +1,4 @@
-"""The view of a query's result: its plain values as JSON has them and as people read them."""
+"""The view of a query's result: its values as JSON has them and as people read them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 
 from lancestat.presentation.views import QueryColumn, QueryView
 from lancestat.redact import visible
-from lancestat.spark.sql.query import Array, Map, Plain, QueryResult, Scalar, Shape, Struct
+from lancestat.spark.sql.query import Array, Map, QueryResult, ResultValue, Scalar, Shape, Struct
 
 _EPOCH = datetime(1970, 1, 1)
 _NOT_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
-def json_value(value: Plain, shape: Shape) -> object:
+def json_value(value: ResultValue, shape: Shape) -> object:
     """The value as JSON holds it.
 
     Integers and finite floats are numbers, decimals strings, as are NaN and the infinities; dates
@@ -29,9 +29,9 @@ def json_value(value: Plain, shape: Shape) -> object:
         case Array(element):
             assert isinstance(value, list)
             return [json_value(item, element) for item in value]
-        case Map(key, of):
+        case Map(key, value_shape):
             assert isinstance(value, list)
-            return [_pair(item, key, of) for item in value]
+            return [_pair(item, key, value_shape) for item in value]
         case Struct(fields):
             assert isinstance(value, tuple)
             return _object(value, fields)
@@ -40,7 +40,7 @@ def json_value(value: Plain, shape: Shape) -> object:
             return _scalar(value, kind)
 
 
-def text_value(value: Plain, shape: Shape) -> str:
+def text_value(value: ResultValue, shape: Shape) -> str:
     """The value as a cell: top-level text bare, what is made of values as compact JSON."""
     if value is None:
         return "NULL"
@@ -53,15 +53,15 @@ def text_value(value: Plain, shape: Shape) -> str:
     return str(value)
 
 
-def _pair(pair: Plain, key: Shape, of: Shape) -> list[object]:
+def _pair(pair: ResultValue, key: Shape, value_shape: Shape) -> list[object]:
     assert isinstance(pair, tuple)
-    return [json_value(pair[0], key), json_value(pair[1], of)]
+    return [json_value(pair[0], key), json_value(pair[1], value_shape)]
 
 
 def _object(
-    values: Sequence[Plain], fields: Sequence[tuple[str, Shape]]
+    values: Sequence[ResultValue], fields: Sequence[tuple[str, Shape]]
 ) -> Mapping[str, object] | list[object]:
-    members = [json_value(value, of) for value, (_, of) in zip(values, fields, strict=True)]
+    members = [json_value(value, shape) for value, (_, shape) in zip(values, fields, strict=True)]
     names = [name for name, _ in fields]
     return members if len(set(names)) < len(names) else dict(zip(names, members, strict=True))
 
@@ -109,7 +109,7 @@ def query_view(result: QueryResult) -> QueryView:
     return view
 
 
-def _counted(result: QueryResult, view: QueryView) -> Iterator[tuple[Plain, ...]]:
+def _counted(result: QueryResult, view: QueryView) -> Iterator[tuple[ResultValue, ...]]:
     """Yield rows up to the limit, and tell the view how many there were."""
     for row in result.rows:
         if view.printed == result.limit:

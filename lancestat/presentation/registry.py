@@ -91,11 +91,11 @@ def load_format(name: str) -> Format[Any]:
 
 def can_render(name: str, views: Iterable[type]) -> bool:
     """Whether a format prints at least one of some types of views, or there are none to print."""
-    wanted = frozenset(views)
-    return not wanted or not wanted.isdisjoint(load_format(name).renderers)
+    types = frozenset(views)
+    return not types or not types.isdisjoint(load_format(name).renderers)
 
 
 def formats_of(views: Iterable[type]) -> list[str]:
     """Return the names of the formats that print at least one of some types of views."""
-    wanted = tuple(views)
-    return [name for name in FORMATS if can_render(name, wanted)]
+    types = tuple(views)
+    return [name for name in FORMATS if can_render(name, types)]

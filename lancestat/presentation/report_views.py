@@ -10,12 +10,12 @@ from lancestat.formats import count, large
 from lancestat.plan.node_result import Status
 from lancestat.presentation.views import RunView, ShowView, SiteView, StatusView
 from lancestat.report.node_facts import (
-    NodeRun,
+    NodeRunFigures,
     health_counts,
     node_run,
     node_status,
     one_line,
-    table_figures,
+    status_figures,
 )
 from lancestat.report.rows import STATISTICS, statistics_rows
 
@@ -30,7 +30,7 @@ def show_view(status: TableStatus) -> ShowView:
     """Return the view of one table's statistics."""
     return ShowView(
         status,
-        table_figures(status),
+        status_figures(status),
         tuple(STATISTICS.columns),
         tuple(statistics_rows(status)),
     )
@@ -66,7 +66,7 @@ def run_view(result: RunResult) -> RunView:
     )
 
 
-def _kinds(nodes: Sequence[NodeRun]) -> str:
+def _kinds(nodes: Sequence[NodeRunFigures]) -> str:
     joins = sum(node.result.join is not None for node in nodes)
     tables = count(len(nodes) - joins, "table")
     if not joins:
@@ -74,7 +74,7 @@ def _kinds(nodes: Sequence[NodeRun]) -> str:
     return count(joins, "join") if joins == len(nodes) else f"{tables} and {count(joins, 'join')}"
 
 
-def _all_read(nodes: Sequence[NodeRun]) -> str:
+def _all_read(nodes: Sequence[NodeRunFigures]) -> str:
     results = [node.result for node in nodes]
     rows = sum(result.rows_scanned or 0 for result in results)
     fragments = sum(result.fragments_scanned or 0 for result in results)

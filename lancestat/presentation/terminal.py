@@ -94,8 +94,8 @@ class Console:
         """Never show what a project's redactor finds."""
         self.redactor = redactor.merged(self.redactor)
 
-    def text(self, text: str) -> str:
-        """A text without what the audience must not see."""
+    def redacted(self, text: str) -> str:
+        """Return a text without what the audience must not see."""
         return self.redactor.text(text, self.audience)
 
     def out(self, *lines: str) -> None:
@@ -118,7 +118,7 @@ class Console:
             click.echo(self._line(line, PAINT), err=True, color=wants_color())
 
     def _line(self, line: str, keep: str) -> str:
-        return colored(visible(escape_commands(self.text(line)), keep=keep))
+        return colored(visible(escape_commands(self.redacted(line)), keep=keep))
 
 
 CONSOLE = Console()
@@ -148,14 +148,14 @@ def table(
     columns = max(map(len, body), default=0)
     widths = [0] * columns
     for row in body:
-        for place, cell in enumerate(row if len(row) == columns else row[:-1]):
-            widths[place] = max(widths[place], cell_width(cell))
-    for place, most in (widest or {}).items():
-        if place < columns:
-            widths[place] = min(widths[place], most)
+        for index, cell in enumerate(row if len(row) == columns else row[:-1]):
+            widths[index] = max(widths[index], cell_width(cell))
+    for index, most in (widest or {}).items():
+        if index < columns:
+            widths[index] = min(widths[index], most)
     lines = []
     for row in body:
-        cells = (_padded(cell, widths[at], at in right) for at, cell in enumerate(row))
+        cells = (_padded(cell, widths[index], index in right) for index, cell in enumerate(row))
         lines.append(f"{indent}{'  '.join(cells)}".rstrip())
     return lines
 

@@ -31,7 +31,7 @@ from lancestat.presentation.views import (
     StatusView,
     ValidationView,
 )
-from lancestat.redact import clean, visible
+from lancestat.redact import redact_line, visible
 
 if TYPE_CHECKING:
     from lancestat.manifest.wire import PublishedColumn
@@ -94,43 +94,43 @@ def _list(view: ListView, page: Page) -> list[str]:
     head = ["name", "kind", "tags", "file", *(["description"] if page.verbose else [])]
     rows = []
     for node in view.nodes:
-        place = paint(f"{node.location.file}:{node.location.line}", "note")
-        row = [node.name, node.kind.value, " ".join(node.tags), place, node.description or ""]
+        location = paint(f"{node.location.file}:{node.location.line}", "note")
+        row = [node.name, node.kind.value, " ".join(node.tags), location, node.description or ""]
         rows.append(row[: len(head)])
     return table(rows, head=head)
 
 
 @FORMAT.renders(ShowView)
 def _show(view: ShowView, page: Page) -> list[str]:
-    shown = view.shown
-    lines = [f"{paint(shown.table, 'title')}  {paint(clean(shown.uri), 'note')}", ""]
+    status = view.status
+    lines = [f"{paint(status.table, 'title')}  {paint(redact_line(status.uri), 'note')}", ""]
     lines += table(_facts(view), indent="  ")
-    lines += ["", *_columns(shown.columns)] if shown.columns else []
-    if shown.missing:
-        lines += ["", f"  without statistics: {', '.join(shown.missing)}"]
-    notes = [*(f"ignored: {name}, {why}" for name, why in shown.dropped.items()), *shown.skipped]
+    lines += ["", *_columns(status.columns)] if status.columns else []
+    if status.missing:
+        lines += ["", f"  without statistics: {', '.join(status.missing)}"]
+    notes = [*(f"ignored: {name}, {why}" for name, why in status.dropped.items()), *status.skipped]
     if notes:
         lines += ["", *(paint(f"  {note}", "note") for note in notes)]
     return lines
 
 
 def _facts(view: ShowView) -> Iterator[tuple[str, str]]:
-    shown, figures = view.shown, view.figures
-    verdict = paint(figures.verdict, "success" if shown.use else "error")
-    yield "statistics", f"{verdict}, {shown.detail}"
-    yield "table", f"version {shown.version}, {figures.rows}"
+    status, figures = view.status, view.figures
+    verdict = paint(figures.verdict, "success" if status.use else "error")
+    yield "statistics", f"{verdict}, {status.detail}"
+    yield "table", f"version {status.version}, {figures.rows}"
     yield "size", figures.size
-    if shown.computed_at is not None:
-        ago = f", {age(shown.age)} ago" if shown.age is not None else ""
-        yield "computed", f"{instant(shown.computed_at, with_seconds=True)}{ago}"
-    if shown.columns:
-        covered = f"{count(len(shown.columns))} of {count(shown.analyzable)}"
+    if status.computed_at is not None:
+        ago = f", {age(status.age)} ago" if status.age is not None else ""
+        yield "computed", f"{instant(status.computed_at, with_seconds=True)}{ago}"
+    if status.columns:
+        covered = f"{count(len(status.columns))} of {count(status.analyzable)}"
         yield "columns", f"{covered} that can have statistics"
     if figures.behind:
         changed = f", {figures.changed} of the rows" if figures.changed else ""
         yield "behind", f"{figures.behind}{changed}"
-    if shown.policy:
-        yield "policy", shown.policy
+    if status.policy:
+        yield "policy", status.policy
 
 
 def _columns(columns: Mapping[str, PublishedColumn]) -> list[str]:
@@ -141,7 +141,7 @@ def _columns(columns: Mapping[str, PublishedColumn]) -> list[str]:
         for name, column in columns.items()
     ]
     head = ["column", *(statistic.label for statistic in statistics)]
-    right = [at for at, statistic in enumerate(statistics, start=1) if not statistic.is_bound]
+    right = [index for index, statistic in enumerate(statistics, start=1) if not statistic.is_bound]
     return table(rows, head=head, right=right, indent="  ")
 
 
@@ -158,7 +158,7 @@ def _site(view: SiteView, page: Page) -> Iterator[str]:
 
 
 @FORMAT.renders(GarbageView)
-def _sweep(view: GarbageView, page: Page) -> Iterator[str]:
+def _garbage(view: GarbageView, page: Page) -> Iterator[str]:
     report = view.report
     counts = [
         count(report.partials_dropped, "set of partials", "sets of partials"),
@@ -176,8 +176,8 @@ def _sweep(view: GarbageView, page: Page) -> Iterator[str]:
 
 @FORMAT.renders(CommentView)
 def _comment(view: CommentView, page: Page) -> Iterator[str]:
-    outcome = paint(view.kept.outcome.value.replace("_", " "), "success")
-    yield f"{outcome}  {view.kept.url}" if view.kept.url else outcome
+    outcome = paint(view.result.outcome.value.replace("_", " "), "success")
+    yield f"{outcome}  {view.result.url}" if view.result.url else outcome
 
 
 @FORMAT.renders(ChecksView)

@@ -47,7 +47,7 @@ def _totals(view: DiffView) -> Iterator[str]:
 
 def _node(node: NodeDiffView, width: int) -> Iterator[str]:
     word = paint(f"{node.symbol} {node.change:<8}", _TONES[node.change])
-    about = ", ".join([node.kind, node.place, *node.owners])
+    about = ", ".join([node.kind, node.location, *node.owners])
     yield f"  {word} {node.name}  {paint(about, 'note')}"
     yield from _properties(node.properties, width, is_new=node.change == "added")
     if node.columns is not None:

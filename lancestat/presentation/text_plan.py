@@ -12,7 +12,7 @@ from lancestat.presentation.views import SYMBOLS, ActionView, PlanView, RunView
 from lancestat.redact import message_lines
 
 if TYPE_CHECKING:
-    from lancestat.report.node_facts import NodeRun
+    from lancestat.report.node_facts import NodeRunFigures
 
 # The most unchanged nodes that are listed one by one.
 SKIPS_LISTED = 12
@@ -115,7 +115,7 @@ def run_lines(view: RunView, page: Page) -> list[str]:
     return [*lines, "", *_run_totals(view)]
 
 
-def _run_cells(node: NodeRun) -> tuple[str, ...]:
+def _run_cells(node: NodeRunFigures) -> tuple[str, ...]:
     """Return symbol, action and name; what was read, what was published, how long it took."""
     tone = "error" if node.is_failed else "note" if node.action == "not run" else node.action
     symbol = SYMBOLS.get("blocked" if node.is_failed else node.result.action, " ")
@@ -129,7 +129,7 @@ def _run_cells(node: NodeRun) -> tuple[str, ...]:
     return name, _compared(node) or node.read or "nothing read", _published(node), elapsed
 
 
-def _compared(node: NodeRun) -> str | None:
+def _compared(node: NodeRunFigures) -> str | None:
     join = node.result.join
     if join is None:
         return None
@@ -138,7 +138,7 @@ def _compared(node: NodeRun) -> str | None:
     return f"{join.strategy}, {rows}, {node.pairs}"
 
 
-def _published(node: NodeRun) -> str:
+def _published(node: NodeRunFigures) -> str:
     read, published = node.result.version_read, node.result.version_published
     if node.result.join is not None:
         return "written" if published is None else f"version {published}"

@@ -30,7 +30,7 @@ def query_lines(view: QueryView, page: Page) -> list[str]:
         view.is_shortened = any(cell_width(cell) > _WIDEST_CELL for row in rows for cell in row)
         rows = [list(map(_shortened, row)) for row in rows]
     head = [visible(column.name) for column in view.columns]
-    right = [place for place, column in enumerate(view.columns) if column.is_number]
+    right = [index for index, column in enumerate(view.columns) if column.is_number]
     return table(rows, head=head, right=right)
 
 
@@ -121,12 +121,14 @@ def _columns(columns: Mapping[str, ColumnEstimate]) -> list[str]:
         [name, *(statistic.text(statistic.of(column)) for statistic in statistics), _bins(column)]
         for name, column in columns.items()
     ]
-    numbers = {at for at, statistic in enumerate(statistics, start=1) if not statistic.is_bound}
+    numbers = {
+        index for index, statistic in enumerate(statistics, start=1) if not statistic.is_bound
+    }
     used = [i for i in range(len(head)) if i == 0 or any(row[i] for row in rows)]
     return table(
         [[row[i] for i in used] for row in rows],
         head=[head[i] for i in used],
-        right=[place for place, i in enumerate(used) if i in numbers],
+        right=[index for index, i in enumerate(used) if i in numbers],
         indent="    ",
     )
 

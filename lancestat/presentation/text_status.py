@@ -94,7 +94,7 @@ def _beside(line: str, breadth: int, text: str) -> str:
 def _table(columns: Sequence[tuple[str, str, str]], nodes: Sequence[NodeStatus]) -> list[str]:
     head = ["", *(head for _, head, _ in columns)]
     rows = [[_sign(node), *(getattr(node, name) for name, _, _ in columns)] for node in nodes]
-    right = [place for place, (name, _, _) in enumerate(columns, 1) if name in _RIGHT]
+    right = [index for index, (name, _, _) in enumerate(columns, 1) if name in _RIGHT]
     return table(rows, head=head, right=right, indent=_MARGIN)
 
 

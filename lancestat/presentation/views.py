@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.plan.node_result import NodeResult
     from lancestat.plan.table_status import TableStatus
-    from lancestat.report.node_facts import NodeRun, NodeStatus, TableFigures
+    from lancestat.report.node_facts import NodeRunFigures, NodeStatus, TableFigures
     from lancestat.report.rows import Row
     from lancestat.report.values import ProjectReport
     from lancestat.review.comment import CommentResult
@@ -124,7 +124,7 @@ class RunView(NamedTuple):
     project: str
     target: str
     status: str
-    nodes: tuple[NodeRun, ...]
+    nodes: tuple[NodeRunFigures, ...]
     updated: str
     unchanged: int
     not_run: int
@@ -139,7 +139,7 @@ class RunView(NamedTuple):
 class ShowView(NamedTuple):
     """One table's statistics: `rows` are those of `lancestat.statistics`, by column."""
 
-    shown: TableStatus
+    status: TableStatus
     figures: TableFigures
     names: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -207,7 +207,7 @@ class GarbageView(NamedTuple):
 class CommentView(NamedTuple):
     """The outcome of keeping a pull request's comment."""
 
-    kept: CommentResult
+    result: CommentResult
 
 
 class Check(NamedTuple):
@@ -264,7 +264,7 @@ class NodeDiffView(NamedTuple):
     symbol: str
     change: str
     kind: str
-    place: str
+    location: str
     owners: tuple[str, ...]
     properties: tuple[PropertyView, ...]
     columns: ColumnsChange | None

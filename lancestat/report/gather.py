@@ -68,10 +68,10 @@ def fragment_coverage(assessment: TableAssessment, index: PartialIndex) -> Fragm
     for group, keys in cover(stored_groups(assessment), index, ()).missing:
         by_fragment[group.fragment_id] += len(keys)
         by_key.update(map(plain_key, keys))
-    wanted, fragments = assessment.wanted, assessment.snapshot.fragments
+    columns, fragments = assessment.columns, assessment.snapshot.fragments
     return FragmentCoverage(
-        tuple(_report(fragment, len(wanted) - by_fragment[fragment.id]) for fragment in fragments),
-        {field.name: len(fragments) - by_key[field_key(field)] for field in wanted},
+        tuple(_report(fragment, len(columns) - by_fragment[fragment.id]) for fragment in fragments),
+        {field.name: len(fragments) - by_key[field_key(field)] for field in columns},
     )
 
 
@@ -120,7 +120,7 @@ class TableReporter:
                 problems=tuple(problem.sentence for problem in problems),
                 verdict="refuse",
                 reason="unreadable",
-                shown=None,
+                status=None,
                 error=error,
                 runs=runs,
             )
@@ -145,7 +145,7 @@ class TableReporter:
             problems=tuple(problem.sentence for problem in problems),
             verdict="use" if status.use else "refuse",
             reason=status.reason,
-            shown=status,
+            status=status,
             changed_at=changed_at,
             freshness=freshness_of(table.freshness, changed_at, self.now),
             histograms=self._histograms(assessment),
@@ -172,7 +172,7 @@ class TableReporter:
         if not (self.with_histograms and assessment.histograms):
             return {}
         known = load_groups(self.observer.state, assessment.identity, assessment.snapshot)
-        names = [field.name for field in assessment.wanted if field.name in assessment.histograms]
+        names = [field.name for field in assessment.columns if field.name in assessment.histograms]
         known.load(names)
         made = {
             name: equi_height(partial, assessment.types[name])

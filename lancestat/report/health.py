@@ -39,9 +39,9 @@ def worst(problems: Iterable[Problem]) -> Health:
 
 def unreadable(error: LancestatError) -> Problem:
     """Return the problem of a node that cannot be observed."""
-    place = f" {error.location}" if error.location else ""
+    location = f" {error.location}" if error.location else ""
     hint = f" ({error.hint})" if error.hint else ""
-    return problem(Health.ERROR, f"{error.code}{place}: {error.message}{hint}")
+    return problem(Health.ERROR, f"{error.code}{location}: {error.message}{hint}")
 
 
 def refused(status: TableStatus) -> list[Problem]:
@@ -90,7 +90,7 @@ def outdated(bounds: Freshness | None, changed_at: datetime | None, now: datetim
         return [problem(health, "how old its newest rows are is not known")]
     key = "error_after" if health is Health.ERROR else "warn_after"
     bound = bounds.error_after if health is Health.ERROR else bounds.warn_after
-    limit = bounds.shown.get(key) or age(bound or timedelta())
+    limit = bounds.templates.get(key) or age(bound or timedelta())
     return [problem(health, f"its rows last changed {age(now - changed_at)} ago, {key} is {limit}")]
 
 

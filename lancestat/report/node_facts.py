@@ -11,7 +11,7 @@ from lancestat.formats import count, duration, large, roughly, share, size, spok
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import TableStatus
-from lancestat.redact import clean, visible
+from lancestat.redact import redact_line, visible
 from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
 
 
@@ -31,22 +31,22 @@ class TableFigures:
     behind: str | None
     changed: str | None
     covered: int
-    wanted: int
+    selected: int
 
 
-def table_figures(shown: TableStatus) -> TableFigures:
+def status_figures(status: TableStatus) -> TableFigures:
     """Return the figures of a table."""
-    is_behind = bool(shown.versions_behind)
-    changed = shown.changed_rows
+    is_behind = bool(status.versions_behind)
+    changed = status.changed_rows
     return TableFigures(
-        verdict=verdict_words(shown.use, shown.reason),
-        rows=f"{count(shown.rows, 'row')} in {count(shown.fragments, 'fragment')}",
-        size=f"{size(shown.size_bytes)} decoded, {size(shown.disk_bytes)} on disk",
-        age=None if shown.age is None else roughly(shown.age),
-        behind=count(shown.versions_behind or 0, "version") if is_behind else None,
+        verdict=verdict_words(status.use, status.reason),
+        rows=f"{count(status.rows, 'row')} in {count(status.fragments, 'fragment')}",
+        size=f"{size(status.size_bytes)} decoded, {size(status.disk_bytes)} on disk",
+        age=None if status.age is None else roughly(status.age),
+        behind=count(status.versions_behind or 0, "version") if is_behind else None,
         changed=share(changed) if is_behind and changed is not None else None,
-        covered=len(shown.columns),
-        wanted=len(shown.columns) + len(shown.missing),
+        covered=len(status.columns),
+        selected=len(status.columns) + len(status.missing),
     )
 
 
@@ -56,7 +56,7 @@ def verdict_words(is_used: bool, reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRun:
+class NodeRunFigures:
     """The outcome of one run for one node.
 
     `action` is what was done, `failed` or `not run`; an idle node was left as it was. `fragments`
@@ -92,14 +92,14 @@ class NodeRun:
         return self.fragments and f"{self.fragments}, {self.rows}"
 
 
-def node_run(result: NodeResult) -> NodeRun:
+def node_run(result: NodeResult) -> NodeRunFigures:
     """Return what a run did to a node, in words."""
     is_failed, is_skipped = result.status is Status.ERROR, result.status is Status.SKIPPED
     fragments = None
     if result.fragments_scanned:
         total = count(result.fragments_total or 0, "fragment")
         fragments = f"{count(result.fragments_scanned)} of {total}"
-    return NodeRun(
+    return NodeRunFigures(
         result,
         "failed" if is_failed else "not run" if is_skipped else result.action,
         is_failed,
@@ -171,19 +171,19 @@ def node_status(node: NodeReport, now: datetime) -> NodeStatus:
     """Return the texts of one node, on one line each and without secrets."""
     table = node if isinstance(node, TableReport) else None
     join = node if isinstance(node, JoinReport) else None
-    shown = table.shown if table else None
-    figures = table_figures(shown) if shown else None
+    status = table.status if table else None
+    figures = status_figures(status) if status else None
     record = join.record if join else None
-    made_at = shown.computed_at if shown else record.finished_at if record else None
+    made_at = status.computed_at if status else record.finished_at if record else None
     return NodeStatus(
         table=table,
         join=join,
         name=one_line(node.spec.name),
         health=node.health.value,
         verdict=spoken([table.reason]) if table else node.verdict,
-        behind=count(shown.versions_behind) if shown and shown.versions_behind else "",
+        behind=count(status.versions_behind) if status and status.versions_behind else "",
         changed=(figures and figures.changed) or "",
-        columns=f"{figures.covered}/{figures.wanted}" if figures else "",
+        columns=f"{figures.covered}/{figures.selected}" if figures else "",
         age=_since(made_at, now),
         rows_age=_since(table.changed_at, now) if table else "",
         last_run=_last_run(node.runs[0], now) if node.runs else "",
@@ -203,7 +203,7 @@ def health_counts(nodes: Iterable[NodeReport]) -> tuple[tuple[str, str], ...]:
 
 def one_line(text: str) -> str:
     """Return a text on one line, without secrets, whose characters can all be seen."""
-    return visible(clean(text))
+    return visible(redact_line(text))
 
 
 def _since(moment: datetime | None, now: datetime) -> str:

@@ -34,20 +34,22 @@ def runs_by_node(state: StateReader, target: str, limit: int) -> NodeRuns:
         target: Whose runs are of interest.
         limit: How many runs of a node are looked at.
     """
-    found = state.outcomes(target, limit)
-    return {node: _reports(outcomes) for node, outcomes in found.items()}
+    outcomes_by_node = state.outcomes(target, limit)
+    return {node: _reports(outcomes) for node, outcomes in outcomes_by_node.items()}
 
 
 def _reports(outcomes: tuple[NodeOutcome, ...]) -> tuple[NodeRunReport, ...]:
     reports = []
-    for each in outcomes:
+    for outcome in outcomes:
         try:
-            result = NodeResult.from_json(each.result)
+            result = NodeResult.from_json(outcome.result)
         except ValueError as error:
-            _log.debug("an outcome of run %s is skipped: %s", each.run_id, error)
+            _log.debug("an outcome of run %s is skipped: %s", outcome.run_id, error)
             continue
         reports.append(
-            NodeRunReport(each.run_id, each.command, each.target, each.finished_at, result)
+            NodeRunReport(
+                outcome.run_id, outcome.command, outcome.target, outcome.finished_at, result
+            )
         )
     return tuple(reports)
 
@@ -56,7 +58,7 @@ Row = dict[str, object]
 
 
 class CellType(str, Enum):
-    """What the cells of a column are; any may be null. The spelling is Spark's."""
+    """The type of a column's cells, spelled as in Spark; any cell may be null."""
 
     TEXT = "string"
     TEXTS = "array<string>"
@@ -82,7 +84,7 @@ class RowShape:
             CellType.NUMBER: pa.float64(),
             CellType.INSTANT: pa.timestamp("us", "UTC"),
         }
-        schema = pa.schema([pa.field(name, types[of]) for name, of in self.columns.items()])
+        schema = pa.schema([pa.field(name, types[type]) for name, type in self.columns.items()])
         return pa.Table.from_pylist(list(rows), schema)
 
 
@@ -118,7 +120,7 @@ _CELLS = {"int": _COUNT, "float": _NUMBER, "tuple[str, ...]": _TEXTS}
 
 
 def _result_columns() -> Iterator[tuple[str, CellType]]:
-    """Those of a node's object in the JSON of runs, less what stands before them."""
+    """Return the members of a node in the JSON of runs, less those of the columns before them."""
     for field in (*fields(NodeResult), *fields(JoinFigures)):
         if field.name not in _ELSEWHERE:
             # Annotations are texts here.
@@ -151,32 +153,32 @@ FRAGMENTS = RowShape(
 )
 
 
-def statistics_rows(shown: TableStatus) -> Iterator[Row]:
+def statistics_rows(status: TableStatus) -> Iterator[Row]:
     """A row per column that has statistics or is wanted to; figures that are not known are null."""
     whole: Row = {
-        "table": shown.table,
-        "rows": shown.rows,
-        "version": shown.version,
-        "computed_at": shown.computed_at,
-        "versions_behind": shown.versions_behind,
-        "changed_rows": shown.changed_rows,
-        "fragments": shown.fragments,
-        "verdict": "use" if shown.use else "refuse",
-        "reason": shown.reason,
-        "detail": shown.detail,
-        "policy": shown.policy,
+        "table": status.table,
+        "rows": status.rows,
+        "version": status.version,
+        "computed_at": status.computed_at,
+        "versions_behind": status.versions_behind,
+        "changed_rows": status.changed_rows,
+        "fragments": status.fragments,
+        "verdict": "use" if status.use else "refuse",
+        "reason": status.reason,
+        "detail": status.detail,
+        "policy": status.policy,
     }
-    for name in (*shown.columns, *shown.missing):
-        column = shown.columns.get(name)
+    for name in (*status.columns, *status.missing):
+        column = status.columns.get(name)
         yield {
             **whole,
             "column": name,
-            "type": shown.types.get(name),
+            "type": status.types.get(name),
             **{
                 statistic.sql_name: None if column is None else statistic.of(column)
                 for statistic in BOUNDS_FIRST
             },
-            "fragments_covered": (shown.covered or {}).get(name),
+            "fragments_covered": (status.covered or {}).get(name),
         }
 
 
@@ -199,18 +201,18 @@ def run_rows(runs: Iterable[NodeRunReport]) -> Iterator[Row]:
 
 def fragment_rows(table: TableReport) -> Iterator[Row]:
     """A row per fragment of a table that could be opened."""
-    shown = table.shown
-    wanted = None if shown is None or shown.covered is None else len(shown.covered)
-    for each in table.fragments:
+    status = table.status
+    column_count = None if status is None or status.covered is None else len(status.covered)
+    for fragment in table.fragments:
         yield {
             "table": table.spec.name,
-            "fragment": each.id,
-            "rows": each.rows,
-            "deleted_rows": each.deleted_rows,
-            "files": each.files,
-            "size_bytes": each.size_bytes,
-            "columns": wanted,
-            "columns_covered": each.covered,
+            "fragment": fragment.id,
+            "rows": fragment.rows,
+            "deleted_rows": fragment.deleted_rows,
+            "files": fragment.files,
+            "size_bytes": fragment.size_bytes,
+            "columns": column_count,
+            "columns_covered": fragment.covered,
         }
 
 
@@ -223,30 +225,30 @@ class ReportTable(str, Enum):
 
 
 def report_tables(
-    wanted: Collection[ReportTable],
+    requested: Collection[ReportTable],
     report: Callable[[], ProjectReport],
     runs: Callable[[], NodeRuns],
 ) -> dict[str, pa.Table]:
-    """The wanted ones by name; only what they need is gathered.
+    """The requested ones by name; only what they need is gathered.
 
     Args:
-        wanted: Which.
+        requested: Which.
         report: Gathers all tables, with their fragments.
         runs: Gathers all runs, newest first.
     """
-    found: dict[str, pa.Table] = {}
-    if ReportTable.RUNS in wanted:
-        ended = [run for each in runs().values() for run in each]
+    by_name: dict[str, pa.Table] = {}
+    if ReportTable.RUNS in requested:
+        ended = [run for node_runs in runs().values() for run in node_runs]
         ended.sort(key=lambda run: run.finished_at, reverse=True)
-        found[ReportTable.RUNS.value] = RUNS.table(run_rows(ended))
-    if {ReportTable.STATISTICS, ReportTable.FRAGMENTS}.isdisjoint(wanted):
-        return found
+        by_name[ReportTable.RUNS.value] = RUNS.table(run_rows(ended))
+    if {ReportTable.STATISTICS, ReportTable.FRAGMENTS}.isdisjoint(requested):
+        return by_name
     tables = [node for node in report().nodes if isinstance(node, TableReport)]
-    if ReportTable.STATISTICS in wanted:
-        shown = (table.shown for table in tables if table.shown is not None)
-        rows = (row for each in shown for row in statistics_rows(each))
-        found[ReportTable.STATISTICS.value] = STATISTICS.table(rows)
-    if ReportTable.FRAGMENTS in wanted:
+    if ReportTable.STATISTICS in requested:
+        statuses = (table.status for table in tables if table.status is not None)
+        rows = (row for status in statuses for row in statistics_rows(status))
+        by_name[ReportTable.STATISTICS.value] = STATISTICS.table(rows)
+    if ReportTable.FRAGMENTS in requested:
         rows = (row for table in tables for row in fragment_rows(table))
-        found[ReportTable.FRAGMENTS.value] = FRAGMENTS.table(rows)
-    return found
+        by_name[ReportTable.FRAGMENTS.value] = FRAGMENTS.table(rows)
+    return by_name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lancestat.errors import CommentError, GitHubAnswerInvalid, GitHubNotConfigured, InDoubt
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 from lancestat.review.values import NO_CHANGES
 from lancestat.vcs.github import ATTEMPTS
 
@@ -47,8 +47,8 @@ def pull_request(environment: Mapping[str, str], number: int | None = None) -> P
     """
     repository = environment.get("GITHUB_REPOSITORY", "")
     if not _REPOSITORY.fullmatch(repository):
-        found = f"is {clean(repository)!r}" if repository else "is not set"
-        message = f"GITHUB_REPOSITORY {found}; expected OWNER/NAME"
+        problem = f"is {redact_line(repository)!r}" if repository else "is not set"
+        message = f"GITHUB_REPOSITORY {problem}; expected OWNER/NAME"
         raise GitHubNotConfigured(message)
     if number is None:
         number = _number(environment)
@@ -66,7 +66,7 @@ def _number(environment: Mapping[str, str]) -> int:
     request = event.get("pull_request") if isinstance(event, dict) else None
     number = request.get("number") if isinstance(request, dict) else None
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        name = clean(environment.get("GITHUB_EVENT_NAME", "")) or "this job's"
+        name = redact_line(environment.get("GITHUB_EVENT_NAME", "")) or "this job's"
         message = f"the event ({name}) is not about a pull request"
         raise GitHubNotConfigured(message, hint=hint)
     return number

@@ -66,7 +66,7 @@ def pair_nodes(base: ProjectSpec, head: ProjectSpec) -> tuple[NodePair, ...]:
     new = {_name(node): node for node in head.nodes}
     went = _alone(node for name, node in old.items() if name not in new)
     came = _alone(node for name, node in new.items() if name not in old)
-    renamed = {_name(came[place]): went[place] for place in came.keys() & went.keys()}
+    renamed = {_name(came[identity]): went[identity] for identity in came.keys() & went.keys()}
     pairs = [NodePair(old.get(name) or renamed.get(name), node) for name, node in new.items()]
     taken = {_name(matched.old) for matched in pairs if matched.old is not None}
     left = (NodePair(node, None) for name, node in old.items() if name not in taken)
@@ -84,9 +84,9 @@ def _alone(nodes: Iterable[Node]) -> dict[Key, Node]:
     """Nodes by what they write to, without those that share it."""
     alone: dict[Key, Node | None] = {}
     for node in nodes:
-        place = node.kind.value, canonical_uri(node.dataset_uri)
-        alone[place] = None if place in alone else node
-    return {place: node for place, node in alone.items() if node is not None}
+        identity = node.kind.value, canonical_uri(node.dataset_uri)
+        alone[identity] = None if identity in alone else node
+    return {identity: node for identity, node in alone.items() if node is not None}
 
 
 NodeChange = TableChange | JoinChange
@@ -207,7 +207,7 @@ class Comparison:
         for spec, node in ((self.head, pair.new), (self.base, pair.old)):
             if node is not None and node.owner is not None:
                 origin = _origins(spec, node).get("owner")
-                yield node.owner if origin is None else origin.shown
+                yield node.owner if origin is None else origin.template
 
     def _read_by(self, pair: NodePair) -> Iterable[str]:
         if pair.new is None:
@@ -284,8 +284,8 @@ def review(
     names = _names((old, new), select, exclude, state)
     diff = comparison.diff(names, state if with_datasets else None, clock())
     if sides.base.is_before_project:
-        place = comparison.mask.line(sides.base.place)
-        note = f"there is no project {place}: every node is new"
+        where = comparison.mask.line(sides.base.where)
+        note = f"there is no project {where}: every node is new"
         return replace(diff, notes=(note, *diff.notes))
     return diff
 

@@ -92,7 +92,7 @@ class Evidence:
         return opened if isinstance(opened, Snapshot) else None
 
     def unopened_reason(self, uri: str) -> str | None:
-        """That a dataset is not opened, and why; None where it was or where none was to be."""
+        """Return what a note says of an unopened dataset, None where there is nothing to say."""
         if self.is_opened and uri not in self.trusted:
             return f"is not opened: {self.withheld}"
         opened = self.opened.get(uri)
@@ -112,11 +112,13 @@ class Evidence:
 
 def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateReader]) -> Evidence:
     """Open the trusted datasets in parallel and read the state; neither has to be there."""
-    wanted = dict.fromkeys(filter(nothing.may_open, uris))
-    if not wanted:
+    trusted = dict.fromkeys(filter(nothing.may_open, uris))
+    if not trusted:
         return nothing
     options = nothing.spec.target.storage_options
-    evidence = replace(nothing, opened=observe_snapshots(zip(wanted, wanted, strict=True), options))
+    evidence = replace(
+        nothing, opened=observe_snapshots(zip(trusted, trusted, strict=True), options)
+    )
     if not any(isinstance(snapshot, Snapshot) for snapshot in evidence.opened.values()):
         return evidence
     try:
@@ -152,8 +154,8 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     if skip_if_current(after) is not None:
         return 0
     known = _keys(old, snapshot, evidence)
-    wanted = {_key(field, after): field for field in after.wanted}
-    fresh = {key: field for key, field in wanted.items() if key not in known}
+    fields = {_key(field, after): field for field in after.columns}
+    fresh = {key: field for key, field in fields.items() if key not in known}
     return _missing_bytes(snapshot, fresh, evidence)
 
 
@@ -179,7 +181,7 @@ def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozen
         assessment = _assess(table, snapshot, evidence)
     except SpecError:
         return frozenset()
-    return covered_keys(frozenset(_key(field, assessment) for field in assessment.wanted))
+    return covered_keys(frozenset(_key(field, assessment) for field in assessment.columns))
 
 
 def _key(field: Field, assessment: TableAssessment) -> str:

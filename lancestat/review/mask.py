@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, clean, visible
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, redact_line, visible
 from lancestat.spec.model import ProjectSpec
 
-# `clean` does not shorten a text of so many characters.
+# `redact_line` does not shorten a text of so many characters.
 _PIECE = 500
 
 
@@ -43,7 +43,7 @@ class Mask:
         return tuple(map(self.line, texts))
 
     def _line(self, text: str) -> str:
-        text = clean(text)
+        text = redact_line(text)
         if self.root is not None and len(self.root.parts) > 1:
             text = text.replace(f"{self.root}/", "")
         return visible(text)

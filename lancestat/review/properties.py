@@ -121,11 +121,13 @@ def selection_rules(selection: ColumnSelection) -> tuple[ColumnRule, ...]:
         )
     return tuple(
         ColumnRule(_patterns(include), _patterns(exclude), types)
-        for (exclude, types), include in sorted(merged.items(), key=_place)
+        for (exclude, types), include in sorted(merged.items(), key=_sort_key)
     )
 
 
-def _place(item: tuple[tuple[frozenset[str], frozenset[str] | None], set[str]]) -> list[list[str]]:
+def _sort_key(
+    item: tuple[tuple[frozenset[str], frozenset[str] | None], set[str]],
+) -> list[list[str]]:
     (exclude, types), include = item
     return [sorted(include), sorted(exclude), sorted(types or ())]
 
@@ -253,11 +255,11 @@ def _hidden(entry: _Stated, origins: Origins) -> Property:
     template = named(origins, *entry.names)
     if template is None:
         return entry.property
-    return replace(entry.property, text=template, shown=template, is_hidden=True)
+    return replace(entry.property, text=template, json=template, is_hidden=True)
 
 
 def _masked(entry: Property, mask: Mask) -> Property:
-    return replace(entry, text=mask.text(entry.text), shown=_masked_json(entry.shown, mask))
+    return replace(entry, text=mask.text(entry.text), json=_masked_json(entry.json, mask))
 
 
 def _masked_json(value: Json, mask: Mask) -> Json:

@@ -33,12 +33,12 @@ _REFS = re.compile(r"^refs/(?:heads|remotes|tags)/")
 class Side:
     """One side of a diff.
 
-    `label` names it for people, `place` says where its files are, such as `in /shop`, `commit` is
+    `label` names it for people, `where` says where its files are, such as `in /shop`, `commit` is
     the id of a revision. `prefix` goes before the names of its files in messages.
     """
 
     label: str
-    place: str
+    where: str
     files: Files
     prefix: str = ""
     commit: str | None = None
@@ -60,7 +60,7 @@ class Side:
         """
         if not self.files.has(PROJECT_FILE):
             raise ProjectMissing(
-                f"there is no {PROJECT_FILE} {self.place}",
+                f"there is no {PROJECT_FILE} {self.where}",
                 hint="give --project-dir, or compare with what has the project",
             )
         try:
@@ -68,15 +68,15 @@ class Side:
         except InvalidProject as invalid:
             if not self.prefix:
                 raise
-            raise InvalidProject([self._placed(error) for error in invalid.errors]) from None
+            raise InvalidProject([self._moved(error) for error in invalid.errors]) from None
         except UsageError as error:
             raise type(error)(f"{error.message} (at {self.label})", hint=error.hint) from None
 
-    def _placed(self, error: LancestatError) -> LancestatError:
-        place = error.location
-        if place is None:
+    def _moved(self, error: LancestatError) -> LancestatError:
+        location = error.location
+        if location is None:
             return error
-        moved = Location(f"{self.prefix}{place.file}", place.line, place.column)
+        moved = Location(f"{self.prefix}{location.file}", location.line, location.column)
         return type(error)(error.message, location=moved, hint=error.hint)
 
 
@@ -196,5 +196,5 @@ class _Finder:
     def _revision(self, label: str, commit: str, short: str | None = None) -> Side:
         files = Revision(self.repository, commit, short or label)
         folder = self.repository.prefix
-        place = f"in {folder}/ at {label}" if folder else f"at {label}"
-        return Side(label, place, files, f"{short or label}:", commit)
+        where = f"in {folder}/ at {label}" if folder else f"at {label}"
+        return Side(label, where, files, f"{short or label}:", commit)

@@ -288,7 +288,7 @@ def _declared(change: TableChange) -> Iterator[RiskNote]:
 
 
 def _ordered(risks: Iterable[RiskNote]) -> tuple[RiskNote, ...]:
-    rank = {risk: place for place, risk in enumerate(_RISKS)}
+    rank = {risk: index for index, risk in enumerate(_RISKS)}
     return tuple(sorted(risks, key=lambda note: rank.get(note.risk, len(rank))))
 
 

@@ -30,12 +30,12 @@ class Property:
     """A declared value: one to compare, and how people and JSON see it.
 
     Where `is_hidden` the value may be secret: `text` is the template that gave it, or says that it
-    is hidden, and `shown` that template or None. `key` is the declaration, None for a name.
+    is hidden, and `json` that template or None. `key` is the declaration, None for a name.
     """
 
     value: Json = field(repr=False)
     text: str
-    shown: Json
+    json: Json
     is_hidden: bool = False
     key: Key | None = field(default=None, repr=False, compare=False)
 

@@ -20,11 +20,10 @@ from datetime import datetime, timedelta, timezone
 from types import TracebackType
 
 from lancestat.errors import LancestatError, OutputError, ScratchFull, ScratchUnusable
-from lancestat.lake.error_mapping import is_full
+from lancestat.lake.error_mapping import is_error_or_panic, is_full
 from lancestat.lake.lease import Lease, Process, parse_instant, this_process
-from lancestat.lake.open import is_failure
 from lancestat.lake.storage import Storage, storage_at
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -105,8 +104,8 @@ def _remove(store: Storage, folder: str, options: Mapping[str, str], settle_seco
         store.remove_empty(application)
     except Exception as error:
         # The cause that ended the join matters more. `lancestat gc` removes this folder later.
-        reason = clean(str(error), secret_values(options))
-        _log.warning("scratch %s was not removed: %s", clean(store.uri(folder)), reason)
+        reason = redact_line(str(error), secret_values(options))
+        _log.warning("scratch %s was not removed: %s", redact_line(store.uri(folder)), reason)
 
 
 @contextmanager
@@ -117,18 +116,19 @@ def _scratch_errors(
     try:
         yield
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         secrets_ = secret_values(options)
-        place = clean(root, secrets_)
+        redacted_root = redact_line(root, secrets_)
         if _is_full(error):
             raise ScratchFull(
-                f"no space is left in the scratch folder {place}",
+                f"no space is left in the scratch folder {redacted_root}",
                 hint="make room there, or set the target's 'scratch' to a larger place",
             ) from None
         if is_making and not isinstance(error, LancestatError):
             raise ScratchUnusable(
-                f"the scratch folder {place} cannot be used: {clean(str(error), secrets_)}",
+                f"the scratch folder {redacted_root} cannot be used: "
+                f"{redact_line(str(error), secrets_)}",
                 hint="check the target's 'scratch' and the permissions there",
             ) from None
         raise
@@ -232,4 +232,4 @@ class Heartbeat:
                 self._store.write(self._path, self._clock().isoformat())
             except Exception as error:
                 # The join itself may still succeed.
-                _log.warning("the heartbeat of scratch failed: %s", clean(str(error)))
+                _log.warning("the heartbeat of scratch failed: %s", redact_line(str(error)))

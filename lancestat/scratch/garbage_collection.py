@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lancestat.errors import LancestatError, ScratchUnusable
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.files import store_of
 from lancestat.lake.lease import TAG, Lease
-from lancestat.lake.open import is_failure, probe
+from lancestat.lake.open import probe
 from lancestat.lake.storage import Storage, storage_at
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.scratch.folder import DEAD_AFTER, MARKER, read_marker
 
 # As `scratch` names them.
@@ -20,7 +21,7 @@ _NAME = re.compile(rf"({TAG})-[0-9a-f]{{16}}")
 
 
 @dataclass(frozen=True, slots=True)
-class SweptFolder:
+class AbandonedFolder:
     """A join run's folder that its process left behind."""
 
     uri: str
@@ -29,25 +30,25 @@ class SweptFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class ScratchSweep:
-    """The folders that a sweep removed, or would remove, and those that it left.
+class ScratchGarbage:
+    """The folders that were removed, or would be, and those that were left.
 
     `left` are URIs with the reason: somebody else's, a marker that cannot be understood, a removal
     that failed.
     """
 
-    swept: tuple[SweptFolder, ...] = ()
+    collected: tuple[AbandonedFolder, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
 
 
-def sweep_scratch(
+def collect_scratch_garbage(
     root: str,
     storage_options: Mapping[str, str] | None = None,
     *,
     now: datetime,
     dry_run: bool = False,
     dead_after: timedelta = DEAD_AFTER,
-) -> ScratchSweep:
+) -> ScratchGarbage:
     """Remove what killed processes left under a scratch root, and nothing else.
 
     Only folders two levels below the root that carry scratch's marker are looked at, and those that
@@ -66,29 +67,32 @@ def sweep_scratch(
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)
-    swept: list[SweptFolder] = []
+    collected: list[AbandonedFolder] = []
     left: list[tuple[str, str]] = []
     try:
-        place = store_of(root)
-        if place is not None:
-            probe(place, options)
+        store_uri = store_of(root)
+        if store_uri is not None:
+            probe(store_uri, options)
         for folder in _folders(store, left):
             lease = _lease(store, folder, dead_after, left)
             if lease is None or lease.is_held(now):
                 continue
             size_bytes = store.size_bytes(folder)
             if dry_run or _removed(store, folder, options, left):
-                swept.append(SweptFolder(store.uri(folder), size_bytes, lease.renewed_at or now))
+                collected.append(
+                    AbandonedFolder(store.uri(folder), size_bytes, lease.renewed_at or now)
+                )
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
         reason = error.message if isinstance(error, LancestatError) else str(error)
         secrets = secret_values(options)
         raise ScratchUnusable(
-            f"the scratch folder {clean(root, secrets)} cannot be swept: {clean(reason, secrets)}",
+            f"the scratch folder {redact_line(root, secrets)} cannot be swept: "
+            f"{redact_line(reason, secrets)}",
             hint="check the target's 'scratch', its storage-options and the permissions there",
         ) from None
-    return ScratchSweep(tuple(swept), tuple(left))
+    return ScratchGarbage(tuple(collected), tuple(left))
 
 
 def _folders(storage: Storage, left: list[tuple[str, str]]) -> Iterator[str]:
@@ -141,6 +145,6 @@ def _removed(
         store.remove(folder, MARKER)
         store.remove_empty(folder.partition("/")[0])
     except Exception as error:
-        left.append((store.uri(folder), clean(str(error), secret_values(options))))
+        left.append((store.uri(folder), redact_line(str(error), secret_values(options))))
         return False
     return True

@@ -24,7 +24,7 @@ from lancestat.statistics.partial import ColumnPartial
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lancestat.spark.knn.engine import JoinSession
+    from lancestat.spark.knn.engine import SparkJoin
 
 APP_NAME = "lancestat"
 
@@ -103,7 +103,7 @@ class SparkScanner:
                 yield scanned.scan, scanned.partials
 
     @contextmanager
-    def join(self, work: JoinWork, on_stage: OnStage) -> Iterator[JoinSession]:
+    def join(self, work: JoinWork, on_stage: OnStage) -> Iterator[SparkJoin]:
         """Open a join.
 
         Raises:

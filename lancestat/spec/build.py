@@ -76,7 +76,7 @@ class Builder:
         """Return the policy in the mapping at `steps` of an item."""
         values = self._values(Policy, item, *steps)
         template = named(item.origins_below(*steps), "allow.stale", "refresh")
-        return Policy(**values, shown=template)
+        return Policy(**values, template=template)
 
     def table(self, item: Item) -> Table:
         """Return the table that an item declares."""
@@ -121,7 +121,7 @@ class Builder:
         value = _at(item.value, steps)
         match shape:
             case PathOrUri():
-                return self._place(item, value, *steps)
+                return self._absolute(item, value, *steps)
             case Pattern():
                 return ColumnPattern(value, item.at(*steps))
             case Text() | Flag() | Scalar() | Variables():
@@ -161,15 +161,15 @@ class Builder:
             return self._side(item, values, *steps)
         if resource is ColumnChoice:
             return ColumnChoice(**values)
-        templates = {part: origin.shown for part, origin in item.origins_below(*steps).items()}
+        templates = {part: origin.template for part, origin in item.origins_below(*steps).items()}
         if resource is StaleBounds:
-            return StaleBounds(**values, shown=templates)
+            return StaleBounds(**values, templates=templates)
         if resource is Freshness:
             self._check_freshness(item, *steps)
-            return Freshness(**values, shown=templates)
+            return Freshness(**values, templates=templates)
         raise AssertionError(f"{resource.__name__} is part of no other resource")
 
-    def _place(self, item: Item, text: str, *steps: str | int) -> str:
+    def _absolute(self, item: Item, text: str, *steps: str | int) -> str:
         try:
             return resolve_uri(self.root, text)
         except ValueError as error:
@@ -277,5 +277,5 @@ def _writing_errors(item: Item, values: Mapping[str, Any], *steps: str) -> Itera
     for key, text in values["options"].items():
         objection = option_objection(values["format"] or "", key, text)
         if objection is not None:
-            message, at = f"option '{key}' {objection}", (*steps, "options", key)
-            yield item.error(WrongValue, message, *at, hint="a side only reads rows")
+            message, path = f"option '{key}' {objection}", (*steps, "options", key)
+            yield item.error(WrongValue, message, *path, hint="a side only reads rows")

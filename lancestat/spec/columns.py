@@ -52,15 +52,15 @@ def resolve_columns(
     """
     columns = {column.name: column for column in available}
     notes: list[str] = []
-    wanted = set(columns) if selection.all else set()
+    selected = set(columns) if selection.all else set()
     for rule in selection.rules:
-        wanted |= _matched_by_rule(rule, columns, table, notes)
+        selected |= _matched_by_rule(rule, columns, table, notes)
     for pattern in selection.exclude:
-        wanted -= _matched(pattern, columns, table, notes)
+        selected -= _matched(pattern, columns, table, notes)
     names: list[str] = []
     skipped: list[tuple[str, str]] = []
     for column in available:
-        if column.name not in wanted:
+        if column.name not in selected:
             continue
         why_not = _why_not(column)
         if why_not is None:

@@ -242,8 +242,8 @@ class Composer:
             self._fail(mark, TooComplex, f"nested more than {MAX_DEPTH} levels deep")
 
     def _fail_syntax(self, error: yaml.MarkedYAMLError) -> NoReturn:
-        place = error.problem_mark or error.context_mark
-        mark = (place.line, place.column) if place else (0, 0)
+        found_at = error.problem_mark or error.context_mark
+        mark = (found_at.line, found_at.column) if found_at else (0, 0)
         problem = error.problem or "not YAML"
         hint = self._template_hint(mark[0])
         if self._character(mark) == "\t" or "tab" in problem:

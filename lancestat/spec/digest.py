@@ -24,7 +24,7 @@ DIGEST_VERSION = 1
 
 Meaning = dict[str, Any]
 
-_PLAIN = frozenset((str, int, float, bool, type(None)))
+_JSON_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def node_digest(node: Node) -> str:
@@ -43,18 +43,18 @@ def _meaning(resource: Declared) -> Meaning:
     for declared in key_fields(type(resource)):
         key, value = declared.first, getattr(resource, declared.name)
         if key.role is Role.OPTION and value != declared.default:
-            meaning[key.label or key.name] = _plain(value)
+            meaning[key.label or key.name] = _json_value(value)
         elif key.role is Role.MEANING and key.path[0] in resource.declares.groups:
             # The keys of a group are a list, in their order.
-            meaning.setdefault(key.path[0], []).append(_plain(value))
+            meaning.setdefault(key.path[0], []).append(_json_value(value))
         elif key.role is Role.MEANING:
-            meaning[key.label or key.name] = _plain(value)
+            meaning[key.label or key.name] = _json_value(value)
     return meaning
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value as JSON can hold it."""
-    if type(value) in _PLAIN:
+    if type(value) in _JSON_SCALARS:
         return value
     match value:
         case Enum():
@@ -70,7 +70,7 @@ def _plain(value: Any) -> Any:
         case Mapping():
             return dict(value)
         case tuple():
-            return [_plain(item) for item in value]
+            return [_json_value(item) for item in value]
     return value
 
 

@@ -87,7 +87,7 @@ def read_document(content: bytes, file: str) -> Document:
     unfolding = _Constructor(file)
     value = unfolding.value(root, ())
     if unfolding.errors:
-        raise InvalidProject([unfolding.errors[place] for place in sorted(unfolding.errors)])
+        raise InvalidProject([unfolding.errors[key] for key in sorted(unfolding.errors)])
     return Document(file, value, unfolding.marks, unfolding.key_marks, unfolding.numbers)
 
 
@@ -157,14 +157,14 @@ class _Constructor:
     def _mapping(self, node: YamlNode, path: KeyPath) -> dict[str, object]:
         assert node.pairs is not None
         mapping: dict[str, object] = {}
-        places: dict[str, Mark] = {}
+        written: dict[str, Mark] = {}
         merges: list[YamlNode] = []
         for key, child in node.pairs:
             name = self._key(key)
-            if name in places:
-                self._report_duplicate(name, key.mark, places[name])
+            if name in written:
+                self._report_duplicate(name, key.mark, written[name])
                 continue
-            places[name] = key.mark
+            written[name] = key.mark
             if name == "<<" and key.plain:
                 merges.extend(self._merged(child))
                 continue
@@ -192,9 +192,11 @@ class _Constructor:
         new = values.keys() - mapping.keys()
         mapping.update({name: value for name, value in values.items() if name in new})
         depth = len(path)
-        for own, places in ((self.marks, merged.marks), (self.key_marks, merged.key_marks)):
-            own.update({at: mark for at, mark in places.items() if at[depth] in new})
-        self.numbers.update({at: text for at, text in merged.numbers.items() if at[depth] in new})
+        for own, inherited in ((self.marks, merged.marks), (self.key_marks, merged.key_marks)):
+            own.update({path: mark for path, mark in inherited.items() if path[depth] in new})
+        self.numbers.update(
+            {path: text for path, text in merged.numbers.items() if path[depth] in new}
+        )
         self.errors.update(merged.errors)
 
     def _key(self, node: YamlNode) -> str:
@@ -212,14 +214,16 @@ class _Constructor:
         self._report(node.mark, InvalidSyntax, f"unknown tag {quoted(tag)}", "remove the tag")
 
     def _report_duplicate(self, name: str, mark: Mark, first: Mark) -> None:
-        place = Location(self.file, first[0] + 1, first[1] + 1)
-        self._report(mark, DuplicateKey, f"key {quoted(name)} is written twice, first at {place}")
+        location = Location(self.file, first[0] + 1, first[1] + 1)
+        self._report(
+            mark, DuplicateKey, f"key {quoted(name)} is written twice, first at {location}"
+        )
 
     def _report(
         self, mark: Mark, kind: type[SpecError], message: str, hint: str | None = None
     ) -> None:
-        place = Location(self.file, mark[0] + 1, mark[1] + 1)
-        self.errors[mark, message] = kind(message, location=place, hint=hint)
+        location = Location(self.file, mark[0] + 1, mark[1] + 1)
+        self.errors[mark, message] = kind(message, location=location, hint=hint)
 
 
 def _resolve(text: str, tag: str | None, plain: bool) -> Scalar:

@@ -189,14 +189,14 @@ def is_spec(name: str) -> bool:
 
 def read_file(files: Files, name: str) -> Document:
     """A YAML file of a project; InvalidProject when it cannot be read."""
-    place = Location(name, 1, 1)
+    start = Location(name, 1, 1)
     try:
         content = files.read(name)
     except OSError as error:
         message = f"cannot read the file: {error.strerror}"
-        raise InvalidProject([UnreadableFile(message, location=place)]) from None
+        raise InvalidProject([UnreadableFile(message, location=start)]) from None
     except SpecError as error:
-        raise InvalidProject([error.placed(place)]) from None
+        raise InvalidProject([error.placed(start)]) from None
     return read_document(content, name)
 
 
@@ -215,7 +215,7 @@ def spec_files(
     names: dict[str, None] = {}
     for folder in folders:
         text = folder.path
-        shown = visible(text if folder.origin is None else folder.origin.shown)
+        visible_path = visible(text if folder.origin is None else folder.origin.template)
         try:
             below = None
             if "\0" not in text:
@@ -224,13 +224,13 @@ def spec_files(
             errors.append(_placed(error, folder))
             continue
         except OSError as error:
-            message = f"cannot read spec path '{shown}': {error.strerror}"
+            message = f"cannot read spec path '{visible_path}': {error.strerror}"
             errors.append(UnreadableFile(message, location=folder.location))
             continue
         if below is None:
             errors.append(
                 UnreadableFile(
-                    f"spec path '{shown}' is not a folder",
+                    f"spec path '{visible_path}' is not a folder",
                     location=folder.location,
                     hint=f"create it in {root}, or change 'spec-paths'",
                 )
@@ -244,7 +244,7 @@ def _placed(error: SpecError, folder: SpecFolder) -> LancestatError:
     """Return the error about a folder, named only where the project file holds its name."""
     if folder.origin is None:
         return error.placed(folder.location)
-    message = f"spec path '{visible(folder.origin.shown)}' is nothing that is read"
+    message = f"spec path '{visible(folder.origin.template)}' is nothing that is read"
     return type(error)(message, location=folder.location, hint=error.hint)
 
 

@@ -34,11 +34,13 @@ def node_dependencies(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
 def cycle_errors(nodes: Iterable[Node]) -> list[LancestatError]:
     """One error per cycle, at its first node: each names the whole path."""
     nodes = tuple(nodes)
-    places = {node.name: node.location for node in nodes}
+    locations = {node.name: node.location for node in nodes}
     errors: list[LancestatError] = []
     for cycle in _cycles(node_dependencies(nodes)):
         path = " -> ".join((*cycle, cycle[0]))
-        errors.append(CyclicReferences(f"nodes read each other: {path}", location=places[cycle[0]]))
+        errors.append(
+            CyclicReferences(f"nodes read each other: {path}", location=locations[cycle[0]])
+        )
     return errors
 
 

@@ -22,7 +22,7 @@ from lancestat.spec.resources import PROJECT_FILE
 from lancestat.spec.schema import SPECS_SCHEMA, keywords
 from lancestat.spec.schema_check import check
 from lancestat.spec.template import Rendering
-from lancestat.spec.template_scope import Scope
+from lancestat.spec.template_scope import TemplateScope
 from lancestat.spec.wording import subject
 
 __all__ = ["dependencies", "load_project"]
@@ -93,12 +93,12 @@ def _missing(root: Path) -> InvalidProject:
 def _in_order(errors: Iterable[LancestatError], files: Sequence[str]) -> list[LancestatError]:
     ranks = {file: rank for rank, file in enumerate(files)}
 
-    def place(error: LancestatError) -> tuple[int, int, int]:
+    def position(error: LancestatError) -> tuple[int, int, int]:
         if error.location is None:
             return -1, 0, 0
         return ranks.get(error.location.file, -1), error.location.line, error.location.column
 
-    return sorted(errors, key=place)
+    return sorted(errors, key=position)
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class _Declarations:
     known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
     nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
-    def read(self, file: str, scope: Scope, errors: list[LancestatError]) -> None:
+    def read(self, file: str, scope: TemplateScope, errors: list[LancestatError]) -> None:
         """Declare all that a file holds."""
         try:
             document = read_file(self.files, file)
@@ -127,10 +127,10 @@ class _Declarations:
         errors.extend(rendering.failures.values())
         broken = {failed[:2] for failed in rendering.failures}
         judged: set[KeyPath] = set()
-        for at, error in check(SPECS_SCHEMA, document, rendering):
+        for path, error in check(SPECS_SCHEMA, document, rendering):
             errors.append(error)
-            judged.add(at)
-            broken.add(at[:2])
+            judged.add(path)
+            broken.add(path[:2])
         for kind, item in _items(document, rendering):
             namespace: Namespace[Any] = self._namespace(kind)
             name = item.value.get("name")
@@ -191,7 +191,7 @@ class _Declarations:
     ) -> Redactor:
         """Finds what must not be shown to everybody; names and words of the language are public."""
         spaces: tuple[Namespace[Any], ...] = (self.nodes, self.sets, self.policies)
-        named = {spelled for space in spaces for spelled, _ in space.places.values()}
+        named = {spelled for space in spaces for spelled, _ in space.declared.values()}
         known = list(self.known)
         for node in nodes:
             known += hidden_locations(node, origins.get(node.name, {}))
@@ -230,7 +230,7 @@ def _file_names(
         top = relative_name(root, Path(os.path.normpath(root / folder.path.replace("\0", ""))))
         for name in names:
             if name.startswith(f"{top}/"):
-                template = f"{folder.origin.shown}{name[len(top) :]}"
+                template = f"{folder.origin.template}{name[len(top) :]}"
                 yield KnownValue(name, template, folder.origin.is_secret)
 
 
@@ -239,8 +239,8 @@ def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item
         return
     # Grouped by item, so that each of a thousand items does not scan all origins.
     origins: dict[KeyPath, dict[KeyPath, Origin]] = {}
-    for at, origin in rendering.origins.items():
-        origins.setdefault(at[:2], {})[at] = origin
+    for path, origin in rendering.origins.items():
+        origins.setdefault(path[:2], {})[path] = origin
     for kind in document.value:
         values = document.value[kind]
         if kind not in RESOURCES:

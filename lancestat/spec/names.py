@@ -50,11 +50,11 @@ class Item:
 
     def origins_below(self, *steps: str | int) -> dict[str, Origin]:
         """The origins of the values below a key of the item, by dotted key."""
-        at = (*self.path, *steps)
+        start = (*self.path, *steps)
         return {
-            ".".join(map(str, path[len(at) :])): origin
+            ".".join(map(str, path[len(start) :])): origin
             for path, origin in self.origins.items()
-            if path[: len(at)] == at
+            if path[: len(start)] == start
         }
 
     def quoted(self, text: str, *steps: str | int) -> str:
@@ -146,11 +146,11 @@ class Namespace(Generic[T]):
 
     noun: str
     values: dict[str, T | None] = field(default_factory=dict)
-    places: dict[str, tuple[str, Location]] = field(default_factory=dict)
+    declared: dict[str, tuple[str, Location]] = field(default_factory=dict)
 
     def declare(self, name: str, location: Location, errors: list[LancestatError]) -> bool:
         """Take a name; False, and an error, when it is taken."""
-        first = self.places.setdefault(_folded(name), (name, location))
+        first = self.declared.setdefault(_folded(name), (name, location))
         if first[1] == location:
             self.values[name] = None
             return True
@@ -176,7 +176,7 @@ class Namespace(Generic[T]):
         """The error of a reference to `name`, or None when it is declared."""
         if name in self.values:
             return None
-        declared = [spelled for spelled, _ in self.places.values()]
+        declared = [spelled for spelled, _ in self.declared.values()]
         known = ", ".join(sorted(declared)[:20]) or "none"
         hint = None
         if item.origin(*steps) is None:
@@ -189,5 +189,5 @@ class Namespace(Generic[T]):
         )
 
     def _same_letters(self, name: str) -> str | None:
-        declared = self.places.get(_folded(name))
+        declared = self.declared.get(_folded(name))
         return f"did you mean '{declared[0]}'?" if declared else None

@@ -45,10 +45,10 @@ def outline(root: Path) -> Outline:
     files = Folder(root)
     project = _read(files, PROJECT_FILE)
     folders = project.get("spec-paths", list(default_of(ProjectFile, "spec_paths")))
-    places = [SpecFolder(text, Location(PROJECT_FILE, 1, 1)) for text in _texts(folders)]
+    spec_folders = [SpecFolder(text, Location(PROJECT_FILE, 1, 1)) for text in _texts(folders)]
     ignored: list[LancestatError] = []
     nodes: dict[str, NodeOutline] = {}
-    for name in spec_files(files, root, places, ignored):
+    for name in spec_files(files, root, spec_folders, ignored):
         if name != PROJECT_FILE:
             for node in _nodes(_read(files, name), name):
                 nodes.setdefault(node.name, node)

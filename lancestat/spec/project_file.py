@@ -34,7 +34,7 @@ from lancestat.spec.quoting import quoted
 from lancestat.spec.schema import PROJECT_SCHEMA
 from lancestat.spec.schema_check import check
 from lancestat.spec.template import Rendering, is_template
-from lancestat.spec.template_scope import Scope
+from lancestat.spec.template_scope import TemplateScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Header:
 
     name: str
     target: Target
-    scope: Scope
+    scope: TemplateScope
     folders: tuple[SpecFolder, ...]
     origins: Mapping[str, Origin] = field(default_factory=dict)
     known: tuple[KnownValue, ...] = field(default=(), repr=False)
@@ -84,13 +84,13 @@ def read_header(
     if own_errors or target is None:
         built = Target(target or "", "")
     else:
-        at = ("targets", target)
-        item = Item(document, at, value["targets"][target], {}, rendering.origins)
+        target_path = ("targets", target)
+        item = Item(document, target_path, value["targets"][target], {}, rendering.origins)
         built = Builder(root, errors).target(item, target)
         origins = {
             ".".join(map(str, path[2:])): origin
             for path, origin in rendering.origins.items()
-            if path[:2] == at
+            if path[:2] == target_path
         }
     known = (
         *rendering.known,
@@ -121,7 +121,7 @@ def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[KnownVa
     for key, value in (("state", target.state), ("scratch", target.scratch)):
         origin = origins.get(key)
         if origin is not None and origin.is_set and value is not None:
-            yield KnownValue(value, origin.shown, origin.is_secret)
+            yield KnownValue(value, origin.template, origin.is_secret)
 
 
 def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:
@@ -139,7 +139,7 @@ def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:
             yield from secret_options({key: str(option) for key, option in options.items()})
 
 
-def _secret_vars(scope: Scope) -> Iterator[KnownValue]:
+def _secret_vars(scope: TemplateScope) -> Iterator[KnownValue]:
     for name, value in (scope.vars or {}).items():
         if is_secret_name(name) and isinstance(value, str):
             yield KnownValue(
@@ -154,13 +154,13 @@ def _targets(value: Mapping[str, Any]) -> Mapping[str, object]:
 
 def _render(
     document: Document, arguments: Arguments, rendering: Rendering, errors: list[LancestatError]
-) -> tuple[Document, str | None, Scope]:
+) -> tuple[Document, str | None, TemplateScope]:
     """The document rendered, with its target and the scope of that: each may use those before.
 
     Other targets are left as they are, since what they need may be missing here.
     """
     value = dict(document.value) if isinstance(document.value, dict) else {}
-    early = Scope(arguments.environment)
+    early = TemplateScope(arguments.environment)
     if "default-target" in value:
         value["default-target"] = rendering.render(
             document, value["default-target"], ("default-target",), early
@@ -226,8 +226,8 @@ def _target_name(
 def _unknown_target(
     name: str, known: list[str], origin: Origin | None = None
 ) -> tuple[str, str | None]:
-    told = quoted(name if origin is None else origin.brief)
-    message = f"unknown target {told}; valid targets: {', '.join(known)}"
+    shown_name = quoted(name if origin is None else origin.brief)
+    message = f"unknown target {shown_name}; valid targets: {', '.join(known)}"
     return message, None if origin is not None else did_you_mean(name, known)
 
 
@@ -237,10 +237,10 @@ def _scope(
     target: str | None,
     arguments: Arguments,
     rendering: Rendering,
-) -> Scope:
+) -> TemplateScope:
     # A target that could not be chosen is one error already, and not one per template.
     origin = None if arguments.target else rendering.origins.get(("default-target",))
-    early = Scope(arguments.environment, target=target or "", target_origin=origin)
+    early = TemplateScope(arguments.environment, target=target or "", target_origin=origin)
     written = value.get("vars")
     if not isinstance(written, dict):
         written = {}
@@ -287,9 +287,9 @@ def _folders(
     texts = value.get("spec-paths", default_of(ProjectFile, "spec_paths"))
     if not isinstance(texts, list | tuple):
         return ()
-    places = ((text, ("spec-paths", index)) for index, text in enumerate(texts))
+    keyed = ((text, ("spec-paths", index)) for index, text in enumerate(texts))
     return tuple(
-        SpecFolder(text, document.at(at), rendering.origins.get(at))
-        for text, at in places
+        SpecFolder(text, document.at(path), rendering.origins.get(path))
+        for text, path in keyed
         if isinstance(text, str) and text
     )

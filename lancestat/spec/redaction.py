@@ -27,7 +27,9 @@ NO_ORIGINS: Origins = MappingProxyType({})
 
 def redacted_node(node: AnyNode, origins: Origins, audience: Audience) -> AnyNode:
     """Return a node as an audience may see it; `origins` are the node's, by dotted key."""
-    hidden = {key: origin.shown for key, origin in origins.items() if origin.hides_from(audience)}
+    hidden = {
+        key: origin.template for key, origin in origins.items() if origin.hides_from(audience)
+    }
     redacted: AnyNode = _redacted(node, hidden, "")
     return redacted
 
@@ -70,10 +72,10 @@ def named(origins: Origins, *keys: str) -> str | None:
     parts = {
         key: origin
         for key, origin in origins.items()
-        if any(key == wanted or key.startswith(f"{wanted}.") for wanted in keys)
+        if any(key == prefix or key.startswith(f"{prefix}.") for prefix in keys)
     }
     if len(parts) == 1 and (key := next(iter(parts))) in keys:
-        return parts[key].shown
+        return parts[key].template
     variables = dict.fromkeys(
         variable for origin in parts.values() for variable in origin.variables
     )
@@ -97,9 +99,9 @@ def hidden_locations(node: Node, origins: Origins) -> Iterator[KnownValue]:
         return
     public = _locations(redacted_node(node, origins, Audience.PUBLIC))
     personal = _locations(redacted_node(node, origins, Audience.PERSON))
-    for place, public_text, seen in zip(_locations(node), public, personal, strict=True):
-        if place is not None and public_text is not None and place != public_text:
-            yield KnownValue(place, public_text, is_secret=place != seen)
+    for location, public_text, seen in zip(_locations(node), public, personal, strict=True):
+        if location is not None and public_text is not None and location != public_text:
+            yield KnownValue(location, public_text, is_secret=location != seen)
 
 
 def _locations(resource: Declared) -> Iterator[str | None]:

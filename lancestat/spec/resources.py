@@ -19,7 +19,7 @@ PROJECT_FILE = "lancestat_project.yml"
 
 def template_texts() -> Mapping[str, str]:
     """The annotated example of every kind of file, by file name."""
-    folder = next(place for place in _TEMPLATES if place.is_dir())
+    folder = next(folder for folder in _TEMPLATES if folder.is_dir())
     return {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.yml"))}
 
 

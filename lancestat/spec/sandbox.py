@@ -112,7 +112,7 @@ def _value(expression: _Expression, scope: dict[str, object], names: TemplateNam
         origin = names.origin("{{" + expression.source + "}}")
         if origin is not None and origin.is_set:
             names.pieces.append(
-                KnownValue(str(value), origin.shown, origin.is_secret, is_whole=True)
+                KnownValue(str(value), origin.template, origin.is_secret, is_whole=True)
             )
         return value
     finally:

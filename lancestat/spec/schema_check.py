@@ -30,13 +30,13 @@ def check(
     """
     seen: set[tuple[KeyPath, str]] = set()
     for error in _validator(schema_name).iter_errors(document.value):
-        refusal = Refusal.of(error)
+        violation = SchemaViolation.of(error)
         # The validator repeats itself: `required`, for one, once for each key that is missing.
-        about = refusal.path, refusal.topic
-        if about not in seen and refusal.path not in rendering.failures:
+        about = violation.path, violation.topic
+        if about not in seen and violation.path not in rendering.failures:
             seen.add(about)
-            for sentence in refusal.errors(document, rendering.origins):
-                yield refusal.path, sentence
+            for sentence in violation.errors(document, rendering.origins):
+                yield violation.path, sentence
 
 
 @cache
@@ -89,10 +89,10 @@ _Complaint = tuple[type[SpecError], str, str | int | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SchemaViolation:
     """A value that does not keep to a keyword; `expected` is what the schema gives the keyword.
 
-    One refusal is enough for a topic at a path. Keywords about the parts of a mapping or a list
+    One violation is enough for a topic at a path. Keywords about the parts of a mapping or a list
     are topics of their own; the others share one, since they all describe the required value.
     """
 
@@ -104,8 +104,8 @@ class Refusal:
     schema: Mapping[str, Any]
 
     @classmethod
-    def of(cls, error: ValidationError) -> Refusal:
-        """Return the refusal that a validator's error stands for."""
+    def of(cls, error: ValidationError) -> SchemaViolation:
+        """Return the violation that a validator's error stands for."""
         path, keyword = tuple(error.absolute_path), str(error.validator)
         topic = keyword if keyword in _ABOUT_PARTS else "value"
         if "propertyNames" in error.absolute_schema_path:

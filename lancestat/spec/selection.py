@@ -97,10 +97,10 @@ class _Graph:
                 return self._by_state(argument)
             case "tag":
                 names = self._where(lambda node: composed(argument) in node.tags)
-                return self._found(core, names, strict, self._all_tags(), "tag:")
+                return self._non_empty(core, names, strict, self._all_tags(), "tag:")
             case "path":
                 names = self._where(lambda node: _below(node.location.file, argument))
-                return self._found(core, names, strict, self._all_files(), "path:")
+                return self._non_empty(core, names, strict, self._all_files(), "path:")
         hint = did_you_mean(method, _METHODS)
         valid = ", ".join(f"{known}:" for known in _METHODS)
         raise InvalidSelector(
@@ -113,8 +113,8 @@ class _Graph:
         is_pattern = any(char in name for char in "*?[")
         if is_pattern:
             names = self._where(lambda node: fnmatchcase(node.name, name))
-            return self._found(name, names, strict, self.names, "")
-        return self._found(name, {name}.intersection(self.names), True, self.names, "")
+            return self._non_empty(name, names, strict, self.names, "")
+        return self._non_empty(name, {name}.intersection(self.names), True, self.names, "")
 
     def _by_state(self, word: str) -> set[str]:
         if self.states is None:
@@ -125,7 +125,7 @@ class _Graph:
     def _where(self, accepts: Callable[[Node], bool]) -> set[str]:
         return {node.name for node in self.spec.nodes if accepts(node)}
 
-    def _found(
+    def _non_empty(
         self, core: str, names: set[str], strict: bool, known: Iterable[str], method: str
     ) -> set[str]:
         if names or not strict:

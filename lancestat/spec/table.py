@@ -65,7 +65,7 @@ class Refresh(str, Enum):
 class StaleBounds:
     """Bounds on how far behind statistics may be; every bound that is given must hold.
 
-    `max_changed_rows` is a share of the current rows, 0.05 for 5 %. `shown` has the text that
+    `max_changed_rows` is a share of the current rows, 0.05 for 5 %. `templates` has the text that
     messages give in place of a bound, by its name, where the environment gave that bound.
     """
 
@@ -84,7 +84,7 @@ class StaleBounds:
         role=MEANING,
         default=None,
     )
-    shown: Mapping[str, str] = field(default_factory=dict, compare=False)
+    templates: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     declares: ClassVar[Resource] = Resource("", is_filled=True)
 
@@ -110,8 +110,8 @@ def staleness_words(allowed: bool | StaleBounds) -> str:
 class Policy:
     """The staleness that readers accept: none (False), any (True) or bounds.
 
-    `name` is None for an inline policy. `shown` stands for the rest where it is published, if the
-    environment gave any of that.
+    `name` is None for an inline policy. `template` stands for the rest where it is published, if
+    the environment gave any of that.
     """
 
     name: str | None = key(NAME, "What tables call it.", is_required=True, role=LABEL, default=None)
@@ -143,7 +143,7 @@ class Policy:
         risk=Risk.STALENESS_LOOSENED,
         default=Refresh.ALWAYS,
     )
-    shown: str | None = field(default=None, compare=False)
+    template: str | None = field(default=None, compare=False)
 
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'name' and 'allow.stale'",
@@ -239,8 +239,8 @@ COLUMNS = Either(
 class Freshness:
     """Bounds on the age of a table's newest rows, beyond which it is a warning, or an error.
 
-    At least one bound is there, and `error_after` is not below `warn_after`. `shown` has the text
-    that messages give in place of a bound, by its name, where the environment gave that bound.
+    At least one bound is there, and `error_after` is not below `warn_after`. `templates` has the
+    text that messages give in place of a bound, by its name, where the environment gave that bound.
     """
 
     warn_after: timedelta | None = key(
@@ -255,7 +255,7 @@ class Freshness:
         role=CHECK,
         default=None,
     )
-    shown: Mapping[str, str] = field(default_factory=dict, compare=False)
+    templates: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'warn_after' and 'error_after'", is_filled=True

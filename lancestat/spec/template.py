@@ -15,8 +15,8 @@ from lancestat.spec.quoting import quoted
 from lancestat.spec.template_scope import (
     MAX_CHARACTERS,
     BadTemplateError,
-    Scope,
     TemplateNames,
+    TemplateScope,
     scalar_result,
 )
 
@@ -41,7 +41,9 @@ def is_template(text: str) -> bool:
     return any(marker in text for marker in _MARKERS)
 
 
-def render(text: str, scope: Scope, location: Location, *, allow_ref: bool = False) -> Rendered:
+def render(
+    text: str, scope: TemplateScope, location: Location, *, allow_ref: bool = False
+) -> Rendered:
     """Render one scalar; SpecError at `location` when that cannot be done."""
     names = TemplateNames(scope, allow_ref, text)
     try:
@@ -77,7 +79,9 @@ class Rendering:
     known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
     failures: dict[KeyPath, SpecError] = field(default_factory=dict)
 
-    def render(self, document: Document, value: object, path: KeyPath, scope: Scope) -> object:
+    def render(
+        self, document: Document, value: object, path: KeyPath, scope: TemplateScope
+    ) -> object:
         """`value`, found at `path` of `document`, with every template in it rendered.
 
         A template that fails is left as it is.
@@ -95,7 +99,7 @@ class Rendering:
             ]
         return value
 
-    def _scalar(self, document: Document, text: str, path: KeyPath, scope: Scope) -> object:
+    def _scalar(self, document: Document, text: str, path: KeyPath, scope: TemplateScope) -> object:
         allow_ref = path[:1] == ("knn_joins",) and path[-1:] == ("sql",)
         try:
             rendered = render(text, scope, document.at(path), allow_ref=allow_ref)

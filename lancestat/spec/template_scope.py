@@ -35,7 +35,7 @@ class BadTemplateError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class TemplateScope:
     """The values that templates may refer to.
 
     `vars` None means that `var` is not available, as in `vars` itself. `var_origins` has the
@@ -70,7 +70,7 @@ class TemplateNames:
     refers to it. `pieces` has the results of the expressions that used any.
     """
 
-    scope: Scope
+    scope: TemplateScope
     allow_ref: bool
     source: str = ""
     refs: list[str] = field(default_factory=list)
@@ -158,7 +158,7 @@ class TemplateNames:
         if origin is None or not origin.is_set:
             return ()
         values = {"env_var": self.scope.environment, "var": self.scope.vars or {}}
-        known = [KnownValue(str(value), origin.shown, origin.is_secret), *self.pieces]
+        known = [KnownValue(str(value), origin.template, origin.is_secret), *self.pieces]
         for variable in origin.variables:
             text = values[variable.function].get(variable.name)
             if text is not None:

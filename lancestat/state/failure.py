@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 
 from lancestat.errors import LancestatError, StateContended, StateError, StateUnreachable
-from lancestat.lake.error_mapping import Cause, cause_of, is_of_store
-from lancestat.redact import clean, secret_values
+from lancestat.lake.error_mapping import Cause, cause_of, is_of_store, is_panic
+from lancestat.redact import redact_line, secret_values
 from lancestat.state.identity import canonical_uri
 
 
@@ -41,17 +41,16 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def is_lance_failure(error: BaseException) -> bool:
-    """Return whether Lance may have raised `error`; a panic in Rust is no `Exception` in Python."""
-    if isinstance(error, (ValueError, OSError, RuntimeError)):
+    """Return whether Lance may have raised `error`: not a mistake in our own code."""
+    if isinstance(error, (ValueError, OSError, RuntimeError)) or is_panic(error):
         return True
-    kind = type(error)
-    return kind.__name__ == "PanicException" or kind.__module__.split(".")[0] in _LIBRARIES
+    return type(error).__module__.split(".")[0] in _LIBRARIES
 
 
 def message_of(error: BaseException, options: Mapping[str, str]) -> str:
     """Return the message of an error without places in Lance's source, and without secrets."""
     message = error.message if isinstance(error, LancestatError) else str(error)
-    return clean(message, secret_values(options))
+    return redact_line(message, secret_values(options))
 
 
 def unreachable(uri: str, error: BaseException, options: Mapping[str, str]) -> StateError:

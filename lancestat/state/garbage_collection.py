@@ -67,15 +67,15 @@ def collect_state_garbage(
     )
     if dry_run:
         return report
-    if any(stored.place() for stored in state.tables):
+    if any(stored.location() for stored in state.tables):
         with state.writers.writing():
             for stored, rows in undeclared:
                 if rows.ids:
                     drop_rows(stored, rows.ids)
                     compact(stored, every_fragment=True)
-                stored.clean(state.retention)
-    for place in outlived:
-        state.folder.remove(place)
+                stored.remove_old_versions(state.retention)
+    for location in outlived:
+        state.folder.remove(location)
     for stored in state.tables:
         _remove_uncommitted(state, stored)
     return report
@@ -88,16 +88,16 @@ def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
     list. Then the writers are looked at, and nothing is removed while one of them is running. Then
     the versions are read, which name the files of writers that have ended since.
     """
-    place = stored.place()
-    if place is None:
+    location = stored.location()
+    if location is None:
         return
-    there = {path for path in state.folder.files(place) if path.startswith(_OF_COMMITS)}
+    there = {path for path in state.folder.files(location) if path.startswith(_OF_COMMITS)}
     if state.writers.may_run():
         return
     stored.dataset(latest=True)
     named = stored.read(_named_files, None)
     if named is not None:
-        state.folder.remove_files(place, there - named)
+        state.folder.remove_files(location, there - named)
 
 
 def _named_files(dataset: LanceDataset) -> set[str] | None:
@@ -146,9 +146,9 @@ def _outlived(state: LanceState) -> Iterable[DatasetLocation]:
     """
     for layout in state.folder.layouts():
         if layout < LAYOUT:
-            yield from state.folder.places(layout)
-    places = state.folder.places()
+            yield from state.folder.locations(layout)
+    locations = state.folder.locations()
     for stored in state.tables:
-        of_kind = [place for place in places if place.kind is stored.kind]
+        of_kind = [location for location in locations if location.kind is stored.kind]
         yield from of_kind[:-1]
-        yield from (place for place in of_kind[-1:] if stored.is_aside(place))
+        yield from (location for location in of_kind[-1:] if stored.is_aside(location))

@@ -75,7 +75,7 @@ def _width(ordered: Sequence[int], most: int) -> int:
 
 
 def slices(counts: Iterable[int]) -> Iterator[slice]:
-    """The ranges of places that consecutive counts take up."""
+    """Yield slices of consecutive lengths."""
     start = 0
     for count in counts:
         yield slice(start, start + count)

@@ -1,4 +1,4 @@
-"""The places of the state's datasets: `<uri>/v1/<kind>-<generation>.lance`."""
+"""The locations of the state's datasets: `<uri>/v1/<kind>-<generation>.lance`."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class StateFolder:
     def __repr__(self) -> str:
         return f"StateFolder({canonical_uri(self.uri)!r})"
 
-    def dataset_uri(self, place: DatasetLocation) -> str:
+    def dataset_uri(self, location: DatasetLocation) -> str:
         """The URI that Lance opens."""
-        return f"{self._root}/{place.path}"
+        return f"{self._root}/{location.path}"
 
     def layouts(self) -> list[int]:
         """The layouts that exist, lowest first."""
@@ -68,7 +68,7 @@ class StateFolder:
             int(match[1]) for name in self._children("") if (match := _LAYOUT_NAME.fullmatch(name))
         )
 
-    def places(self, layout: int = LAYOUT) -> list[DatasetLocation]:
+    def locations(self, layout: int = LAYOUT) -> list[DatasetLocation]:
         """The datasets of a layout, sound or not, oldest generation first."""
         return sorted(
             DatasetLocation(layout, Kind(match[1]), int(match[2]))
@@ -76,53 +76,53 @@ class StateFolder:
             if (match := _DATASET_NAME.fullmatch(name))
         )
 
-    def manifests(self, place: DatasetLocation) -> int:
+    def manifests(self, location: DatasetLocation) -> int:
         """Count the versions of a dataset that are kept."""
         try:
-            listed = self._session.list_with_delimiter(f"{place.path}/_versions").objects
+            listed = self._session.list_with_delimiter(f"{location.path}/_versions").objects
         except BaseException as error:
             raise self._error(error) from None
         return sum(name.endswith(".manifest") for name in listed)
 
-    def size_bytes(self, place: DatasetLocation) -> int:
+    def size_bytes(self, location: DatasetLocation) -> int:
         """Bytes of a local dataset; 0 on object stores, whose listing has no sizes."""
         root = self._local_root
-        files = (root / place.path).rglob("*") if root else ()
+        files = (root / location.path).rglob("*") if root else ()
         return sum(file.stat().st_size for file in files if file.is_file())
 
-    def remove(self, place: DatasetLocation) -> None:
+    def remove(self, location: DatasetLocation) -> None:
         """Delete all files of a dataset, sound or not."""
         if self._local_root:
-            shutil.rmtree(self._local_root / place.path, ignore_errors=True)
+            shutil.rmtree(self._local_root / location.path, ignore_errors=True)
             return
         try:
-            for path in self._session.list(place.path):
+            for path in self._session.list(location.path):
                 self._session.delete_file(path)
         except BaseException as error:
             raise self._error(error) from None
 
-    def files(self, place: DatasetLocation) -> frozenset[str]:
+    def files(self, location: DatasetLocation) -> frozenset[str]:
         """Paths of all files of a dataset, below it: those of writers that go on, too."""
         root = self._local_root
         if root:
             # Lance leaves out the files that it has not finished.
-            paths = (root / place.path).rglob("*")
-            folder = root / place.path
+            paths = (root / location.path).rglob("*")
+            folder = root / location.path
             return frozenset(
                 path.relative_to(folder).as_posix() for path in paths if path.is_file()
             )
         try:
-            listed = self._session.list(place.path)
+            listed = self._session.list(location.path)
         except BaseException as error:
             raise self._error(error) from None
-        return frozenset(path.partition(f"{place.path}/")[2] for path in listed)
+        return frozenset(path.partition(f"{location.path}/")[2] for path in listed)
 
-    def remove_files(self, place: DatasetLocation, paths: Iterable[str]) -> None:
+    def remove_files(self, location: DatasetLocation, paths: Iterable[str]) -> None:
         """Delete files of a dataset, which may be gone already."""
         try:
             storage = storage_at(self.uri, self.options)
             for path in sorted(paths):
-                storage.remove_file(f"{place.path}/{path}")
+                storage.remove_file(f"{location.path}/{path}")
         except BaseException as error:
             raise self._error(error) from None
 

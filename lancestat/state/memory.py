@@ -77,10 +77,10 @@ class MemoryState:
         return {table: self.partial_index(table) for table in tables}
 
     def partials(
-        self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+        self, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
     ) -> Iterator[StoredPartials]:
-        """Yield the wanted partials, each field of a set of fingerprints once."""
-        missing = {tuple(sorted(key)): set(fields) for key, fields in wanted.items()}
+        """Yield the partials of some keys, each field of a set of fingerprints once."""
+        missing = {tuple(sorted(key)): set(fields) for key, fields in keys.items()}
         for entry in list(self._partials.get(table, ())):
             fields = missing.get(entry.fingerprints, set())
             partials = {
@@ -108,9 +108,9 @@ class MemoryState:
         summary = self._summaries.get(table)
         return None if summary is None else only_stored(summary, self._blocks.get(table, {}))
 
-    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+    def summary_blocks(self, table: str, keys: Collection[BlockKey]) -> Iterator[SummaryBlock]:
         blocks = self._blocks.get(table, {})
-        yield from (blocks[key] for key in set(wanted) if key in blocks)
+        yield from (blocks[key] for key in set(keys) if key in blocks)
 
     def add_summary(
         self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.predicates.filter import string_literal
 from lancestat.state.identity import covered_keys, plain_key, weight
 from lancestat.state.stored_table import StoredTable, find
 from lancestat.state.values import PartialIndex, PartialKey, StoredPartials
@@ -101,8 +102,7 @@ _NAMED_TABLES = 64
 
 def table_filter(table: str) -> str:
     """The predicate for one table's rows."""
-    quoted = table.replace("'", "''")
-    return f"`table` = '{quoted}'"
+    return f"`table` = {string_literal(table)}"
 
 
 def tables_filter(tables: Collection[str]) -> str | None:
@@ -130,9 +130,9 @@ def read_indexes(dataset: LanceDataset, tables: Collection[str]) -> dict[str, Pa
     for batch in scanner.to_batches():
         names = batch.column("table").dictionary_encode()
         indexes = [by_table.get(name) for name in names.dictionary.to_pylist()]
-        places, stored = names.indices.to_pylist(), batch.column("fingerprints").to_pylist()
-        for place, key, fields in zip(places, stored, sets.of(batch.column("fields")), strict=True):
-            index = indexes[place]
+        codes, stored = names.indices.to_pylist(), batch.column("fingerprints").to_pylist()
+        for code, key, fields in zip(codes, stored, sets.of(batch.column("fields")), strict=True):
+            index = indexes[code]
             if index is not None:
                 index.add(key, fields)
     return {table: index.to_value() for table, index in by_table.items()}
@@ -205,20 +205,20 @@ _NAMED_FINGERPRINTS = 4096
 
 
 def stream_partials(
-    stored: StoredTable, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+    stored: StoredTable, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
 ) -> Iterator[StoredPartials]:
-    """Yield every wanted field at most once, of what is stored and decodes.
+    """Yield every field asked for at most once, of what is stored and decodes.
 
     When a clean-up takes files away under the scan, what is still missing is read from the latest
     version.
     """
-    search = _Search(wanted)
+    search = _PartialSearch(keys)
     yield from find(stored, search, lambda dataset: _batches(dataset, table, search))
     if search.undecodable:
         _log.warning("%d stored partials do not decode and will be made again", search.undecodable)
 
 
-def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.RecordBatch]:
+def _batches(dataset: LanceDataset, table: str, search: _PartialSearch) -> Iterator[pa.RecordBatch]:
     predicate = table_filter(table)
     if len(search.missing) <= _NAMED_FINGERPRINTS:
         named = ",".join(f"X'{joined.hex()}'" for joined in search.missing)
@@ -234,18 +234,18 @@ def _batches(dataset: LanceDataset, table: str, search: _Search) -> Iterator[pa.
     yield from scanner.to_batches()
 
 
-class _Search:
+class _PartialSearch:
     """The partials that are still wanted, and a count of stored ones that did not decode.
 
     `widest` is the most that one set of fingerprints takes, in partials without quantiles.
     """
 
-    def __init__(self, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]) -> None:
+    def __init__(self, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]) -> None:
         self.undecodable = 0
-        self.widest = max([1, *map(weight, wanted.values())])
+        self.widest = max([1, *map(weight, keys.values())])
         self.missing: dict[bytes, set[str]] = {
             join_fingerprints(fingerprints): set(fields)
-            for fingerprints, fields in wanted.items()
+            for fingerprints, fields in keys.items()
             if fingerprints and fields
         }
 

@@ -153,8 +153,8 @@ def _newest_outcomes(rows: pa.Table, target: str, limit: int) -> list[int]:
     ordered = nodes[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
     ranks = np.arange(len(ordered)) - np.repeat(starts, np.diff(starts, append=len(ordered)))
-    wanted: list[int] = order[ranks < limit].tolist()
-    return wanted
+    newest: list[int] = order[ranks < limit].tolist()
+    return newest
 
 
 def _outcome(row: Mapping[str, Any]) -> NodeOutcome:

@@ -65,7 +65,7 @@ def open_state(
 ) -> LanceState:
     """The state at `uri`; nothing is opened or created before it is needed.
 
-    Reading raises `StateUnreachable` when the place cannot be reached; what is missing or damaged
+    Reading raises `StateUnreachable` when the folder cannot be reached; what is missing or damaged
     reads as empty.
     """
     return LanceState(StateFolder(uri, dict(storage_options or {})), retention, clock)
@@ -146,10 +146,10 @@ class LanceState:
         return self.partial_table.read(read, nothing) if tables else {}
 
     def partials(
-        self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+        self, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
     ) -> Iterator[StoredPartials]:
-        """Stream the wanted partials, a few megabytes at a time, each field once."""
-        return stream_partials(self.partial_table, table, wanted)
+        """Stream the partials of some keys, a few megabytes at a time, each field once."""
+        return stream_partials(self.partial_table, table, keys)
 
     def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
         schema = self.partial_table.schema
@@ -167,9 +167,9 @@ class LanceState:
         self.summary_table.dataset(latest=True)
         return self.summary_table.read(read, None)
 
-    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
-        """Stream the wanted blocks, a few megabytes at a time, each once."""
-        return stream_blocks(self.summary_table, table, wanted)
+    def summary_blocks(self, table: str, keys: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+        """Stream the blocks of some keys, a few megabytes at a time, each once."""
+        return stream_blocks(self.summary_table, table, keys)
 
     def add_summary(
         self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
@@ -182,16 +182,16 @@ class LanceState:
 
     def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` need no more and runs long past, compact, clean up."""
-        if not any(stored.place() for stored in self.tables):
+        if not any(stored.location() for stored in self.tables):
             return
         with self.writers.writing():
             expire_partials(self.partial_table, live)
             expire_runs(self.run_table)
             expire_summaries(self.summary_table, frozenset(live))
             for stored in self.tables:
-                place = stored.place()
-                if place and self.folder.manifests(place) > _VERSIONS_KEPT:
-                    stored.clean(self.retention)
+                location = stored.location()
+                if location and self.folder.manifests(location) > _VERSIONS_KEPT:
+                    stored.remove_old_versions(self.retention)
 
     def _append(self, stored: StoredTable, batches: Iterable[pa.RecordBatch]) -> None:
         """Append, and compact now and then, since opening a table opens every file."""

@@ -4,7 +4,7 @@ Ids of rows give the order in which the rows were committed. Positions do not: a
 that races with an append moves older rows behind newer ones. Times do not either, because clocks
 differ. So an id begins with the version of the dataset that its writer saw: whoever saw a row has
 seen a later version than the row's writer. Rows whose writers saw the same version were written at
-the same time, and of them the later in place counts as newer.
+the same time, and of them the one that is stored later counts as newer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from lancestat.lake.batch_source import BatchSource
-from lancestat.lake.commit import Change, CommitOutcome, Conflict, commit
+from lancestat.lake.commit import CommitOutcome, CommitRequest, Conflict, commit
 from lancestat.state.failure import (
     Failure,
     contended,
@@ -52,7 +52,7 @@ def row_ids(version: int) -> Iterator[int]:
 
 
 def commit_order(ids: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return positions of rows in the order of their commits; `ids` are in the order of places."""
+    """Return positions of rows in the order of their commits; `ids` are as stored."""
     import numpy as np
 
     given = ids.to_numpy()
@@ -98,14 +98,14 @@ class StoredTable:
         opened = self._open(latest)
         return copy.copy(opened[1]) if opened else None
 
-    def place(self) -> DatasetLocation | None:
-        """Return the place of the sound dataset that reads and writes now use."""
+    def location(self) -> DatasetLocation | None:
+        """Return the location of the sound dataset that reads and writes now use."""
         opened = self._open(latest=False)
         return opened[0] if opened else None
 
-    def is_aside(self, place: DatasetLocation) -> bool:
+    def is_aside(self, location: DatasetLocation) -> bool:
         """Return whether this instance found the dataset there damaged."""
-        return place in self._aside
+        return location in self._aside
 
     def read(self, question: Callable[[LanceDataset], _T], empty: _T) -> _T:
         """Return the dataset's answer; `empty` when there is none or it turns out to be damaged.
@@ -174,7 +174,7 @@ class StoredTable:
         """
         try:
             version = 0 if dataset is None else dataset.latest_version
-            change = Change(uri, operation, version)
+            change = CommitRequest(uri, operation, version)
             outcome = commit(change, storage_options=self._folder.options)
         except BaseException as error:
             if not is_lance_failure(error):
@@ -211,7 +211,7 @@ class StoredTable:
                 return True
         return False
 
-    def clean(self, older_than: timedelta) -> None:
+    def remove_old_versions(self, older_than: timedelta) -> None:
         """Delete versions older than that, and the files that only they use."""
         self.attempt(
             lambda dataset: dataset.cleanup_old_versions(
@@ -224,17 +224,20 @@ class StoredTable:
             if self._opened and not latest:
                 return self._opened
             self._opened = None
-            places = [place for place in self._folder.places() if place.kind is self.kind]
-            if places and places[-1] not in self._aside:
-                self._opened = self._sound(places[-1])
+            locations = self._locations()
+            if locations and locations[-1] not in self._aside:
+                self._opened = self._sound(locations[-1])
             return self._opened
 
-    def _sound(self, place: DatasetLocation) -> tuple[DatasetLocation, LanceDataset] | None:
+    def _locations(self) -> list[DatasetLocation]:
+        return [location for location in self._folder.locations() if location.kind is self.kind]
+
+    def _sound(self, location: DatasetLocation) -> tuple[DatasetLocation, LanceDataset] | None:
         import lance
 
         try:
             dataset = lance.dataset(
-                self._folder.dataset_uri(place), storage_options=self._folder.lance_options
+                self._folder.dataset_uri(location), storage_options=self._folder.lance_options
             )
             schema = dataset.schema
         except BaseException as error:
@@ -246,12 +249,12 @@ class StoredTable:
                 case Failure.UNREACHABLE | Failure.CONFLICT:
                     self._raise(error)
                 case _:
-                    self._set_aside(place, message_of(error, self._folder.options))
+                    self._set_aside(location, message_of(error, self._folder.options))
                     return None
         if (schema.metadata or {}).get(FORMAT_KEY) != FORMAT or not schema.equals(self.schema):
-            self._set_aside(place, "it is not of this format")
+            self._set_aside(location, "it is not of this format")
             return None
-        return place, dataset
+        return location, dataset
 
     def _open_or_create(self) -> LanceDataset:
         from lance import LanceOperation
@@ -261,14 +264,14 @@ class StoredTable:
                 dataset = self.dataset(latest=True)
                 if dataset is not None:
                     return dataset
-                uri = self._folder.dataset_uri(self._next_place())
+                uri = self._folder.dataset_uri(self._next_location())
             # Not Lance's mode `create`, which looks first and then overwrites what another run
             # creates and fills meanwhile. Where another run was first, its dataset opens.
             self._try_commit(uri, LanceOperation.Overwrite(self.schema, []), attempt)
         raise contended(self._folder.uri)
 
-    def _next_place(self) -> DatasetLocation:
-        taken = [place for place in self._folder.places() if place.kind is self.kind]
+    def _next_location(self) -> DatasetLocation:
+        taken = self._locations()
         if not taken:
             return DatasetLocation(LAYOUT, self.kind, 1)
         last = taken[-1]
@@ -303,16 +306,16 @@ class StoredTable:
         """Go on from the own commit, unless another thread has come further."""
         with self._lock:
             if self._opened:
-                place, dataset = self._opened
+                location, dataset = self._opened
                 if dataset.uri == committed.uri and dataset.version < committed.version:
-                    self._opened = place, committed
+                    self._opened = location, committed
 
-    def _set_aside(self, place: DatasetLocation, cause: str) -> None:
+    def _set_aside(self, location: DatasetLocation, cause: str) -> None:
         self._opened = None
-        if place in self._aside:
+        if location in self._aside:
             return
-        self._aside.add(place)
-        _log.warning("state %s is set aside and will be rebuilt: %s", place.path, cause)
+        self._aside.add(location)
+        _log.warning("state %s is set aside and will be rebuilt: %s", location.path, cause)
 
     def _raise(self, error: BaseException) -> NoReturn:
         if not is_lance_failure(error):
@@ -329,26 +332,26 @@ def _with_ids(batches: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.Re
         yield batch.set_column(batch.schema.get_field_index("id"), "id", column)
 
 
-Found = TypeVar("Found")
-Found_co = TypeVar("Found_co", covariant=True)
+Item = TypeVar("Item")
+Item_co = TypeVar("Item_co", covariant=True)
 
 
-class Search(Protocol[Found_co]):
+class ItemSearch(Protocol[Item_co]):
     """A search through batches, which remembers what it has found."""
 
     @property
     def missing(self) -> Collection[object]:
         """The items that were not found yet."""
 
-    def items_in(self, batch: pa.RecordBatch) -> Iterator[Found_co]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[Item_co]:
         """Yield the items that a batch holds."""
 
 
 def find(
     stored: StoredTable,
-    search: Search[Found],
+    search: ItemSearch[Item],
     batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
-) -> Iterator[Found]:
+) -> Iterator[Item]:
     """Yield the items that a search finds in batches of the latest version.
 
     When a clean-up takes files away under the scan, what is still missing is read from the latest
@@ -367,11 +370,11 @@ def find(
 
 def _scan(
     stored: StoredTable,
-    search: Search[Found],
+    search: ItemSearch[Item],
     batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
     *,
     last: bool,
-) -> Generator[Found, None, bool]:
+) -> Generator[Item, None, bool]:
     dataset = stored.dataset(latest=True)
     if dataset is None:
         return True

@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from lancestat.predicates.filter import string_literal
 from lancestat.state.grouping import Group, block_digest, slices
 from lancestat.state.partials import table_filter, tables_filter
 from lancestat.state.stored_table import StoredTable, commit_order, find
@@ -85,9 +86,9 @@ def block_keys(summary: TableSummary) -> list[BlockKey]:
     """The blocks that a summary names, those left out of which a group is not known."""
     keys = []
     for field, digests in summary.contents.items():
-        for place in slices(summary.blocks):
-            if all(digests[place]):
-                keys.append(BlockKey(field, block_digest(digests[place])))
+        for block in slices(summary.blocks):
+            if all(digests[block]):
+                keys.append(BlockKey(field, block_digest(digests[block])))
     return keys
 
 
@@ -96,8 +97,8 @@ def only_stored(summary: TableSummary, stored: Collection[BlockKey]) -> TableSum
     contents = {}
     for field, digests in summary.contents.items():
         known: list[bytes] = []
-        for place in slices(summary.blocks):
-            part = digests[place]
+        for block in slices(summary.blocks):
+            part = digests[block]
             is_stored = BlockKey(field, block_digest(part)) in stored
             known += part if is_stored else [b""] * len(part)
         contents[field] = tuple(known)
@@ -200,21 +201,21 @@ def read_summary(dataset: LanceDataset, table: str) -> TableSummary | None:
 
 
 def stream_blocks(
-    stored: StoredTable, table: str, wanted: Collection[BlockKey]
+    stored: StoredTable, table: str, keys: Collection[BlockKey]
 ) -> Iterator[SummaryBlock]:
-    """Yield every wanted block at most once, of what is stored and decodes.
+    """Yield every block asked for at most once, of what is stored and decodes.
 
     When a clean-up takes files away under the scan, what is still missing is read from the latest
     version.
     """
-    search = _Search(set(wanted))
+    search = _BlockSearch(set(keys))
     yield from find(stored, search, lambda dataset: _batches(dataset, table, search.missing))
     if search.undecodable:
         _log.warning("%d stored summaries do not decode and are not used", search.undecodable)
 
 
 @dataclass(slots=True)
-class _Search:
+class _BlockSearch:
     """The blocks that are still wanted, and a count of stored ones that did not decode."""
 
     missing: set[BlockKey]
@@ -235,11 +236,11 @@ class _Search:
 
 
 def _batches(
-    dataset: LanceDataset, table: str, wanted: Collection[BlockKey]
+    dataset: LanceDataset, table: str, keys: Collection[BlockKey]
 ) -> Iterator[pa.RecordBatch]:
     scanner = dataset.scanner(
         columns=["field", "content", "body"],
-        filter=_blocks_filter(table, wanted),
+        filter=_blocks_filter(table, keys),
         batch_size=_BATCH_ROWS,
         batch_readahead=2,
         fragment_readahead=1,
@@ -259,12 +260,12 @@ def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
     columns = ["id", "table", "field", "content"]
     past: list[int] = []
     for row in _newest_first(dataset.to_table(columns=columns, filter=few)):
-        wanted = needed.get(row["table"])
-        if wanted is None:
+        named = needed.get(row["table"])
+        if named is None:
             continue
         key = BlockKey(row["field"], row["content"])
-        if key in wanted:
-            wanted.discard(key)
+        if key in named:
+            named.discard(key)
         else:
             past.append(row["id"])
     return past
@@ -289,11 +290,7 @@ def _newest_first(rows: pa.Table) -> list[dict[str, Any]]:
     return ordered
 
 
-def _blocks_filter(table: str, wanted: Collection[BlockKey]) -> str:
-    fields = ",".join(_quoted(field) for field in sorted({key.field for key in wanted}))
-    contents = ",".join(f"X'{content.hex()}'" for content in {key.content for key in wanted})
+def _blocks_filter(table: str, keys: Collection[BlockKey]) -> str:
+    fields = ",".join(map(string_literal, sorted({key.field for key in keys})))
+    contents = ",".join(f"X'{content.hex()}'" for content in {key.content for key in keys})
     return f"{table_filter(table)} AND field IN ({fields}) AND content IN ({contents})"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

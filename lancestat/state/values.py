@@ -235,8 +235,8 @@ class StateReader(Protocol):
         """The newest summary of a table, its `contents` empty where blocks are not stored."""
         ...
 
-    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
-        """Stream the wanted blocks, each once; what is gone, or does not decode, is not yielded."""
+    def summary_blocks(self, table: str, keys: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+        """Stream the blocks of some keys, each once, less what is gone or does not decode."""
         ...
 
 
@@ -244,9 +244,9 @@ class StateWriter(StateReader, Protocol):
     """The state as a run writes it."""
 
     def partials(
-        self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+        self, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
     ) -> Iterator[StoredPartials]:
-        """Stream the wanted partials; what is gone, or does not decode, is not yielded."""
+        """Stream the partials of some keys, less what is gone or does not decode."""
         ...
 
     def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:

@@ -2,8 +2,8 @@
 
 The files of a commit lie in a dataset's folder before the commit names them, and those that a
 killed process has left look the same. So each writer keeps a file below the state while it writes,
-`writers/HOST-PID-STARTED-TIME-RANDOM`, and a sweep removes files without a commit only where no
-writer may still run.
+`writers/HOST-PID-STARTED-TIME-RANDOM`, and garbage collection removes files without a commit
+only where no writer may still run.
 """
 
 from __future__ import annotations

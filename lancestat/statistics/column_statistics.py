@@ -86,7 +86,7 @@ B = TypeVar("B", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics(Generic[B]):
-    """What is known of one column, None for what is not; `B` is the form of its bounds.
+    """The statistics of one column, None where not known; `B` is the form of its bounds.
 
     Lengths are in bytes, except that Spark's own lengths of strings count code points, and so do
     these. The order is that of tables for people.
@@ -144,7 +144,7 @@ STATISTICS: tuple[Statistic, ...] = tuple(
 BOUNDS_FIRST = tuple(sorted(STATISTICS, key=lambda statistic: not statistic.is_bound))
 
 
-def summarize(partial: ColumnPartial, type: ColumnType) -> ColumnStatistics[Bound]:
+def column_statistics_of(partial: ColumnPartial, type: ColumnType) -> ColumnStatistics[Bound]:
     """Return what Spark's `CommandUtils.computeColumnStats` would give for the same rows.
 
     Two things differ: the distinct count is closer to the truth, and bounds ignore NaN, which in

@@ -129,8 +129,8 @@ def _inside(ends: Sequence[float], quantiles: QuantileSketch) -> list[_Inside]:
     import numpy as np
 
     values, weights = quantiles.samples()
-    values, places, times = np.unique(values, return_inverse=True, return_counts=True)
-    rows = np.bincount(places, weights)
+    values, indices, times = np.unique(values, return_inverse=True, return_counts=True)
+    rows = np.bincount(indices, weights)
     bins = np.searchsorted(ends, values, side="right") - 1
     within = (bins >= 0) & (bins < len(ends) - 1) & ~np.isin(values, ends)
     is_frequent = within & (times > 1)
@@ -154,11 +154,11 @@ def _distinct_counts(
     left = max(0, distinct - len(set(ends)) - sum(counts))
     rare_rows = sum(samples.rare_rows for samples in inside)
     free = [room - count for room, count in zip(rooms, counts, strict=True)]
-    for place in sorted(range(len(free)), key=lambda place: free[place] / inside[place].rare_rows):
-        share = min(free[place], round(left * min(1.0, inside[place].rare_rows / rare_rows)))
-        counts[place] += share
+    for index in sorted(range(len(free)), key=lambda index: free[index] / inside[index].rare_rows):
+        share = min(free[index], round(left * min(1.0, inside[index].rare_rows / rare_rows)))
+        counts[index] += share
         left -= share
-        rare_rows -= inside[place].rare_rows
+        rare_rows -= inside[index].rare_rows
     return [
         1 if low == high else 2 + count
         for (low, high), count in zip(pairwise(ends), counts, strict=True)

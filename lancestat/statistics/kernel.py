@@ -48,8 +48,8 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
         raise UnexpectedBatch(f"a batch has no column '{field.name}', or has it more than once")
     array = batch.column(index)
     if array.type != field.type:
-        found = f"a batch has column '{field.name}' as {array.type}, not {field.type}"
-        raise UnexpectedBatch(found)
+        message = f"a batch has column '{field.name}' as {array.type}, not {field.type}"
+        raise UnexpectedBatch(message)
     return array
 
 

@@ -28,7 +28,7 @@ from lancestat.errors import (
     UnreadableFile,
     did_you_mean,
 )
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 from lancestat.spec.document import MAX_BYTES
 from lancestat.spec.files import is_spec, work_tree
 from lancestat.spec.quoting import quoted
@@ -66,7 +66,7 @@ _KINDS = {"040000": _FOLDER, "120000": _LINK, "160000": _SUBMODULE}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """An entry of a commit's tree; its path leads from the repository's top."""
 
     kind: str
@@ -110,7 +110,7 @@ class Repository:
             reason = _reason(answer)
             is_foreign = "dubious ownership" in reason
             raise NoRepository(
-                f"git refuses to read around {top}: {clean(reason)}",
+                f"git refuses to read around {top}: {redact_line(reason)}",
                 hint=f"git config --global --add safe.directory {top}" if is_foreign else None,
             )
         return repository
@@ -154,12 +154,12 @@ class Repository:
         """Return a commit's abbreviated id."""
         return _line(self._output("rev-parse", "--short", commit))
 
-    def at(self, commit: str, *paths: str) -> dict[str, Entry]:
+    def at(self, commit: str, *paths: str) -> dict[str, TreeEntry]:
         """Return what a commit has at some paths, by path."""
         entries = self._list(commit, "--", *paths)
         return {entry.path: entry for entry in entries if entry.path in paths}
 
-    def below(self, commit: str, folder: str) -> list[Entry]:
+    def below(self, commit: str, folder: str) -> list[TreeEntry]:
         """Return all files, links and submodules below a folder (`""` is the top)."""
         return self._list("-r", commit, *(["--", f"{folder}/"] if folder else []))
 
@@ -178,14 +178,16 @@ class Repository:
             batch.read(1)
         return contents
 
-    def _list(self, *words: str) -> list[Entry]:
+    def _list(self, *words: str) -> list[TreeEntry]:
         entries = []
         for line in self._output("ls-tree", "-z", "-l", "--full-tree", *words).split(b"\0")[:-1]:
             about, _, path = line.partition(b"\t")
             mode, _, object_id, size = about.decode().split()
             # The size of a folder is `-`, that of a lost object `BAD`: reading it is an error.
             size_bytes = int(size) if size.isdecimal() else 0
-            entries.append(Entry(_KINDS.get(mode, _FILE), object_id, size_bytes, os.fsdecode(path)))
+            entries.append(
+                TreeEntry(_KINDS.get(mode, _FILE), object_id, size_bytes, os.fsdecode(path))
+            )
         return entries
 
     def _hint_for(self, revision: str) -> str:
@@ -212,7 +214,7 @@ class Repository:
         hint = "see whether the repository is whole: git fsck"
         if self._ask("config", "--local", "--get-regexp", promisors).stdout:
             hint = "the clone is partial, and nothing is fetched here: clone without a filter"
-        return GitFailed(f"'git {word}' failed: {clean(reason)}", hint=hint)
+        return GitFailed(f"'git {word}' failed: {redact_line(reason)}", hint=hint)
 
     def _ask(self, *words: str, input: str = "") -> subprocess.CompletedProcess[bytes]:
         """Return git's answer, whatever it is.
@@ -226,13 +228,16 @@ class Repository:
             if not key.startswith("GIT_") or _PASSED_ON.fullmatch(key)
         }
         # `work_tree` found `.git` where git looks first, and git must look no further.
-        places = {"GIT_CEILING_DIRECTORIES": str(self.top.parent), "GIT_WORK_TREE": str(self.top)}
+        repository = {
+            "GIT_CEILING_DIRECTORIES": str(self.top.parent),
+            "GIT_WORK_TREE": str(self.top),
+        }
         return subprocess.run(
             [_program(), *_OPTIONS, "-C", str(self.top), *words],
             input=input.encode(),
             capture_output=True,
             check=False,
-            env={**passed_on, **_ENVIRONMENT, **places},
+            env={**passed_on, **_ENVIRONMENT, **repository},
         )
 
 
@@ -243,7 +248,7 @@ class Revision:
     repository: Repository
     commit: str
     label: str
-    _entries: dict[str, Entry | None] = field(default_factory=dict)
+    _entries: dict[str, TreeEntry | None] = field(default_factory=dict)
     _contents: dict[str, bytes] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
@@ -292,7 +297,7 @@ class Revision:
                 raise self._refusal(folder, entry)
         return None
 
-    def _entry(self, name: str) -> Entry | None:
+    def _entry(self, name: str) -> TreeEntry | None:
         if name not in self._entries:
             path = self._path(name)
             self._entries[name] = self.repository.at(self.commit, path).get(path)
@@ -307,7 +312,7 @@ class Revision:
             )
         return "" if path == "." else path
 
-    def _refusal(self, name: str, entry: Entry) -> SpecError:
+    def _refusal(self, name: str, entry: TreeEntry) -> SpecError:
         return UnreadableFile(
             f"{quoted(name)} is {entry.kind} in {self.label}, which is not followed there",
             hint="put the files themselves into the repository, or compare folders",

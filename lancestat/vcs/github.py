@@ -23,7 +23,7 @@ from lancestat.errors import (
     InDoubt,
     ReadOnlyToken,
 )
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 
 ATTEMPTS = 5
 LONGEST_PAUSE_SECONDS = 60.0
@@ -125,8 +125,8 @@ class GitHub:
             except (OSError, http.client.HTTPException) as error:
                 # URLError among them; a silent server is a TimeoutError.
                 reason = getattr(error, "reason", None) or error
-                raise _Busy(self._shown(f"{self._origin} does not answer: {reason}")) from None
-        raise GitHubRedirected(self._shown(f"{url} redirects again and again"))
+                raise _Busy(self._redacted(f"{self._origin} does not answer: {reason}")) from None
+        raise GitHubRedirected(self._redacted(f"{url} redirects again and again"))
 
     def _request(
         self, method: str, url: str, payload: Mapping[str, object] | None
@@ -153,9 +153,9 @@ class GitHub:
         return Answer(value, _next_page(response.headers.get("Link")))
 
     def _refusal(self, method: str, url: str, error: urllib.error.HTTPError) -> Exception:
-        reason = self._shown(_message(error))
-        place = urlsplit(url).path
-        text = f"GitHub refused {method} {place}: {error.code} {reason}"
+        reason = self._redacted(_message(error))
+        path = urlsplit(url).path
+        text = f"GitHub refused {method} {path}: {error.code} {reason}"
         is_limited = error.code == 429 or (
             error.code == 403
             and (
@@ -178,12 +178,14 @@ class GitHub:
         except ValueError:
             origin = "an address that cannot be read"
         if origin != self._origin:
-            message = self._shown(f"{self._origin} leads to {origin}, where the token is not sent")
+            message = self._redacted(
+                f"{self._origin} leads to {origin}, where the token is not sent"
+            )
             raise GitHubRedirected(message)
         return url
 
-    def _shown(self, text: str) -> str:
-        return clean(text, [self._token])
+    def _redacted(self, text: str) -> str:
+        return redact_line(text, [self._token])
 
 
 _HINTS = {
@@ -212,7 +214,9 @@ def _checked_origin(root: str) -> str:
         parts, origin = SplitResult("", "", "", "", ""), ""
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
     if not is_safe or not parts.hostname or parts.username is not None:
-        message = f"GITHUB_API_URL is {clean(root)!r}; expected https://HOST with an optional path"
+        message = (
+            f"GITHUB_API_URL is {redact_line(root)!r}; expected https://HOST with an optional path"
+        )
         raise GitHubNotConfigured(message)
     return origin
 

@@ -99,7 +99,7 @@ class FakeProject:
         assert table == self.shown.table
         return self.shown
 
-    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
+    def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         self.asked["dry_run"] = dry_run
         return self.report
 

@@ -16,7 +16,15 @@ from lancestat.presentation.query_view import json_value, query_view
 from lancestat.presentation.registry import Page, load_format
 from lancestat.presentation.views import ExplanationView, QueryView
 from lancestat.spark.sql.explain import Operator, PhysicalJoin, PlanExplanation, ScanLine
-from lancestat.spark.sql.query import Array, Map, Plain, QueryResult, ResultColumn, Scalar, Struct
+from lancestat.spark.sql.query import (
+    Array,
+    Map,
+    QueryResult,
+    ResultColumn,
+    ResultValue,
+    Scalar,
+    Struct,
+)
 from tests.cli.conftest import Lancestat
 from tests.cli.test_imports import HEAVY, loaded
 from tests.conftest import Golden
@@ -36,7 +44,7 @@ COLUMNS = (
         Array(Struct((("a", Scalar("int")), ("b", Map(Scalar("string"), Scalar("binary")))))),
     ),
 )
-ROWS: tuple[tuple[Plain, ...], ...] = (
+ROWS: tuple[tuple[ResultValue, ...], ...] = (
     (1, "12.30", "0.1", "plain", 0, "2024-01-01 00:00:00", "00FF", True, [(1, [("k", "0A")])]),
     (-20, "-1.00", "NaN", 'a "quoted", b', -1, "1969-12-31 23:59:59.5", "", False, []),
     (None, None, "-Infinity", "", None, None, None, None, None),
@@ -125,7 +133,7 @@ def test_csv_is_read_back_by_a_reader_of_csv() -> None:
 def test_csv_does_not_wait_for_the_last_row() -> None:
     seen: list[int] = []
 
-    def rows() -> Iterator[tuple[Plain, ...]]:
+    def rows() -> Iterator[tuple[ResultValue, ...]]:
         for number in range(3000):
             seen.append(number)
             yield (number,)
@@ -166,7 +174,7 @@ def test_a_statement_without_a_result_prints_nothing(form: str) -> None:
         (True, "boolean", True),
     ],
 )
-def test_values_as_json(value: Plain, kind: str, json_form: object) -> None:
+def test_values_as_json(value: ResultValue, kind: str, json_form: object) -> None:
     found = json_value(value, Scalar(kind))
     assert found == json_form
     assert type(found) is type(json_form)

@@ -36,7 +36,7 @@ def fragments_read(world: World) -> int:
 def whole(world: World, name: str) -> ColumnPartial:
     """The partial of a column over the table, from the state alone."""
     assessment, changes = world.observer.assess(world.table)
-    [column] = (field for field in assessment.wanted if field.name == name)
+    [column] = (field for field in assessment.columns if field.name == name)
     keys = {
         (group.fingerprint,): frozenset(
             key for key in group.fields if key.startswith(f"{column.id}:")

@@ -39,7 +39,7 @@ from lancestat.predicates.filter import (
 )
 from lancestat.state.grouping import MOST_GROUPS
 from lancestat.state.identity import table_identity
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
 from tests.execution.grouped import check_filter, check_whole
@@ -93,7 +93,10 @@ def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]
     types = {field.name: column_type(field.type) for field in dataset.schema}
     schema = pa.schema([field for field in dataset.schema if types[field.name]])
     partials = analyze(dataset.to_batches(columns=schema.names), schema)
-    columns = {name: (types[name], summarize(partials[name], types[name])) for name in schema.names}
+    columns = {
+        name: (types[name], column_statistics_of(partials[name], types[name]))
+        for name in schema.names
+    }
     values = encode_statistics(
         columns,
         rows=dataset.count_rows(),

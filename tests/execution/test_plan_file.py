@@ -16,7 +16,7 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.errors import PlanFileError, PlanMoved
+from lancestat.errors import PlanFileError, PlanOutOfDate
 from lancestat.plan.actions import Plan, TableAction
 from lancestat.plan.node_result import Status
 from lancestat.redact import MASK
@@ -78,7 +78,7 @@ def edit(folder: Path, old: str, new: str, file: str = "specs/shop.yml") -> None
 
 def refusal(folder: Path, **loaded: object) -> list[str]:
     """What has moved, a line each."""
-    with pytest.raises(PlanMoved) as raised:
+    with pytest.raises(PlanOutOfDate) as raised:
         Project.load(folder, **loaded).load_plan(folder / "plan.json")  # type: ignore[arg-type]
     error = raised.value
     assert error.code == "LS620"
@@ -329,7 +329,7 @@ def test_time_alone_moves_a_plan_only_where_it_is_another_then(folder: Path) -> 
     plan = Project(spec, clock=lambda: now).save_plan(folder / "plan.json")
     assert shape(plan)[0] == ("orders", "skip")
     Project(spec, clock=lambda: now + timedelta(hours=23)).load_plan(folder / "plan.json")
-    with pytest.raises(PlanMoved, match=r"now refresh \(rows_appended\), was skip"):
+    with pytest.raises(PlanOutOfDate, match=r"now refresh \(rows_appended\), was skip"):
         Project(spec, clock=lambda: now + timedelta(hours=25)).load_plan(folder / "plan.json")
 
 
@@ -441,7 +441,7 @@ def test_a_join_is_refused_with_all_that_moved(
     front(joined).save_plan(path, "near")
     front(joined).load_plan(path)
     move(joined)
-    with pytest.raises(PlanMoved) as raised:
+    with pytest.raises(PlanOutOfDate) as raised:
         front(joined).load_plan(path)
     [line] = raised.value.message.splitlines()[1:]
     names = {name: joined.uri(name) for name in ("l", "r", "elsewhere")}

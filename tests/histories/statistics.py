@@ -23,7 +23,7 @@ from lancestat.optimizer.table import DeclaredTables, ReadTable, open_table, rea
 from lancestat.plan.table_status import TableStatus
 from lancestat.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
 from lancestat.spec.model import Publish, StaleBounds, Table
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
 from tests.execution.grouped import check_filter, one_pass, without_quantiles
@@ -154,7 +154,7 @@ def fresh(dataset: lance.LanceDataset) -> Mapping[str, PublishedColumn]:
     schema = pa.schema([field for field in dataset.schema if field.name in known])
     partials = analyze(dataset.to_batches(columns=schema.names), schema)
     values = encode_statistics(
-        {name: (type, summarize(partials[name], type)) for name, type in known.items()},
+        {name: (type, column_statistics_of(partials[name], type)) for name, type in known.items()},
         rows=dataset.count_rows(),
         schema_hash=schema_hash(snapshot(dataset).fields),
         computed_at_version=1,

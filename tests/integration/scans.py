@@ -15,7 +15,7 @@ from lancestat.plan.stages import Scan
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.scanner import SparkScanner
 from lancestat.spec.model import Target
-from lancestat.statistics.column_statistics import ColumnStatistics, summarize
+from lancestat.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 
@@ -93,7 +93,7 @@ def statistics(work: TableScan) -> dict[str, tuple[ColumnType, ColumnStatistics]
     for field in work.table.fields:
         type = column_type(field.type)
         assert type is not None
-        found[field.name] = (type, summarize(partials[field.name], type))
+        found[field.name] = (type, column_statistics_of(partials[field.name], type))
     return found
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.histogram import equi_height
 from lancestat.statistics.kernel import analyze
@@ -217,7 +217,7 @@ def told(catalyst: Catalyst, array: pa.Array) -> dict[str, str]:
     partial = analyze(table.to_batches(max_chunksize=5000), table.schema, quantiles={"c"})["c"]
     type = column_type(array.type)
     assert type is not None
-    entries = entries_of("c", type, summarize(partial, type))
+    entries = entries_of("c", type, column_statistics_of(partial, type))
     found = equi_height(partial, type)
     if found is not None:
         bins = [(bin.low, bin.high, bin.distinct) for bin in found.bins]

@@ -39,7 +39,7 @@ def nearest_by(found: NDArray[np.float64], places: NDArray[np.int64], k: int) ->
 
 def assert_same(found: Neighbours, expected: Neighbours) -> None:
     """Both the places and the distances, to the last bit."""
-    np.testing.assert_array_equal(found.places, expected.places)
+    np.testing.assert_array_equal(found.positions, expected.positions)
     np.testing.assert_array_equal(found.distances, expected.distances)
 
 
@@ -51,9 +51,9 @@ def assert_nearest(
     Places are columns of `all_distances`.
     """
     width = min(k, all_distances.shape[1])
-    assert (found.places[:, width:] == -1).all()
+    assert (found.positions[:, width:] == -1).all()
     assert np.isinf(found.distances[:, width:]).all()
-    places, distances = found.places[:, :width], found.distances[:, :width]
+    places, distances = found.positions[:, :width], found.distances[:, :width]
     known = np.take_along_axis(all_distances, places, axis=1)
     np.testing.assert_allclose(distances, known, rtol=1e-6, atol=noise)
     assert all(len(set(line)) == width for line in places.tolist())

@@ -31,7 +31,7 @@ def test_rows_belong_to_the_nearest_centroid(metric: Metric) -> None:
     rows = clustered(2, 1000)
     centroids = train(clustered(1, 2000), 20, metric)
     middles = centroids.values / np.float32(centroids.scale)
-    nearest = search(rows, middles, 1, metric).places[:, 0]
+    nearest = search(rows, middles, 1, metric).positions[:, 0]
     np.testing.assert_array_equal(centroids.assign(rows), nearest)
 
 
@@ -49,7 +49,9 @@ def test_few_lists_hold_most_neighbours(metric: Metric) -> None:
     rows *= np.random.default_rng(4).uniform(0.7, 1.3, (5000, 1)).astype(np.float32)
     centroids = train(rows[::2], 50, metric)
     found = search(queries, rows, 10, metric)
-    curve = recall_curve(centroids.nearest_lists(queries, 50), centroids.assign(rows)[found.places])
+    curve = recall_curve(
+        centroids.nearest_lists(queries, 50), centroids.assign(rows)[found.positions]
+    )
     assert curve.recall[9] > 0.9
 
 
@@ -81,7 +83,9 @@ def test_dot_finds_long_rows_which_are_nearest_to_everything() -> None:
     queries = random.standard_normal((100, 16)).astype(np.float32)
     centroids = train(rows[:2000], 40, Metric.DOT)
     found = search(queries, rows, 10, Metric.DOT)
-    curve = recall_curve(centroids.nearest_lists(queries, 40), centroids.assign(rows)[found.places])
+    curve = recall_curve(
+        centroids.nearest_lists(queries, 40), centroids.assign(rows)[found.positions]
+    )
     assert curve.recall[9] > 0.75
 
 

@@ -71,16 +71,16 @@ def side_of(dataset: lance.LanceDataset) -> VectorSide:
 
 
 def recall(found: Neighbours, truth: Neighbours) -> float:
-    pairs = zip(found.places, truth.places, strict=True)
+    pairs = zip(found.positions, truth.positions, strict=True)
     return float(np.mean([np.isin(true, mine).mean() for mine, true in pairs]))
 
 
 def assert_proven(found: Neighbours, queries: Matrix, rows: Matrix, metric: Metric) -> None:
     """Whatever was found has the distance that an exact search gives that row, in its order."""
     for number, query in enumerate(queries):
-        places = np.sort(found.places[number])
+        places = np.sort(found.positions[number])
         alone = search(query[None], rows[places], len(places), metric, places)
-        np.testing.assert_array_equal(found.places[number], alone.places[0])
+        np.testing.assert_array_equal(found.positions[number], alone.positions[0])
         np.testing.assert_array_equal(found.distances[number], alone.distances[0])
 
 
@@ -113,7 +113,7 @@ def test_few_probes_that_lead_to_few_rows_are_followed_by_more(tmp_path: Path) -
     dataset = indexed(tmp_path / "right", rows, Metric.L2)
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
     found = side.search(queries, 400, SearchParameters(nprobes=1, proposals=1))
-    assert (found.places >= 0).all()
+    assert (found.positions >= 0).all()
     assert_proven(found, queries, rows, Metric.L2)
 
 
@@ -136,9 +136,9 @@ def test_rows_that_cannot_match_are_not_found(tmp_path: Path) -> None:
     dataset = lance.write_dataset(more, dataset.uri, mode="append")
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
     found = side.search(np.full((3, 8), 0.5, np.float32), 20, ALL)
-    assert (found.places[:, 0] == 1004).all()
-    assert not np.isin(found.places, [1000, 1001, 1002, 1003]).any()
-    assert (found.places >= 0).all()
+    assert (found.positions[:, 0] == 1004).all()
+    assert not np.isin(found.positions, [1000, 1001, 1002, 1003]).any()
+    assert (found.positions >= 0).all()
     assert np.isfinite(found.distances).all()
 
 
@@ -148,7 +148,7 @@ def test_rows_that_do_not_take_part_are_not_found(tmp_path: Path) -> None:
     whole = side_of(dataset)
     part = VectorSide(whole.pin, "emb", (), whole.fragments[1:2], storage_options={})
     found = IndexedSide(dataset, part, Metric.L2).search(queries, 5, ALL)
-    assert ((found.places >= 1000) & (found.places < 2000)).all()
+    assert ((found.positions >= 1000) & (found.positions < 2000)).all()
     assert_proven(found, queries, rows, Metric.L2)
 
 
@@ -174,9 +174,9 @@ def test_the_effort_for_a_recall_is_measured(tmp_path: Path) -> None:
     )
     assert recall(
         side.search(queries[1::2], 10, much.parameters),
-        Neighbours(truth.places[1::2], truth.distances[1::2]),
+        Neighbours(truth.positions[1::2], truth.distances[1::2]),
     ) == pytest.approx(much.recall)
-    elsewhere = Neighbours(truth.places + len(rows), truth.distances)
+    elsewhere = Neighbours(truth.positions + len(rows), truth.distances)
     assert side.measure(queries, elsewhere, 0.5).parameters is None
     assert side.measure(queries, nothing(100, 10), 0.5).recall == 1
 

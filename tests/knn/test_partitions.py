@@ -103,7 +103,7 @@ def test_queries_find_what_is_in_the_lists_they_visit(
         places = np.flatnonzero(np.isin(assigned, visits[number]))
         pairs += len(places)
         alone = search(query[None], rows[places], K, metric, places)
-        np.testing.assert_array_equal(found.places[number], alone.places[0])
+        np.testing.assert_array_equal(found.positions[number], alone.positions[0])
         np.testing.assert_array_equal(found.distances[number], alone.distances[0])
     assert sum(part.pairs for part in parts) == pairs
 
@@ -117,7 +117,7 @@ def test_sampled_queries_get_their_true_neighbours_and_the_lists_of_these(
     sampled = merge_sampled([part.sampled for part in parts], K)
     truth = search(queries, rows, K, metric)
     assert_same(sampled.neighbours, truth)
-    np.testing.assert_array_equal(sampled.lists, centroids.assign(rows)[truth.places])
+    np.testing.assert_array_equal(sampled.lists, centroids.assign(rows)[truth.positions])
     curve = recall_curve(centroids.nearest_lists(queries, LISTS), sampled.lists)
     dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     for nprobes in (1, 2, 5):
@@ -127,7 +127,7 @@ def test_sampled_queries_get_their_true_neighbours_and_the_lists_of_these(
         ).neighbours
         hits = [
             len(np.intersect1d(mine, true))
-            for mine, true in zip(found.places, truth.places, strict=True)
+            for mine, true in zip(found.positions, truth.positions, strict=True)
         ]
         assert np.mean(hits) / K == pytest.approx(curve.recall[nprobes - 1])
 
@@ -172,7 +172,7 @@ def test_fewer_rows_than_k_and_none_at_all(tmp_path: Path, queries: Matrix) -> N
     found = search_lists(
         lance.dataset(partitioned.pin.uri), partitioned, queries, visits, range(LISTS), K, Metric.L2
     ).neighbours
-    assert (found.places == -1).all()
+    assert (found.positions == -1).all()
     assert (merge_sampled([part.sampled for part in parts], K).lists == -1).all()
 
 

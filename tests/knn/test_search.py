@@ -127,7 +127,7 @@ def test_zero_queries_are_equally_far_from_all_rows_under_dot() -> None:
     rows = normal(random, 30_000, 8)
     nearest = ExactSearch(np.zeros((200, 8), np.float32), 5, Metric.DOT)
     nearest.add(rows, np.arange(30_000))
-    assert (nearest.neighbours().places == np.arange(5)).all()
+    assert (nearest.neighbours().positions == np.arange(5)).all()
     assert (nearest.neighbours().distances == 1).all()
     assert nearest.compared < 200 * 5000
 
@@ -144,8 +144,8 @@ def test_k_around_the_number_of_rows(k: int, metric: Metric) -> None:
 def test_nothing_to_find_and_nothing_to_ask(metric: Metric) -> None:
     some, none = np.ones((3, 4), np.float32), np.empty((0, 4), np.float32)
     found = search(some, none, 2, metric)
-    assert (found.places == -1).all() and np.isinf(found.distances).all()
-    assert search(none, some, 2, metric).places.shape == (0, 2)
+    assert (found.positions == -1).all() and np.isinf(found.distances).all()
+    assert search(none, some, 2, metric).positions.shape == (0, 2)
 
 
 @pytest.mark.parametrize("metric", Metric)
@@ -212,7 +212,7 @@ def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
         alone = search(queries[query : query + 1], rows[places], 6, metric, places)
         assert_same(
             Neighbours(
-                nearest.neighbours().places[query : query + 1],
+                nearest.neighbours().positions[query : query + 1],
                 nearest.neighbours().distances[query : query + 1],
             ),
             alone,

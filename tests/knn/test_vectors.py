@@ -144,7 +144,7 @@ def test_vectors_of_other_lengths_are_refused_by_row(
     with pytest.raises(
         VectorLengthMismatch, match=f"the left side has a vector .* in row {row}, "
     ) as error:
-        vectors(array, length, Metric.L2, first_row=10, place="the left side")
+        vectors(array, length, Metric.L2, first_row=10, source="the left side")
     assert error.value.code == "LS456"
 
 
@@ -182,7 +182,7 @@ def test_other_types_are_no_vectors(type: pa.DataType) -> None:
     with pytest.raises(
         NotVectors, match="the right side holds no vectors but values of type"
     ) as error:
-        vectors(pa.array([], type), None, Metric.L2, place="the right side")
+        vectors(pa.array([], type), None, Metric.L2, source="the right side")
     assert error.value.code == "LS455"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from lancestat.errors import LakeError
 from lancestat.lake.commit import (
-    Change,
+    CommitRequest,
     Conflict,
     Landed,
     LandedLate,
@@ -46,10 +46,10 @@ def recreate(uri: str) -> None:
     lance.write_dataset(pa.table({"other": ["a"]}), uri)
 
 
-def configure(uri: str, version: int, value: str = "v") -> Change:
+def configure(uri: str, version: int, value: str = "v") -> CommitRequest:
     operation = lance.LanceOperation
     update = operation.UpdateConfig(config_updates=operation.UpdateMap({"key": value}, False))
-    return Change(uri, update, version, commit_properties("a test", "run-1"))
+    return CommitRequest(uri, update, version, commit_properties("a test", "run-1"))
 
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
@@ -104,12 +104,14 @@ def test_changes_that_exclude_each_other_conflict(uri: str) -> None:
 def test_an_overwrite_is_never_moved_behind_commits_that_nobody_has_seen(uri: str) -> None:
     append(uri)
     overwrite = lance.LanceOperation.Overwrite(ROWS.schema, [])
-    assert isinstance(commit(Change(uri, overwrite, 1)), Conflict)
+    assert isinstance(commit(CommitRequest(uri, overwrite, 1)), Conflict)
     assert lance.dataset(uri).count_rows() == 6
 
 
 def test_of_two_that_create_a_dataset_one_lands(tmp_path: Path) -> None:
-    change = Change(str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, []), 0)
+    change = CommitRequest(
+        str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, []), 0
+    )
     first, second = commit(change), commit(change)
     assert isinstance(first, Landed)
     assert first.version == 1

@@ -13,10 +13,10 @@ import pytest
 
 from lancestat.lake import temporary_files as temporary
 from lancestat.lake.temporary_files import (
+    collect_temporary_garbage,
     is_draft,
     new_draft,
     remove_drafts,
-    sweep_temporary_folders,
     temporary_folder,
     write_new,
     write_whole,
@@ -102,7 +102,7 @@ def test_temporary_folders_of_killed_processes_are_swept(
     with temporary_folder() as living:
         assert living.stat().st_mode & 0o077 == 0
         assert len(list(tmp_path.glob(f"{living.name.rsplit('-', 4)[0]}-*"))) >= 2
-        sweep_temporary_folders()
+        collect_temporary_garbage()
         assert {path.name for path in tmp_path.glob("lancestat-*")} == {
             living.name,
             "lancestat-mine",

@@ -20,12 +20,12 @@ from lancestat.manifest.wire import encode_statistics
 from lancestat.optimizer.estimates import ColumnEstimate, Estimate, estimate
 from lancestat.optimizer.pruned_fragments import ColumnRange
 from lancestat.optimizer.sampling import Sampler
-from lancestat.optimizer.table import ReadTable, Settings
+from lancestat.optimizer.table import ReadSettings, ReadTable
 from lancestat.plan.assessment import analyzable
 from lancestat.plan.judgement import TableStatistics
 from lancestat.predicates.filter import Comparison, Filter, Operator
 from lancestat.spec.model import StaleBounds
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import ColumnPartial, merge
 
@@ -91,7 +91,7 @@ def whole(pieces: list[pa.Table], tmp_path_factory: pytest.TempPathFactory) -> R
     schema = pieces[0].schema
     partials = analyze((b for piece in pieces for b in piece.to_batches()), schema)
     entries = encode_statistics(
-        {name: (type, summarize(partials[name], type)) for name, type in types.items()},
+        {name: (type, column_statistics_of(partials[name], type)) for name, type in types.items()},
         rows=100,
         schema_hash=schema_hash(found.fields),
         computed_at_version=found.version,
@@ -104,7 +104,7 @@ def told(
     table: ReadTable,
     columns: Sequence[str] = ("day", "name", "blank"),
     filters: Sequence[Filter] = (),
-    settings: Settings = Settings(),  # noqa: B008
+    settings: ReadSettings = ReadSettings(),  # noqa: B008
 ) -> Estimate:
     return estimate(table, columns, filters, settings, NOW)
 
@@ -186,7 +186,7 @@ def sampled(table: ReadTable, share: float) -> ReadTable:
 
 
 def test_what_a_sample_says_scales_everything(whole: ReadTable) -> None:
-    found = told(sampled(whole, 0.1), settings=Settings(samples=True))
+    found = told(sampled(whole, 0.1), settings=ReadSettings(samples=True))
     assert (found.rows, found.sampled_share) == (10, 0.1)
     assert found.columns == {
         "day": ColumnEstimate(0, 10, "0", "99", 4, 4),
@@ -198,13 +198,13 @@ def test_what_a_sample_says_scales_everything(whole: ReadTable) -> None:
 
 def test_samples_are_taken_only_when_wanted(whole: ReadTable) -> None:
     assert told(sampled(whole, 0.1)).rows == 100
-    assert told(sampled(whole, 0.0001), settings=Settings(samples=True)).rows == 1
+    assert told(sampled(whole, 0.0001), settings=ReadSettings(samples=True)).rows == 1
 
 
 def test_refused_statistics_leave_nothing_to_sample(whole: ReadTable) -> None:
     for entries in ({}, {**entries_of(whole), "lance.stats.schemaHash": "0" * 64}):
         refused = given(sampled(whole, 0.1), entries)
-        found = told(refused, settings=Settings(samples=True))
+        found = told(refused, settings=ReadSettings(samples=True))
         assert (found.rows, found.sampled_share) == (100, None)
         assert found.size_bytes == told(given(whole, entries)).size_bytes
 
@@ -231,7 +231,7 @@ def test_refused_statistics_leave_live_rows_and_size(
 
 
 def test_switched_off_statistics_are_not_told(whole: ReadTable) -> None:
-    found = told(whole, settings=Settings(enabled=False))
+    found = told(whole, settings=ReadSettings(enabled=False))
     assert (found.verdict.reason, found.columns) == (GuardReason.DISABLED, {})
 
 
@@ -268,7 +268,7 @@ def test_settings_come_before_the_policy(
     whole: ReadTable, policy: bool | StaleBounds, setting: bool | None, use: bool
 ) -> None:
     table = stale(whole, allow_stale=policy)
-    found = told(table, settings=Settings(allow_stale=setting))
+    found = told(table, settings=ReadSettings(allow_stale=setting))
     assert found.verdict.use is use
     assert found.verdict.reason is (GuardReason.STALE_ACCEPTED if use else GuardReason.STALE)
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from lancestat.optimizer.table import Settings, read_settings
+from lancestat.optimizer.table import ReadSettings, read_settings
 
 ENABLED = "spark.lance.cbo.column.stats.enabled"
 STALE = "spark.lance.cbo.column.stats.allow.stale"
@@ -16,21 +16,21 @@ CBO = "spark.sql.cbo.enabled"
 @pytest.mark.parametrize(
     ("conf", "options", "expected"),
     [
-        ({}, {}, Settings(True, None)),
-        ({ENABLED: "false"}, {}, Settings(False, None)),
-        ({}, {"cbo.column.stats.enabled": "false"}, Settings(False, None)),
-        ({ENABLED: "true"}, {"cbo.column.stats.enabled": "false"}, Settings(True, None)),
-        ({ENABLED: " FALSE "}, {"cbo.column.stats.enabled": "true"}, Settings(False, None)),
-        ({STALE: "true"}, {}, Settings(True, True)),
-        ({CBO: "true"}, {}, Settings(True, None, samples=True)),
-        ({CBO: "true", ENABLED: "false"}, {}, Settings(False, None)),
-        ({CBO: "false"}, {}, Settings(True, None)),
-        ({STALE: "false"}, {"cbo.column.stats.allow.stale": "true"}, Settings(True, False)),
-        ({}, {"cbo.column.stats.allow.stale": "True"}, Settings(True, True)),
+        ({}, {}, ReadSettings(True, None)),
+        ({ENABLED: "false"}, {}, ReadSettings(False, None)),
+        ({}, {"cbo.column.stats.enabled": "false"}, ReadSettings(False, None)),
+        ({ENABLED: "true"}, {"cbo.column.stats.enabled": "false"}, ReadSettings(True, None)),
+        ({ENABLED: " FALSE "}, {"cbo.column.stats.enabled": "true"}, ReadSettings(False, None)),
+        ({STALE: "true"}, {}, ReadSettings(True, True)),
+        ({CBO: "true"}, {}, ReadSettings(True, None, samples=True)),
+        ({CBO: "true", ENABLED: "false"}, {}, ReadSettings(False, None)),
+        ({CBO: "false"}, {}, ReadSettings(True, None)),
+        ({STALE: "false"}, {"cbo.column.stats.allow.stale": "true"}, ReadSettings(True, False)),
+        ({}, {"cbo.column.stats.allow.stale": "True"}, ReadSettings(True, True)),
     ],
 )
 def test_the_session_comes_before_the_scan(
-    conf: dict[str, str], options: dict[str, str], expected: Settings
+    conf: dict[str, str], options: dict[str, str], expected: ReadSettings
 ) -> None:
     assert read_settings(conf, options) == expected
 
@@ -39,8 +39,8 @@ def test_what_is_neither_true_nor_false_is_cautious_and_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "lancestat.read"):
-        assert read_settings({ENABLED: "yes"}, {}) == Settings(False, None)
-        assert read_settings({}, {"cbo.column.stats.allow.stale": "1"}) == Settings(True, False)
+        assert read_settings({ENABLED: "yes"}, {}) == ReadSettings(False, None)
+        assert read_settings({}, {"cbo.column.stats.allow.stale": "1"}) == ReadSettings(True, False)
     assert [record.getMessage() for record in caplog.records] == [
         f"{ENABLED} is 'yes', neither true nor false: taken as false",
         "cbo.column.stats.allow.stale is '1', neither true nor false: taken as false",

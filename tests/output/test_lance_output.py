@@ -574,7 +574,7 @@ def test_what_a_run_left_that_was_killed_before_its_first_intent_is_removed(uri:
     killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert len(list(Path(uri, "_lancestat").rglob("*.json.draft-*"))) == 1
-    output.sweep(LANCE, uri, {})
+    output.collect_garbage(LANCE, uri, {})
     assert not Path(uri, "_lancestat").exists()
     assert seen(LANCE, uri) == table(rows(0, 3))
 

@@ -516,7 +516,7 @@ def test_what_a_run_left_that_was_killed_after_it_published_is_removed(path: Pat
     generation = path.readlink().name
     killed = owned_by(path, generation, host=here.host, pid=here.pid, started=here.started - 1)
     assert killed.exists()
-    output.sweep(PARQUET, str(path), {})
+    output.collect_garbage(PARQUET, str(path), {})
     assert not killed.exists()
     assert not killed.with_suffix(".json").exists()
     assert seen(PARQUET, str(path)) == table(rows(0, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lancestat.manifest.guard import GuardReason, Verdict
-from lancestat.optimizer.table import DeclaredTables, ReadTable, Settings, open_table
+from lancestat.optimizer.table import DeclaredTables, ReadSettings, ReadTable, open_table
 from lancestat.plan.actions import Action, Reason, Skip
 from lancestat.project import Project
 from lancestat.report.values import TableReport
@@ -34,12 +34,12 @@ class Surfaces:
         tables = DeclaredTables(world.observer.spec, world.state, world.clock)
         [opened] = tables.open([world.table]).values()
         assert isinstance(opened, ReadTable)
-        return opened.judge(Settings(), world.clock())
+        return opened.judge(ReadSettings(), world.clock())
 
     def read_by_uri(self, allow_stale: bool) -> Verdict:
         """What `read_table` gives to somebody who knows of no project."""
         opened = open_table(self.table.dataset.uri)
-        return opened.judge(Settings(allow_stale=allow_stale), self.table.world.clock())
+        return opened.judge(ReadSettings(allow_stale=allow_stale), self.table.world.clock())
 
     def answers(self) -> dict[str, Answer]:
         """By surface; `status` and `docs` are made of the report, as is the system view."""
@@ -47,11 +47,11 @@ class Surfaces:
         shown, read = project.show(self.table.world.name), self.read()
         [report] = project.report().nodes
         assert isinstance(report, TableReport)
-        assert report.shown is not None
+        assert report.status is not None
         found = {
             "show": (shown.use, shown.reason, shown.detail),
             "reader": (read.use, read.reason.value, read.detail),
-            "report": (report.verdict == "use", report.reason, report.shown.detail),
+            "report": (report.verdict == "use", report.reason, report.status.detail),
         }
         for row in project.report_tables(["statistics"])["statistics"].to_pylist():
             found[f"view, {row['column']}"] = (

@@ -71,7 +71,7 @@ def test_no_rows_are_a_table_too(shape: RowShape) -> None:
 
 
 def test_only_what_is_wanted_is_gathered() -> None:
-    lost = replace(TABLE, shown=None, fragments=())
+    lost = replace(TABLE, status=None, fragments=())
     asked: list[str] = []
 
     def report() -> ProjectReport:

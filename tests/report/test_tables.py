@@ -53,10 +53,10 @@ def test_a_table_after_a_run_is_well(gathering: Gathering) -> None:
     found = gathering.report(with_fragments=True)
     assert (found.health, found.verdict, found.reason) == (Health.OK, "use", "current")
     assert found.problems == ()
-    assert found.shown is not None
-    assert (found.shown.versions_behind, found.shown.changed_rows) == (0, 0.0)
-    assert found.shown.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
-    assert found.shown.types == {"o_id": "bigint", "o_status": "string", "o_total": "double"}
+    assert found.status is not None
+    assert (found.status.versions_behind, found.status.changed_rows) == (0, 0.0)
+    assert found.status.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
+    assert found.status.types == {"o_id": "bigint", "o_status": "string", "o_total": "double"}
     assert [(each.id, each.rows, each.covered) for each in found.fragments] == [
         (number, 25, 3) for number in range(4)
     ]
@@ -74,9 +74,9 @@ def test_statistics_that_the_policy_refuses_are_an_error(gathering: Gathering) -
         "Readers refuse its statistics: the statistics describe version 2, the table is at "
         "version 3; the policy accepts no distance.",
     )
-    assert found.shown is not None
-    assert (found.shown.versions_behind, found.shown.changed_rows) == (1, 0.2)
-    assert found.shown.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
+    assert found.status is not None
+    assert (found.status.versions_behind, found.status.changed_rows) == (1, 0.2)
+    assert found.status.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
     assert [each.covered for each in found.fragments] == [3, 3, 3, 3, 0]
 
 
@@ -106,8 +106,8 @@ def test_how_many_rows_changed_is_not_known_once_versions_are_cleaned_up(
     append(gathering.world)
     gathering.world.dataset.cleanup_old_versions(older_than=timedelta(0))
     found = gathering.report(policy=Policy(allow_stale=StaleBounds(max_changed_rows=1.0)))
-    assert found.shown is not None
-    assert (found.shown.versions_behind, found.shown.changed_rows) == (1, None)
+    assert found.status is not None
+    assert (found.status.versions_behind, found.status.changed_rows) == (1, None)
     assert (found.health, found.reason) == (Health.ERROR, "stale")
     assert found.problems[0].endswith("the share of changed rows is not known.")
     assert gathering.report(policy=Policy(allow_stale=True)).health is Health.OK
@@ -120,8 +120,8 @@ def test_wanted_columns_without_statistics_are_a_warning(gathering: Gathering) -
     found = gathering.report(with_fragments=True)
     assert (found.health, found.reason) == (Health.WARN, "current")
     assert found.problems == ("2 wanted columns have no statistics: o_status, o_total.",)
-    assert found.shown is not None
-    assert found.shown.covered == {"o_id": 4, "o_status": 0, "o_total": 0}
+    assert found.status is not None
+    assert found.status.covered == {"o_id": 4, "o_status": 0, "o_total": 0}
     one = gathering.report(columns=only("o_id", "o_total"))
     assert one.problems == ("1 wanted column has no statistics: o_total.",)
 
@@ -174,7 +174,7 @@ def test_a_dataset_that_is_not_there_is_an_error_and_stops_no_other(
     lost, well = found.nodes
     assert isinstance(lost, TableReport)
     assert (lost.health, lost.verdict, lost.reason) == (Health.ERROR, "refuse", "unreadable")
-    assert (lost.shown, lost.changed_at) == (None, None)
+    assert (lost.status, lost.changed_at) == (None, None)
     assert lost.error is not None
     assert lost.problems[0].startswith("LS201: there is no Lance dataset at ")
     assert well.health is Health.OK
@@ -221,8 +221,8 @@ def test_statistics_that_only_the_state_has_are_judged_like_others(gathering: Ga
     append(gathering.world)
     found = gathering.report(policy=Policy(None, None, StaleBounds(max_changed_rows=0.2)))
     assert (found.health, found.reason) == (Health.OK, "stale_accepted")
-    assert found.shown is not None
-    assert (found.shown.versions_behind, found.shown.changed_rows) == (1, 0.2)
+    assert found.status is not None
+    assert (found.status.versions_behind, found.status.changed_rows) == (1, 0.2)
 
 
 def test_a_policy_that_refreshes_when_stale_is_judged_by_what_it_accepts(

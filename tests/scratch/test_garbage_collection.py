@@ -18,7 +18,7 @@ from lancestat.errors import RunError
 from lancestat.lake import storage
 from lancestat.lake.lease import Process, this_process
 from lancestat.scratch.folder import HEARTBEAT, MARKER, encode, scratch
-from lancestat.scratch.garbage_collection import sweep_scratch
+from lancestat.scratch.garbage_collection import collect_scratch_garbage
 from tests.integration.object_store import ObjectStore, object_store
 from tests.knn.results import files_below
 
@@ -62,12 +62,12 @@ def test_what_a_dead_join_left_is_removed(root: Path) -> None:
     size = sum((folder / each).stat().st_size for each in files_below(folder))
     for dry_run in (True, False):
         assert folder.exists()
-        found = sweep_scratch(str(root), now=NOW, dry_run=dry_run)
-        [swept] = found.swept
+        found = collect_scratch_garbage(str(root), now=NOW, dry_run=dry_run)
+        [swept] = found.collected
         assert (swept.uri, swept.size_bytes, swept.beat_at) == (str(folder), size, beat)
         assert found.left == ()
     assert list(root.iterdir()) == []
-    assert sweep_scratch(str(root), now=NOW).swept == ()
+    assert collect_scratch_garbage(str(root), now=NOW).collected == ()
 
 
 def test_a_live_one_stays(root: Path) -> None:
@@ -87,8 +87,8 @@ def test_a_live_one_stays(root: Path) -> None:
         left_by(root, "dead/never-beat"),
         left_by(root, "dead/broken-beat", beat="?"),
     ]
-    found = sweep_scratch(str(root), now=NOW)
-    assert {swept.uri for swept in found.swept} == {str(each) for each in dead}
+    found = collect_scratch_garbage(str(root), now=NOW)
+    assert {swept.uri for swept in found.collected} == {str(each) for each in dead}
     assert all(each.exists() for each in live)
     assert not any(each.exists() for each in dead)
     assert not (root / "dead").exists()
@@ -103,7 +103,7 @@ def test_what_carries_no_marker_stays(root: Path) -> None:
     left_by(root, "app/deeper/than/that")
     left_by(root, "shallow")
     before = files_below(root)
-    assert sweep_scratch(str(root), now=NOW).swept == ()
+    assert collect_scratch_garbage(str(root), now=NOW).collected == ()
     assert files_below(root) == before
 
 
@@ -124,8 +124,8 @@ def test_what_carries_no_marker_stays(root: Path) -> None:
 def test_a_broken_marker_is_left_and_told(root: Path, text: str) -> None:
     folder = left_by(root)
     (folder / MARKER).write_text(text)
-    found = sweep_scratch(str(root), now=NOW)
-    assert found.swept == ()
+    found = collect_scratch_garbage(str(root), now=NOW)
+    assert found.collected == ()
     [(uri, reason)] = found.left
     assert uri == str(folder)
     assert "its marker cannot be understood" in reason
@@ -148,7 +148,7 @@ def test_links_lead_nowhere(root: Path, outside: Path) -> None:
     marked = root / "app" / "marked"
     marked.mkdir()
     (marked / MARKER).symlink_to(outside / MARKER)
-    [swept] = sweep_scratch(str(root), now=NOW).swept
+    [swept] = collect_scratch_garbage(str(root), now=NOW).collected
     assert swept.uri == str(root / "app" / "dead")
     assert files_below(outside) == before
     assert (root / "app" / "run").is_symlink()
@@ -161,12 +161,12 @@ def test_the_root_may_be_a_link(root: Path, tmp_path: Path) -> None:
     folder = left_by(root)
     link = tmp_path / "link"
     link.symlink_to(root)
-    assert len(sweep_scratch(str(link), now=NOW).swept) == 1
+    assert len(collect_scratch_garbage(str(link), now=NOW).collected) == 1
     assert not folder.exists()
 
 
 def test_a_root_that_does_not_exist_holds_nothing(tmp_path: Path) -> None:
-    assert sweep_scratch(str(tmp_path / "none"), now=NOW).swept == ()
+    assert collect_scratch_garbage(str(tmp_path / "none"), now=NOW).collected == ()
 
 
 def test_what_cannot_be_removed_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,8 +176,8 @@ def test_what_cannot_be_removed_is_told(root: Path, monkeypatch: pytest.MonkeyPa
     folder = left_by(root)
     monkeypatch.setattr(storage, "_remove_folder", busy)
     monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
-    found = sweep_scratch(str(root), now=NOW)
-    assert found.swept == ()
+    found = collect_scratch_garbage(str(root), now=NOW)
+    assert found.collected == ()
     [(uri, reason)] = found.left
     assert uri == str(folder)
     assert "Permission denied" in reason
@@ -196,8 +196,8 @@ def test_what_belongs_to_others_does_not_stop_the_sweep(
         return asked(self, path)
 
     monkeypatch.setattr(storage.FolderStorage, question, denied)
-    found = sweep_scratch(str(root), now=NOW)
-    assert [swept.uri for swept in found.swept] == [str(own)]
+    found = collect_scratch_garbage(str(root), now=NOW)
+    assert [swept.uri for swept in found.collected] == [str(own)]
     assert [reason for _, reason in found.left] == ["Permission denied"]
     assert other.exists()
 
@@ -205,7 +205,7 @@ def test_what_belongs_to_others_does_not_stop_the_sweep(
 def test_a_root_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError) as caught:
-        sweep_scratch(str(tmp_path / "file"), now=NOW)
+        collect_scratch_garbage(str(tmp_path / "file"), now=NOW)
     assert caught.value.code == "LS583"
 
 
@@ -220,9 +220,9 @@ def test_a_sweep_that_is_killed_is_finished_by_the_next(
     folder = left_by(root)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Path, "unlink", killed)
-        sweep_scratch(str(root), now=NOW)
+        collect_scratch_garbage(str(root), now=NOW)
     assert files_below(folder) == {MARKER}
-    assert len(sweep_scratch(str(root), now=NOW).swept) == 1
+    assert len(collect_scratch_garbage(str(root), now=NOW).collected) == 1
     assert not folder.exists()
 
 
@@ -237,7 +237,7 @@ def test_sweeps_do_not_disturb_joins_that_begin(root: Path) -> None:
         ended.append(number)
 
     def sweep(number: int) -> None:
-        assert sweep_scratch(str(root), now=datetime.now(timezone.utc)).swept == ()
+        assert collect_scratch_garbage(str(root), now=datetime.now(timezone.utc)).collected == ()
 
     with ThreadPoolExecutor(8) as pool:
         joins = pool.map(join, range(100))
@@ -277,11 +277,11 @@ def test_a_killed_join_is_swept_at_once(root: Path, join: subprocess.Popen[str])
     assert join.stdout is not None
     folder = join.stdout.readline().strip()
     now = datetime.now(timezone.utc)
-    assert sweep_scratch(str(root), now=now + timedelta(days=1)).swept == ()
+    assert collect_scratch_garbage(str(root), now=now + timedelta(days=1)).collected == ()
     join.send_signal(signal.SIGKILL)
     join.wait(timeout=60)
     assert Path(folder).exists()
-    [swept] = sweep_scratch(str(root), now=now).swept
+    [swept] = collect_scratch_garbage(str(root), now=now).collected
     assert swept.uri == folder
     assert swept.size_bytes > 5000
     assert list(root.iterdir()) == []
@@ -310,12 +310,12 @@ def test_scratch_in_an_object_store(object_store: ObjectStore) -> None:
         return [each.path.rpartition("/")[2] for each in found if each.is_file]
 
     now = datetime.now(timezone.utc)
-    assert sweep_scratch(root, options, now=now).swept == ()
+    assert collect_scratch_garbage(root, options, now=now).collected == ()
     with pytest.raises(ValueError, match="join"), scratch(root, "app", options) as found:
         uri = f"{found.uri}/right.lance"
         lance.write_dataset(pa.table({"x": [1]}), uri, storage_options=dict(options))
         assert MARKER in objects()
-        assert sweep_scratch(root, options, now=now + timedelta(days=1)).swept == ()
+        assert collect_scratch_garbage(root, options, now=now + timedelta(days=1)).collected == ()
         raise ValueError("join")
     assert objects() == []
     store = storage.storage_at(root, options)
@@ -326,8 +326,8 @@ def test_scratch_in_an_object_store(object_store: ObjectStore) -> None:
     store.write(f"app/broken/{MARKER}", "{")
     store.write("app/foreign/rows", "mine")
     for dry_run in (True, False):
-        found_by = sweep_scratch(root, options, now=now, dry_run=dry_run)
-        assert [swept.uri for swept in found_by.swept] == [f"{root}/app/dead"]
+        found_by = collect_scratch_garbage(root, options, now=now, dry_run=dry_run)
+        assert [swept.uri for swept in found_by.collected] == [f"{root}/app/dead"]
         assert [uri for uri, _ in found_by.left] == [f"{root}/app/broken"]
     assert sorted(objects()) == sorted([MARKER] * 2 + ["rows"] * 3 + [HEARTBEAT])
 
@@ -337,7 +337,7 @@ def test_an_object_store_that_refuses_is_told(object_store: ObjectStore) -> None
     options = {**object_store.storage_options, "aws_secret_access_key": "wrong-and-hidden"}
     root = object_store.fresh_uri("scratch")
     with pytest.raises(RunError) as caught:
-        sweep_scratch(root, options, now=NOW)
+        collect_scratch_garbage(root, options, now=NOW)
     assert caught.value.code == "LS583"
     with pytest.raises(RunError) as caught, scratch(root, "app", options, settle_seconds=0):
         pass
@@ -374,14 +374,14 @@ def test_what_a_process_left_that_was_killed_before_it_marked_its_folder_is_remo
     [folder] = root.glob("app/*")
     assert len(list(folder.iterdir())) == (point == "drafted")
     (folder / "notes.txt").write_text("mine")
-    assert sweep_scratch(str(root), now=NOW).swept == ()
+    assert collect_scratch_garbage(str(root), now=NOW).collected == ()
     (folder / "notes.txt").unlink()
-    assert len(sweep_scratch(str(root), now=NOW).swept) == 1
+    assert len(collect_scratch_garbage(str(root), now=NOW).collected) == 1
     assert list(root.iterdir()) == []
 
 
 def test_a_folder_without_a_marker_stays_while_its_process_lives(root: Path) -> None:
     folder = root / "app" / f"{this_process().tag}-0123456789abcdef"
     folder.mkdir(parents=True)
-    assert sweep_scratch(str(root), now=NOW).swept == ()
+    assert collect_scratch_garbage(str(root), now=NOW).collected == ()
     assert folder.is_dir()

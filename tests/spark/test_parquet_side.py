@@ -78,11 +78,11 @@ def test_blocks_hold_what_can_match_and_no_more_rows_than_fit(
 
     blocks = list(reader.blocks(rows, size_bytes=size * 8))
 
-    places = [place for block in blocks for place in block.places.tolist()]
+    places = [place for block in blocks for place in block.positions.tolist()]
     assert places == [place for place in range(rows.start, rows.stop) if place % 5 != 3]
     assert sum(block.excluded for block in blocks) == len(rows) - len(places)
-    assert all(len(block.places) + block.excluded <= size for block in blocks)
-    assert all((block.rows[:, 0] == block.places).all() for block in blocks)
+    assert all(len(block.positions) + block.excluded <= size for block in blocks)
+    assert all((block.rows[:, 0] == block.positions).all() for block in blocks)
 
 
 class Places(VectorReader):

@@ -56,7 +56,7 @@ RESOURCES: tuple[type[Declared], ...] = (
     Target,
 )
 # What the YAML does not set by a key.
-DERIVED = {"location", "shown", "refs", "sql_location"}
+DERIVED = {"location", "template", "templates", "refs", "sql_location"}
 
 
 def declarations() -> Iterator[tuple[type[Declared], KeyField, Key]]:

@@ -12,10 +12,10 @@ from lancestat.errors import Location, SpecError
 from lancestat.redact import Origin, Variable
 from lancestat.spec.sandbox import evaluate
 from lancestat.spec.template import is_template, render
-from lancestat.spec.template_scope import BadTemplateError, Scope, TemplateNames
+from lancestat.spec.template_scope import BadTemplateError, TemplateNames, TemplateScope
 
 PLACE = Location("f.yml", 3, 7)
-SCOPE = Scope(
+SCOPE = TemplateScope(
     environment={"REGION": "eu", "N": "007"},
     vars={
         "warehouse": "./wh",
@@ -209,7 +209,7 @@ def test_runaway_templates_end_soon(text: str) -> None:
 
 
 def test_variables_cannot_refer_to_variables() -> None:
-    scope = Scope({}, None, target="dev")
+    scope = TemplateScope({}, None, target="dev")
     for text in ("{{ var('x') }}", "{{ var('x') | upper }}"):
         with pytest.raises(SpecError, match=r"var\(\) cannot be used here"):
             render(text, scope, PLACE)
@@ -218,7 +218,7 @@ def test_variables_cannot_refer_to_variables() -> None:
 def test_the_target_is_unknown_while_it_is_being_chosen() -> None:
     for text in ("{{ target.name }}", "{{ target.name | upper }}"):
         with pytest.raises(SpecError, match=r"target\.name cannot be used here"):
-            render(text, Scope({}), PLACE)
+            render(text, TemplateScope({}), PLACE)
 
 
 PIECES = st.sampled_from(
@@ -257,7 +257,7 @@ def test_any_text_renders_or_fails_at_its_place(text: str) -> None:
 
 def test_an_expression_is_evaluated_anew_in_every_scope() -> None:
     for name in ("a", "b"):
-        scope = Scope({}, {"w": name}, target=name)
+        scope = TemplateScope({}, {"w": name}, target=name)
         assert render("{{ var('w') }}/{{ target.name }}", scope, PLACE).value == f"{name}/{name}"
 
 
@@ -266,10 +266,10 @@ def test_jinja_is_imported_for_templates_alone() -> None:
 import sys
 from lancestat.spec.document import read_document
 from lancestat.spec.template import Rendering
-from lancestat.spec.template_scope import Scope
+from lancestat.spec.template_scope import TemplateScope
 for text, templated in ((b"a: b", False), (b"a: '{{ 1 }}'", True)):
     document = read_document(text, "f.yml")
-    Rendering().render(document, document.value, (), Scope({}))
+    Rendering().render(document, document.value, (), TemplateScope({}))
     assert ("jinja2" in sys.modules) == templated
 """
     subprocess.run([sys.executable, "-c", program], check=True)

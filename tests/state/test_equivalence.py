@@ -60,8 +60,8 @@ def test_both_stores_hold_the_same(
                     state.add_partials(table, subject)
         for table in ("t", "u"):
             assert content(stored, table) == content(memory, table)
-        assert {place.generation for place in stored.folder.places()} <= {1}
-        assert not any(map(stored.partial_table.is_aside, stored.folder.places()))
+        assert {place.generation for place in stored.folder.locations()} <= {1}
+        assert not any(map(stored.partial_table.is_aside, stored.folder.locations()))
 
 
 @given(

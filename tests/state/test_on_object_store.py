@@ -113,7 +113,7 @@ def test_runs_at_once_lose_nothing(object_store: ObjectStore, uri: str, state: L
         assert writer.returncode == 0, errors
     assert len(state.partial_index("shared").singles) == 2 * 6 * 3
     assert {name: found.version for name, found in state.records().items()} == {"w0": 6, "w1": 6}
-    assert [place.generation for place in state.folder.places()] == [1, 1]
+    assert [place.generation for place in state.folder.locations()] == [1, 1]
 
 
 @pytest.mark.parametrize("change", [{"aws_secret_access_key": "wrong"}, {"bucket": "no-such"}])

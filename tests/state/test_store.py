@@ -297,16 +297,16 @@ def test_runs_that_create_the_same_state_at_once_lose_nothing(
     """Lance's own mode `create` does, on a busy machine: three rounds of a hundred."""
     together = threading.Barrier(8)
     waited: set[StoredTable] = set()
-    place_to_create = StoredTable._next_place
+    location_to_create = StoredTable._next_location
 
     def once_all_saw_nothing(stored: StoredTable) -> DatasetLocation:
-        place = place_to_create(stored)
+        place = location_to_create(stored)
         if stored not in waited:
             waited.add(stored)
             together.wait(60)
         return place
 
-    monkeypatch.setattr(StoredTable, "_next_place", once_all_saw_nothing)
+    monkeypatch.setattr(StoredTable, "_next_location", once_all_saw_nothing)
     for round in range(40):
         folder = tmp_path / str(round)
 
@@ -357,7 +357,7 @@ def test_places_sort_by_generation(folder: Path) -> None:
         partials_dataset(folder, generation).mkdir(parents=True)
     (folder / "v1" / "partials-x.lance").mkdir()
     (folder / "v1" / "notes").mkdir()
-    assert state.folder.places() == [
+    assert state.folder.locations() == [
         DatasetLocation(1, Kind.PARTIALS, number) for number in (2, 9, 10)
     ]
 

@@ -112,7 +112,7 @@ def test_summaries_do_not_grow_with_the_number_of_runs(folder: Path) -> None:
         state.expire({"t": frozenset()})
         sizes.append(sum(file.stat().st_size for file in files_under(folder)))
     assert max(sizes) < 3 * max(sizes[:20])
-    [place] = state.folder.places()
+    [place] = state.folder.locations()
     assert lance.dataset(state.folder.dataset_uri(place)).count_rows() == 5
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.statistics.bounds import Bound
-from lancestat.statistics.column_statistics import BOUNDS_FIRST, STATISTICS, summarize
+from lancestat.statistics.column_statistics import BOUNDS_FIRST, STATISTICS, column_statistics_of
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial
 from tests.statistics.columns import BYTES, COLUMNS, hash_value, sketch_of, true_partial
@@ -54,7 +54,7 @@ def test_without_values_lengths_are_the_default_size(column: object) -> None:
     """As Spark gives them for an empty table and for nulls alone."""
     type = typed(column.type)  # type: ignore[attr-defined]
     for rows in (0, 3):
-        found = summarize(replace(EMPTY_PARTIAL, rows=rows, nulls=rows), type)
+        found = column_statistics_of(replace(EMPTY_PARTIAL, rows=rows, nulls=rows), type)
         assert (found.nulls, found.distinct) == (rows, 0)
         assert (found.minimum, found.maximum) == (None, None)
         assert (found.average_length, found.maximum_length) == (type.default_size,) * 2
@@ -64,18 +64,20 @@ def test_lengths_of_text_count_characters_as_spark_does() -> None:
     """avgLen 2 and maxLen 3 are what Spark 4.3 gives for these four rows; they hold 11 bytes."""
     column = next(column for column in COLUMNS if column.type == pa.string())
     values = ["é€\U0001d11e".encode(), b"", b"ab", None]
-    found = summarize(true_partial(column, values), typed(pa.string()))
+    found = column_statistics_of(true_partial(column, values), typed(pa.string()))
     assert (found.average_length, found.maximum_length) == (2, 3)
 
 
 def test_lengths_of_binary_count_bytes() -> None:
     column = next(column for column in COLUMNS if column.type == pa.binary())
-    found = summarize(true_partial(column, [b"\xff\x00", b"", b"abc", None]), typed(pa.binary()))
+    found = column_statistics_of(
+        true_partial(column, [b"\xff\x00", b"", b"abc", None]), typed(pa.binary())
+    )
     assert (found.average_length, found.maximum_length) == (2, 3)
 
 
 def test_lengths_of_other_types_are_their_size() -> None:
-    found = summarize(partial(0, 9, 10, 10), typed(pa.decimal128(20, 2)))
+    found = column_statistics_of(partial(0, 9, 10, 10), typed(pa.decimal128(20, 2)))
     assert (found.average_length, found.maximum_length) == (16, 16)
 
 
@@ -93,13 +95,15 @@ def test_lengths_of_other_types_are_their_size() -> None:
 def test_distinct_counts_stay_within_what_is_possible(
     minimum: Bound, maximum: Bound, estimate: int, rows: int, expected: int
 ) -> None:
-    found = summarize(partial(minimum, maximum, estimate, rows), typed(pa.int64()))
+    found = column_statistics_of(partial(minimum, maximum, estimate, rows), typed(pa.int64()))
     assert found.distinct == expected
 
 
 def test_nan_alone_is_one_value_without_bounds() -> None:
     column = next(column for column in COLUMNS if column.type == pa.float64())
-    found = summarize(true_partial(column, [math.nan, -math.nan, None]), typed(pa.float64()))
+    found = column_statistics_of(
+        true_partial(column, [math.nan, -math.nan, None]), typed(pa.float64())
+    )
     assert (found.nulls, found.distinct) == (1, 1)
     assert (found.minimum, found.maximum) == (None, None)
 
@@ -107,7 +111,7 @@ def test_nan_alone_is_one_value_without_bounds() -> None:
 @given(st.lists(BYTES, min_size=1))
 def test_bounds_of_binary_enclose_all_values(values: list[bytes]) -> None:
     column = next(column for column in COLUMNS if column.type == pa.binary())
-    found = summarize(true_partial(column, values), typed(pa.binary()))
+    found = column_statistics_of(true_partial(column, values), typed(pa.binary()))
     assert isinstance(found.minimum, bytes)
     assert found.minimum <= min(values)
     assert found.maximum is None or max(values) <= found.maximum  # type: ignore[operator]

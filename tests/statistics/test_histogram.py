@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.statistics.bound_text import are_estimable, format_bound
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.histogram import BINS, HISTOGRAM_KINDS, Histogram, equi_height
 from lancestat.statistics.kernel import analyze
@@ -212,7 +212,7 @@ def test_distinct_counts_add_up(name: str) -> None:
     shared = sum(
         left.low < left.high and right.low < right.high for left, right in pairwise(found.bins)
     )
-    distinct = summarize(reduced(array), type_of(array)).distinct
+    distinct = column_statistics_of(reduced(array), type_of(array)).distinct
     assert sum(counts_of_values(found)) - shared == pytest.approx(distinct, rel=0.05)
 
 

@@ -37,7 +37,7 @@ from lancestat.manifest.wire import encode_statistics
 from lancestat.optimizer.table import ReadTable
 from lancestat.plan.judgement import TableStatistics
 from lancestat.spark.read.planning_service import PlanningService
-from lancestat.statistics.column_statistics import summarize
+from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import decode, encode, merge
@@ -50,7 +50,7 @@ columns = {}
 for name in rows.column_names:
     partial = merge(decode(encode(partials[name])) for partials in fragments)
     type = column_type(rows.schema.field(name).type)
-    columns[name] = (type, summarize(partial, type))
+    columns[name] = (type, column_statistics_of(partial, type))
 entries = encode_statistics(
     columns,
     rows=len(rows),

@@ -56,7 +56,7 @@ def comment(
     token = os.environ.pop("GITHUB_TOKEN", "")
     markdown = _read(body_file)
     name = invocation.project().spec.name
-    markdown = CONSOLE.text(markdown)
+    markdown = CONSOLE.redacted(markdown)
     pull = pull_request(os.environ, number)
     root = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
     github = GitHub(root, token)
@@ -85,7 +85,7 @@ def _warn(text: str) -> None:
         logging.getLogger("lancestat.review").warning(text)
         return
     # GitHub shows such a line on the job's page. See its "Workflow commands".
-    escaped = visible(escape_commands(CONSOLE.text(text))).replace("%", "%25")
+    escaped = visible(escape_commands(CONSOLE.redacted(text))).replace("%", "%25")
     click.echo(f"::warning title=lancestat::{escaped}", err=True)
 
 

@@ -13,5 +13,5 @@ from lancestat.presentation.views import GarbageView
 def gc(invocation: Invocation, dry_run: bool) -> None:
     """Drop what no declared table needs."""
     project = invocation.project()
-    report = project.sweep(dry_run=dry_run)
+    report = project.collect_garbage(dry_run=dry_run)
     invocation.show(GarbageView(project.spec.name, project.spec.target.name, report, dry_run))

@@ -146,9 +146,9 @@ def _attach(project: Project, spark: SparkSession, text: QueryText) -> QueryCont
     from lancestat.spark.sql.system_views import view_schema
 
     tables: dict[str, LancestatError | None] = {table.name: None for table in project.spec.tables}
-    wanted = mentioned(text.text, tuple(tables))
-    if wanted:
-        tables |= project.attach(spark, select=wanted).failed
+    selected = mentioned(text.text, tuple(tables))
+    if selected:
+        tables |= project.attach(spark, select=selected).failed
     schema = view_schema(spark)
     views = tuple(f"{schema}.{table.value}" for table in ReportTable)
     return QueryContext(tables, secret_values(project.spec.target.storage_options), views)
@@ -162,8 +162,8 @@ def _system_views(
     from lancestat.spark.sql.system_views import mentioned_views, system_views, view_schema
 
     names = [table.value for table in ReportTable]
-    wanted = mentioned_views(text.text, view_schema(spark), names)
-    return system_views(spark, project.report_tables(wanted) if wanted else {})
+    selected = mentioned_views(text.text, view_schema(spark), names)
+    return system_views(spark, project.report_tables(selected) if selected else {})
 
 
 def _run(

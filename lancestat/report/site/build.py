@@ -221,7 +221,7 @@ def build_site(report: ProjectReport, spec: ProjectSpec, folder: Path) -> Site:
         finally:
             clear(draft, folder)
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise _pages_not_written(folder, error) from error
     return Site(folder / "index.html", report, pages, size_bytes)
 
 
@@ -242,11 +242,11 @@ def check_folder(folder: Path) -> Path:
                 hint="name a new or an empty folder: --out DIR",
             )
     except (OSError, ValueError, RuntimeError) as error:
-        raise _unwritable(folder, error) from error
+        raise _pages_not_written(folder, error) from error
     return folder
 
 
-def _unwritable(folder: Path, error: Exception) -> UsageError:
+def _pages_not_written(folder: Path, error: Exception) -> UsageError:
     reason = getattr(error, "strerror", None) or str(error)
     return PagesNotWritten(
         f"cannot write the pages to {folder}: {reason}", hint="choose another --out"

@@ -125,7 +125,7 @@ def _edges(low: float, high: float, ends: Iterable[float]) -> list[float]:
     if is_exact and all(end == int(end) for end in ends):
         values = int(high - low) + 1
         step = 1 if values <= _MOST_VALUES else -(-values // INTERVALS)
-        return [low - 0.5 + step * at for at in range(-(-values // step) + 1)]
+        return [low - 0.5 + step * index for index in range(-(-values // step) + 1)]
     width = (high - low) / INTERVALS
     edges = [*(low + width * step for step in range(INTERVALS)), high]
     if all(left < right for left, right in pairwise(edges)):
@@ -140,9 +140,9 @@ def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
     lows = np.array([bin_.low for bin_ in histogram.bins])
     highs = np.array([bin_.high for bin_ in histogram.bins])
     is_spread = lows < highs
-    places = np.searchsorted(edges, lows[~is_spread], side="right") - 1
+    interval = np.searchsorted(edges, lows[~is_spread], side="right") - 1
     intervals = len(edges) - 1
-    rows = np.bincount(np.clip(places, 0, intervals - 1), minlength=intervals) * histogram.height
+    rows = np.bincount(np.clip(interval, 0, intervals - 1), minlength=intervals) * histogram.height
     if is_spread.any():
         # Bins lie end to end, so that what is below a value rises from one end to the next.
         ends = np.append(lows[is_spread], highs[is_spread][-1])
@@ -158,7 +158,7 @@ def _path(rows: Sequence[float]) -> Markup:
     highest = max(rows) or 1.0
     step = _WIDTH / len(rows)
     tops = (f"V{_coordinate(_HEIGHT * (1 - row_count / highest))}" for row_count in rows)
-    ends = (f"H{_coordinate(step * (at + 1))}" for at in range(len(rows)))
+    ends = (f"H{_coordinate(step * (index + 1))}" for index in range(len(rows)))
     bars = "".join(top + end for top, end in zip(tops, ends, strict=True))
     # Numbers alone: nothing to escape.
     return Markup(f"M0 {_HEIGHT}{bars}V{_HEIGHT}Z")

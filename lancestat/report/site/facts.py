@@ -12,7 +12,7 @@ from lancestat.manifest.wire import PublishedColumn
 from lancestat.report.node_facts import (
     excluded_rows,
     measured_recall,
-    table_figures,
+    status_figures,
 )
 from lancestat.report.site.distribution import Distribution, distribution
 from lancestat.report.site.overview import freshness_words
@@ -36,19 +36,19 @@ Fact = tuple[str, str]
 
 
 def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
-    """Terms and what is known of them; what the environment gave is told by `origins`."""
+    """Terms and what is known of them; `origins` are those of values from the environment."""
     facts = [("URI", report.spec.uri)]
-    shown = report.shown
-    if shown is not None:
-        figures = table_figures(shown)
+    status = report.status
+    if status is not None:
+        figures = status_figures(status)
         facts += [
-            ("Version", count(shown.version)),
+            ("Version", count(status.version)),
             ("Rows", figures.rows),
             ("Size", figures.size),
         ]
-        if shown.computed_at is not None:
+        if status.computed_at is not None:
             ago = f", {figures.age} ago" if figures.age else ""
-            facts.append(("Computed", instant(shown.computed_at) + ago))
+            facts.append(("Computed", instant(status.computed_at) + ago))
         if figures.behind:
             changed = f", {figures.changed} of the rows changed since" if figures.changed else ""
             facts.append(("Behind", figures.behind + changed))
@@ -95,7 +95,7 @@ class SideFacts:
 
 
 def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
-    """Terms and what is known of them; what the environment gave is told by `origins`."""
+    """Terms and what is known of them; `origins` are those of values from the environment."""
     spec, record = report.spec, report.record
     meaning = f"{count(spec.k)} nearest by {spec.metric}, {spoken([spec.join])} join"
     facts = [
@@ -184,12 +184,12 @@ class ColumnRow:
 
 def column_rows(report: TableReport) -> tuple[ColumnRow, ...]:
     """The columns that have statistics, in the order of the schema."""
-    shown = report.shown
-    if shown is None:
+    status = report.status
+    if status is None:
         return ()
     return tuple(
-        _row(name, column, shown.rows, report.histograms.get(name))
-        for name, column in shown.columns.items()
+        _row(name, column, status.rows, report.histograms.get(name))
+        for name, column in status.columns.items()
     )
 
 
@@ -209,7 +209,11 @@ def _row(name: str, column: PublishedColumn, rows: int, histogram: Histogram | N
         share(null_share) if null_share else "",
         texts["distinct"],
         _lengths(texts["average_length"], texts["maximum_length"]),
-        {each.label: texts[each.name] for each in STATISTICS if each.name not in _CELLS},
+        {
+            statistic.label: texts[statistic.name]
+            for statistic in STATISTICS
+            if statistic.name not in _CELLS
+        },
         distribution(histogram, _kind(column.minimum)) if histogram else None,
     )
 
@@ -220,13 +224,13 @@ def _lengths(average: str, longest: str) -> str:
 
 def _kind(bound: str | None) -> str:
     """Whether a histogram counts days or microseconds: its column's bounds are written so."""
-    if bound is None or not (found := _DATE.match(bound)):
+    if bound is None or not (date := _DATE.match(bound)):
         return "number"
-    return "date" if found.end() == len(bound) else "timestamp"
+    return "date" if date.end() == len(bound) else "timestamp"
 
 
 def selection_words(columns: ColumnSelection) -> str:
-    """Which columns are declared to have statistics."""
+    """Return which columns are declared to have statistics, in words."""
     parts = ["all that can have them"] if columns.all else []
     for rule in columns.rules:
         text = _names(rule.include)

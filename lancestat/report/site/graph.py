@@ -170,15 +170,15 @@ def _boxes(
     part: Mapping[str, Sequence[str]], nodes: Mapping[str, NodeReport], top: float
 ) -> tuple[dict[str, DrawnNode], float]:
     boxes = {}
-    for name, place in arrange(part).items():
+    for name, position in arrange(part).items():
         report = nodes[name]
         boxes[name] = DrawnNode(
             name,
             shorten(name, _LONGEST),
             report.spec.kind.value,
             report.health.value,
-            _MARGIN + place.column * _COLUMN,
-            top + place.row * _ROW,
+            _MARGIN + position.column * _COLUMN,
+            top + position.row * _ROW,
         )
     return boxes, max(box.y for box in boxes.values()) + _ROW
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lancestat.formats import count, size, spoken
-from lancestat.report.node_facts import TableFigures, node_run, table_figures, verdict_words
+from lancestat.report.node_facts import TableFigures, node_run, status_figures, verdict_words
 from lancestat.report.site.runs import NodeRunRow, node_run_row
 from lancestat.report.site.text import NOTHING, ago
 from lancestat.report.values import Health, JoinReport, NodeReport, ProjectReport, TableReport
@@ -49,7 +49,7 @@ def problem_nodes(report: ProjectReport) -> list[NodeReport]:
     return sorted(unwell, key=lambda node: -order.index(node.health))
 
 
-def health_counts(report: ProjectReport) -> dict[str, int]:
+def nodes_by_health(report: ProjectReport) -> dict[str, int]:
     """Count the nodes in each state of health."""
     counts = Counter(node.health for node in report.nodes)
     return {health.value: counts[health] for health in Health}
@@ -57,7 +57,9 @@ def health_counts(report: ProjectReport) -> dict[str, int]:
 
 def column_counts(report: ProjectReport) -> tuple[int, int]:
     """Columns with statistics that may be used, and all that are wanted."""
-    statuses = [node.shown for node in report.nodes if isinstance(node, TableReport) and node.shown]
+    statuses = [
+        node.status for node in report.nodes if isinstance(node, TableReport) and node.status
+    ]
     used = sum(len(status.columns) for status in statuses if status.use)
     return used, sum(len(status.columns) + len(status.missing) for status in statuses)
 
@@ -70,13 +72,13 @@ def last_skips(report: ProjectReport) -> list[tuple[str, int]]:
 
 
 def table_row(report: TableReport, now: datetime) -> TableRow:
-    status = report.shown
+    status = report.status
     coverage, words = coverage_of(report)
     run = report.runs[0] if report.runs else None
     return TableRow(
         report=report,
         verdict=verdict_words(report.verdict == "use", report.reason),
-        behind=_behind(table_figures(status)) if status else "",
+        behind=_behind(status_figures(status)) if status else "",
         coverage=coverage,
         coverage_words=words,
         rows=count(status.rows) if status else NOTHING,
@@ -102,14 +104,14 @@ def join_row(report: JoinReport, now: datetime) -> JoinRow:
 
 
 def coverage_of(report: TableReport) -> tuple[float | None, str]:
-    """The share of the wanted columns that have statistics, and both numbers."""
-    status = report.shown
+    """The share of the columns to analyze that have statistics, and both numbers."""
+    status = report.status
     if status is None:
         return None, NOTHING
-    wanted = len(status.columns) + len(status.missing)
-    if not wanted:
+    total = len(status.columns) + len(status.missing)
+    if not total:
         return None, "no columns"
-    return len(status.columns) / wanted, f"{count(len(status.columns))} of {count(wanted)}"
+    return len(status.columns) / total, f"{count(len(status.columns))} of {count(total)}"
 
 
 def freshness_words(report: TableReport, now: datetime) -> str:

@@ -39,7 +39,7 @@ _ROWS_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SitePage:
     """A file of the site: its path relative to the site's folder, with slashes, and its text."""
 
     path: str
@@ -49,14 +49,14 @@ class Page:
 class Pages:
     """The pages of one report about a project, in whose folder its YAML is."""
 
-    def __init__(self, report: ProjectReport, spec: ProjectSpec, plain: PageSanitizer) -> None:
+    def __init__(self, report: ProjectReport, spec: ProjectSpec, sanitizer: PageSanitizer) -> None:
         self._report = report
-        self._sanitizer = plain
+        self._sanitizer = sanitizer
         self._origins = spec.origins
         self._sources = Sources(spec.root)
         self._addresses = addresses(report.nodes)
         self._read_by = _inverted(report.reads)
-        self._environment = _environment(plain)
+        self._environment = _environment(sanitizer)
         self._environment.globals.update(
             {
                 "report": report,
@@ -66,7 +66,7 @@ class Pages:
             }
         )
 
-    def all(self) -> Iterator[Page]:
+    def all(self) -> Iterator[SitePage]:
         """Yield every page."""
         report = self._report
         runs = all_runs(report.nodes)
@@ -77,7 +77,7 @@ class Pages:
             "index.html.j2",
             here="overview",
             problems=overview.problem_nodes(report),
-            healths=overview.health_counts(report),
+            healths=overview.nodes_by_health(report),
             columns=overview.column_counts(report),
             tables=[overview.table_row(table, report.made_at) for table in tables],
             joins=[overview.join_row(join, report.made_at) for join in joins],
@@ -92,9 +92,9 @@ class Pages:
             yield self._table(table)
         for join in joins:
             yield self._join(join)
-        yield Page("search-index.js", self._search_index())
+        yield SitePage("search-index.js", self._search_index())
 
-    def _table(self, table: TableReport) -> Page:
+    def _table(self, table: TableReport) -> SitePage:
         name = table.spec.name
         coverage, covered = overview.coverage_of(table)
         origins = self._origins.get(name, {})
@@ -117,7 +117,7 @@ class Pages:
             read_by=self._read_by.get(name, ()),
         )
 
-    def _join(self, join: JoinReport) -> Page:
+    def _join(self, join: JoinReport) -> SitePage:
         name = join.spec.name
         return self._page(
             self._addresses[name],
@@ -132,10 +132,10 @@ class Pages:
             read_by=self._read_by.get(name, ()),
         )
 
-    def _page(self, path: str, template: str, **values: object) -> Page:
+    def _page(self, path: str, template: str, **values: object) -> SitePage:
         root = "../" * path.count("/")
         text = self._environment.get_template(template).render(root=root, **values)
-        return Page(path, text)
+        return SitePage(path, text)
 
     def _kinds(self) -> dict[str, str]:
         words = {"table": "table", "knn_join": "KNN join"}
@@ -143,32 +143,32 @@ class Pages:
 
     def _search_index(self) -> str:
         """A script, since pages from a disk may read no other files."""
-        plain = self._sanitizer.line
+        line = self._sanitizer.line
         entries = []
         for node in self._report.nodes:
             spec = node.spec
             columns = (
-                list(node.shown.columns) if isinstance(node, TableReport) and node.shown else []
+                list(node.status.columns) if isinstance(node, TableReport) and node.status else []
             )
             words = [spec.owner or "", spec.description or "", *spec.tags]
             entries.append(
                 {
-                    "name": plain(spec.name),
+                    "name": line(spec.name),
                     "kind": spec.kind.value,
                     "page": self._addresses[spec.name],
                     "health": node.health.value,
-                    "words": plain(" ".join(words)),
-                    "columns": [plain(column) for column in columns],
+                    "words": line(" ".join(words)),
+                    "columns": [line(column) for column in columns],
                 }
             )
         return f"window.lancestatNodes = {json.dumps(entries, separators=(',', ':'))};\n"
 
 
-def _environment(plain: PageSanitizer) -> Environment:
+def _environment(sanitizer: PageSanitizer) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     def finalize(value: object) -> object:
-        return plain.line(value) if type(value) is str else value
+        return sanitizer.line(value) if type(value) is str else value
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -186,7 +186,7 @@ def _environment(plain: PageSanitizer) -> Environment:
             "instant": instant,
             "ago": ago,
             "sentence": sentence,
-            "verbatim": plain.verbatim,
+            "verbatim": sanitizer.verbatim,
             "chart": _chart,
         }
     )

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from lancestat.formats import count, duration, large, spoken
 from lancestat.plan.node_result import NodeResult
-from lancestat.report.node_facts import NodeRun, node_run
+from lancestat.report.node_facts import NodeRunFigures, node_run
 from lancestat.report.site.text import NOTHING
 from lancestat.report.values import NodeReport, NodeRunReport
 
@@ -115,15 +115,15 @@ def _run(parts: Sequence[NodeRunReport]) -> RunRow:
     )
 
 
-def _why(node: NodeRun) -> str:
+def _why(node: NodeRunFigures) -> str:
     return (node.reasons or "nothing to do") if node.result.action == "skip" else "not run"
 
 
-def _rank(node: NodeRun) -> int:
+def _rank(node: NodeRunFigures) -> int:
     return 0 if node.is_failed else 2 if node.is_idle else 1
 
 
-def _read(node: NodeRun) -> str:
+def _read(node: NodeRunFigures) -> str:
     if not node.is_done:
         return NOTHING
     join = node.result.join

@@ -15,7 +15,7 @@ from lancestat.spec.files import Folder
 if TYPE_CHECKING:
     import yaml
 
-_Place = tuple[int, int]
+_Mark = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class _File:
     lines: tuple[str, ...]
-    items: dict[_Place, tuple[_Place, _Place]]
+    items: dict[_Mark, tuple[_Mark, _Mark]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _read(folder: Path, name: str) -> _File | None:
     return _File(tuple(text.splitlines()), dict(_items(root)))
 
 
-def _items(root: yaml.Node | None) -> Iterator[tuple[_Place, tuple[_Place, _Place]]]:
+def _items(root: yaml.Node | None) -> Iterator[tuple[_Mark, tuple[_Mark, _Mark]]]:
     """Yield the items of the lists in a spec file, by the position of their name."""
     import yaml
 
@@ -97,8 +97,8 @@ def _items(root: yaml.Node | None) -> Iterator[tuple[_Place, tuple[_Place, _Plac
                 continue
             for key, value in item.value:
                 if key.value == "name":
-                    yield _place(value.start_mark), (_place(item.start_mark), _place(item.end_mark))
+                    yield _mark(value.start_mark), (_mark(item.start_mark), _mark(item.end_mark))
 
 
-def _place(mark: yaml.Mark) -> _Place:
+def _mark(mark: yaml.Mark) -> _Mark:
     return mark.line, mark.column

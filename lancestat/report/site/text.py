@@ -12,7 +12,7 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from lancestat import formats
-from lancestat.redact import EMPTY_REDACTOR, MASK, Audience, Redactor, clean
+from lancestat.redact import EMPTY_REDACTOR, MASK, Audience, Redactor, redact_line
 from lancestat.report.values import Health, NodeReport, TableReport
 
 # Long enough for what is shown of any text; patterns of secrets must not see a megabyte.
@@ -47,7 +47,7 @@ class PageSanitizer:
         """A line of source, escaped already; its spaces stay unless a secret is masked in it."""
         masked = self._masked(text.rstrip())[:_LONGEST_LINE]
         bare = masked.lstrip()
-        cleaned = clean(bare)
+        cleaned = redact_line(bare)
         content = cleaned if cleaned.count(MASK) > bare.count(MASK) else bare
         indent = masked[: len(masked) - len(bare)]
         return escape(_UNSEEN.sub(REPLACEMENT, indent + content))
@@ -56,7 +56,7 @@ class PageSanitizer:
         masked = self._masked(text)
         if _FIGURE.fullmatch(masked):
             return masked
-        return _UNSEEN.sub(REPLACEMENT, clean(masked))
+        return _UNSEEN.sub(REPLACEMENT, redact_line(masked))
 
     def _masked(self, text: str) -> str:
         redacted = self._redactor.text(text, Audience.PUBLIC)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lancestat.errors import FragmentNotAnalyzed, LancestatError
 from lancestat.lake.snapshot import Pin
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.analyze.work import ScanRange, WorkItem
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.session.worker import prepare_worker
@@ -70,8 +70,9 @@ class ScanTask:
         except LancestatError:
             raise
         except Exception as error:
-            cause = clean(f"{type(error).__name__}: {error}", secret_values(self.storage_options))
-            place = (
+            secrets = secret_values(self.storage_options)
+            cause = redact_line(f"{type(error).__name__}: {error}", secrets)
+            subject = (
                 f"fragment {part.rows.fragment_id} of {self.pin.uri} at version {self.pin.version}"
             )
-            raise FragmentNotAnalyzed(f"{place} cannot be analyzed: {cause}") from error
+            raise FragmentNotAnalyzed(f"{subject} cannot be analyzed: {cause}") from error

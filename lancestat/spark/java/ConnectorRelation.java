@@ -60,20 +60,20 @@ public final class ConnectorRelation {
     // Jars that were added to a running session are seen by this loader alone.
     thread.setContextClassLoader(session.sharedState().jarClassLoader());
     try {
-      scala.Option found =
+      scala.Option source =
           DataSource$.MODULE$.lookupDataSourceV2(name, session.sessionState().conf());
-      return found.isDefined() ? (TableProvider) found.get() : null;
+      return source.isDefined() ? (TableProvider) source.get() : null;
     } finally {
       thread.setContextClassLoader(before);
     }
   }
 
-  /** A table that `inner` reads; `told` is what the planner knows of it. */
-  static Table over(Table inner, LanceTable told) {
+  /** A table that `inner` reads; `planned` is the same table as lancestat plans it. */
+  static Table over(Table inner, LanceTable planned) {
     if (inner instanceof SupportsMetadataColumns) {
-      return new ConnectorTableWithMetadata(inner, told);
+      return new ConnectorTableWithMetadata(inner, planned);
     }
-    return new ConnectorTable(inner, told);
+    return new ConnectorTable(inner, planned);
   }
 
   static class ConnectorTable implements Table, SupportsRead {
@@ -82,15 +82,15 @@ public final class ConnectorRelation {
         new HashSet(
             Arrays.asList(new Object[] {"path", "version", "tag", "branch", "timestamp", "ref"}));
     final Table inner;
-    final LanceTable told;
+    final LanceTable planned;
 
-    ConnectorTable(Table inner, LanceTable told) {
+    ConnectorTable(Table inner, LanceTable planned) {
       this.inner = inner;
-      this.told = told;
+      this.planned = planned;
     }
 
     public String name() {
-      return told.name();
+      return planned.name();
     }
 
     @SuppressWarnings("deprecation")
@@ -112,8 +112,8 @@ public final class ConnectorRelation {
 
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
       Map passed = new HashMap();
-      for (Object each : options.asCaseSensitiveMap().entrySet()) {
-        Map.Entry entry = (Map.Entry) each;
+      for (Object option : options.asCaseSensitiveMap().entrySet()) {
+        Map.Entry entry = (Map.Entry) option;
         String key = ((String) entry.getKey()).toLowerCase(Locale.ROOT);
         if (!SETTLED.contains(key) && !key.startsWith("cbo.")) {
           passed.put(entry.getKey(), entry.getValue());
@@ -122,22 +122,22 @@ public final class ConnectorRelation {
       ScanBuilder builder =
           ((SupportsRead) inner).newScanBuilder(new CaseInsensitiveStringMap(passed));
       return BuilderProxy.of(
-          builder, (LanceScanBuilder) told.newScanBuilder(options));
+          builder, (LanceScanBuilder) planned.newScanBuilder(options));
     }
 
     public boolean equals(Object other) {
-      return other instanceof ConnectorTable && told.equals(((ConnectorTable) other).told);
+      return other instanceof ConnectorTable && planned.equals(((ConnectorTable) other).planned);
     }
 
     public int hashCode() {
-      return told.hashCode();
+      return planned.hashCode();
     }
   }
 
   static final class ConnectorTableWithMetadata extends ConnectorTable
       implements SupportsMetadataColumns {
-    ConnectorTableWithMetadata(Table inner, LanceTable told) {
-      super(inner, told);
+    ConnectorTableWithMetadata(Table inner, LanceTable planned) {
+      super(inner, planned);
     }
 
     public MetadataColumn[] metadataColumns() {
@@ -152,7 +152,7 @@ public final class ConnectorRelation {
   /** A scan builder whose source and whose estimate see the same filters and columns. */
   static final class BuilderProxy implements InvocationHandler {
     // Of what may be pushed down, that which leaves rows as the statistics describe them.
-    static final Set KEPT =
+    static final Set PASSED =
         new HashSet(
             Arrays.asList(
                 new Object[] {
@@ -171,33 +171,33 @@ public final class ConnectorRelation {
           SupportsPushDownCatalystFilters.class
         };
     final ScanBuilder inner;
-    final LanceScanBuilder told;
+    final LanceScanBuilder estimator;
 
-    BuilderProxy(ScanBuilder inner, LanceScanBuilder told) {
+    BuilderProxy(ScanBuilder inner, LanceScanBuilder estimator) {
       this.inner = inner;
-      this.told = told;
+      this.estimator = estimator;
     }
 
-    static ScanBuilder of(ScanBuilder inner, LanceScanBuilder told) {
-      Set found = interfaces(inner.getClass());
-      Set shown = new LinkedHashSet();
-      for (Object each : found) {
-        if (!isHidden((Class) each, found)) {
-          shown.add(each);
+    static ScanBuilder of(ScanBuilder inner, LanceScanBuilder estimator) {
+      Set declared = interfaces(inner.getClass());
+      Set exposed = new LinkedHashSet();
+      for (Object type : declared) {
+        if (!isHidden((Class) type, declared)) {
+          exposed.add(type);
         }
       }
-      shown.removeAll(Arrays.asList(FILTERED));
+      exposed.removeAll(Arrays.asList(FILTERED));
       // Filters sharpen the estimate even where the source knows of none.
-      shown.add(SupportsPushDownCatalystFilters.class);
-      return (ScanBuilder) proxy(inner, shown, new BuilderProxy(inner, told));
+      exposed.add(SupportsPushDownCatalystFilters.class);
+      return (ScanBuilder) proxy(inner, exposed, new BuilderProxy(inner, estimator));
     }
 
-    static boolean isHidden(Class shown, Set found) {
-      for (Object each : found) {
-        Class pushed = (Class) each;
+    static boolean isHidden(Class type, Set declared) {
+      for (Object other : declared) {
+        Class pushed = (Class) other;
         if (pushed.getSimpleName().startsWith("SupportsPushDown")
-            && !KEPT.contains(pushed)
-            && pushed.isAssignableFrom(shown)) {
+            && !PASSED.contains(pushed)
+            && pushed.isAssignableFrom(type)) {
           return true;
         }
       }
@@ -232,19 +232,19 @@ public final class ConnectorRelation {
     Scan build() {
       Scan scan = inner.build();
       List known = new ArrayList();
-      StructType schema = told.table.schema;
+      StructType schema = estimator.table.schema;
       for (StructField field : scan.readSchema().fields()) {
         if (schema.getFieldIndex(field.name()).isDefined()) {
           known.add(field);
         }
       }
-      told.pruneColumns(new StructType((StructField[]) known.toArray(new StructField[0])));
-      return ScanProxy.of(scan, (LanceScan) told.build());
+      estimator.pruneColumns(new StructType((StructField[]) known.toArray(new StructField[0])));
+      return ScanProxy.of(scan, (LanceScan) estimator.build());
     }
 
     /** Filters for the estimate, and for the source in the form that it takes. */
     void push(scala.collection.immutable.Seq filters) {
-      told.pushFilters(filters);
+      estimator.pushFilters(filters);
       if (inner instanceof SupportsPushDownCatalystFilters) {
         ((SupportsPushDownCatalystFilters) inner).pushFilters(filters);
       } else if (inner instanceof SupportsPushDownV2Filters) {
@@ -262,9 +262,9 @@ public final class ConnectorRelation {
       scala.collection.Iterator expressions = filters.iterator();
       while (expressions.hasNext()) {
         Expression filter = (Expression) expressions.next();
-        scala.Option found = areJavas ? asJavas(filter) : asPredicate(filter);
-        if (found.isDefined()) {
-          passed.add(found.get());
+        scala.Option translation = areJavas ? asJavas(filter) : asPredicate(filter);
+        if (translation.isDefined()) {
+          passed.add(translation.get());
         }
       }
       return passed;
@@ -289,30 +289,30 @@ public final class ConnectorRelation {
   /** A scan that reads as the source does and reports what the planner estimates. */
   static final class ScanProxy implements InvocationHandler {
     final Scan inner;
-    final LanceScan told;
+    final LanceScan estimator;
 
-    ScanProxy(Scan inner, LanceScan told) {
+    ScanProxy(Scan inner, LanceScan estimator) {
       this.inner = inner;
-      this.told = told;
+      this.estimator = estimator;
     }
 
-    static Scan of(Scan inner, LanceScan told) {
-      Set shown = interfaces(inner.getClass());
-      shown.add(SupportsReportStatistics.class);
-      return (Scan) proxy(inner, shown, new ScanProxy(inner, told));
+    static Scan of(Scan inner, LanceScan estimator) {
+      Set exposed = interfaces(inner.getClass());
+      exposed.add(SupportsReportStatistics.class);
+      return (Scan) proxy(inner, exposed, new ScanProxy(inner, estimator));
     }
 
     public Object invoke(Object proxy, Method method, Object[] args) throws Throwable {
       String name = method.getName();
       if (name.equals("estimateStatistics")) {
-        return told.estimateStatistics();
+        return estimator.estimateStatistics();
       }
       if (name.equals("estimateSizeInBytes")) {
-        return told.estimateStatistics().sizeInBytes();
+        return estimator.estimateStatistics().sizeInBytes();
       }
       if (name.equals("toBatch")) {
         // The source knows the table by its version number alone.
-        told.verify();
+        estimator.verify();
       }
       // True of no filter at all: every one is still in the plan.
       if (name.equals("reflectsFullyPushedDownFilters")) {
@@ -332,7 +332,7 @@ public final class ConnectorRelation {
       InvocationHandler handler = Proxy.getInvocationHandler(other);
       return handler instanceof ScanProxy
           && inner.equals(((ScanProxy) handler).inner)
-          && told.equals(((ScanProxy) handler).told);
+          && estimator.equals(((ScanProxy) handler).estimator);
     }
   }
 
@@ -348,22 +348,22 @@ public final class ConnectorRelation {
 
   /** The interfaces of a class and its parents that a proxy beside it can have. */
   static Set interfaces(Class type) {
-    Set found = new LinkedHashSet();
-    for (Class each = type; each != null; each = each.getSuperclass()) {
-      collect(each, loader(type), found);
+    Set interfaces = new LinkedHashSet();
+    for (Class ancestor = type; ancestor != null; ancestor = ancestor.getSuperclass()) {
+      collect(ancestor, loader(type), interfaces);
     }
-    return found;
+    return interfaces;
   }
 
-  static void collect(Class type, ClassLoader loader, Set found) {
+  static void collect(Class type, ClassLoader loader, Set interfaces) {
     Class[] parents = type.getInterfaces();
     for (int i = 0; i < parents.length; i++) {
       if (Modifier.isPublic(parents[i].getModifiers())
           && !parents[i].isSealed()
           && isVisible(parents[i], loader)) {
-        found.add(parents[i]);
+        interfaces.add(parents[i]);
       }
-      collect(parents[i], loader, found);
+      collect(parents[i], loader, interfaces);
     }
   }
 

@@ -30,12 +30,12 @@ final class Estimate implements Statistics {
 
   Estimate(JsonNode reply, StructType schema) {
     this(reply.get("rows").asLong(), reply.get("size").asLong());
-    for (Object each : reply.get("columns").properties()) {
-      Map.Entry told = (Map.Entry) each;
-      String name = (String) told.getKey();
+    for (Object column : reply.get("columns").properties()) {
+      Map.Entry entry = (Map.Entry) column;
+      String name = (String) entry.getKey();
       columns.put(
           new ColumnName(name),
-          new ColumnEstimate((JsonNode) told.getValue(), name, schema.apply(name).dataType()));
+          new ColumnEstimate((JsonNode) entry.getValue(), name, schema.apply(name).dataType()));
     }
   }
 
@@ -74,28 +74,28 @@ final class ColumnName implements NamedReference {
 }
 
 final class ColumnEstimate implements ColumnStatistics {
-  final JsonNode told;
+  final JsonNode json;
   final Object min;
   final Object max;
 
-  ColumnEstimate(JsonNode told, String name, DataType type) {
-    this.told = told;
+  ColumnEstimate(JsonNode json, String name, DataType type) {
+    this.json = json;
     this.min = bound("min", name, type);
     this.max = bound("max", name, type);
   }
 
   Object bound(String key, String name, DataType type) {
-    if (!told.hasNonNull(key)) {
+    if (!json.hasNonNull(key)) {
       return null;
     }
-    return CatalogColumnStat$.MODULE$.fromExternalString(told.get(key).asText(), name, type, 2);
+    return CatalogColumnStat$.MODULE$.fromExternalString(json.get(key).asText(), name, type, 2);
   }
 
   OptionalLong count(String key) {
-    if (!told.hasNonNull(key)) {
+    if (!json.hasNonNull(key)) {
       return OptionalLong.empty();
     }
-    return OptionalLong.of(told.get(key).asLong());
+    return OptionalLong.of(json.get(key).asLong());
   }
 
   public Optional<Object> min() {
@@ -123,29 +123,29 @@ final class ColumnEstimate implements ColumnStatistics {
   }
 
   public Optional<Histogram> histogram() {
-    if (!told.hasNonNull("histogram")) {
+    if (!json.hasNonNull("histogram")) {
       return Optional.empty();
     }
-    Histogram histogram = new EquiHeight(told.get("histogram"));
+    Histogram histogram = new EquiHeight(json.get("histogram"));
     return Optional.of(histogram);
   }
 }
 
 @SuppressWarnings({"rawtypes", "unchecked"})
 final class EquiHeight implements Histogram {
-  final JsonNode told;
+  final JsonNode json;
 
-  EquiHeight(JsonNode told) {
-    this.told = told;
+  EquiHeight(JsonNode json) {
+    this.json = json;
   }
 
   public double height() {
-    return told.get("height").asDouble();
+    return json.get("height").asDouble();
   }
 
   public HistogramBin[] bins() {
     List bins = new ArrayList();
-    for (JsonNode bin : told.get("bins")) {
+    for (JsonNode bin : json.get("bins")) {
       bins.add(new Bin(bin));
     }
     return (HistogramBin[]) bins.toArray(new HistogramBin[0]);
@@ -154,21 +154,21 @@ final class EquiHeight implements Histogram {
 
 @SuppressWarnings({"cast"})
 final class Bin implements HistogramBin {
-  final JsonNode told;
+  final JsonNode json;
 
-  Bin(JsonNode told) {
-    this.told = told;
+  Bin(JsonNode json) {
+    this.json = json;
   }
 
   public double lo() {
-    return ((JsonNode) told.get(0)).asDouble();
+    return ((JsonNode) json.get(0)).asDouble();
   }
 
   public double hi() {
-    return ((JsonNode) told.get(1)).asDouble();
+    return ((JsonNode) json.get(1)).asDouble();
   }
 
   public long ndv() {
-    return ((JsonNode) told.get(2)).asLong();
+    return ((JsonNode) json.get(2)).asLong();
   }
 }

@@ -16,11 +16,11 @@ final class Failure {
       return error;
     }
     try {
-      JsonNode told = LanceRelation.JSON.readTree(text.substring(mark + MARK.length()));
-      String hint = told.hasNonNull("hint") ? "\n      hint: " + told.get("hint").asText() : "";
+      JsonNode json = LanceRelation.JSON.readTree(text.substring(mark + MARK.length()));
+      String hint = json.hasNonNull("hint") ? "\n      hint: " + json.get("hint").asText() : "";
       return new IllegalStateException(
-          told.get("code").asText() + "  " + told.get("message").asText() + hint,
-          new RuntimeException(MARK + told));
+          json.get("code").asText() + "  " + json.get("message").asText() + hint,
+          new RuntimeException(MARK + json));
     } catch (IOException unreadable) {
       return error;
     }

@@ -209,11 +209,11 @@ final class Filters {
 
   /** As Spark shows the filters of its own sources, where that is what the filter says. */
   static String shown(Expression filter) {
-    scala.Option found =
+    scala.Option translation =
         isLosslessInJava(filter)
             ? DataSourceStrategy$.MODULE$.translateFilter(filter, true)
             : scala.Option.empty();
-    return found.isDefined() ? found.get().toString() : filter.sql();
+    return translation.isDefined() ? translation.get().toString() : filter.sql();
   }
 
   /** Whether every literal survives the Java objects of Spark's public filters. */

@@ -52,15 +52,15 @@ public final class LanceRelation {
       Object reader = readers.get(declared.get("reader").asInt());
       Table table;
       if (reader instanceof Table) {
-        LanceTable told = new LanceTable(declared, session.sparkContext(), planner, null);
-        table = ConnectorRelation.over((Table) reader, told);
+        LanceTable planned = new LanceTable(declared, session.sparkContext(), planner, null);
+        table = ConnectorRelation.over((Table) reader, planned);
       } else {
         ChainedPythonFunctions functions = (ChainedPythonFunctions) reader;
         table = new LanceTable(declared, session.sparkContext(), planner, functions);
       }
       Map options = new HashMap();
-      for (Object each : declared.get("options").properties()) {
-        Map.Entry option = (Map.Entry) each;
+      for (Object property : declared.get("options").properties()) {
+        Map.Entry option = (Map.Entry) property;
         options.put(option.getKey(), ((JsonNode) option.getValue()).asText());
       }
       DataSourceV2Relation relation =

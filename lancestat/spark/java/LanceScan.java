@@ -88,8 +88,8 @@ final class LanceScan implements SupportsReportStatistics, Batch {
 
   ObjectNode lowered() {
     ObjectNode node = LanceRelation.JSON.createObjectNode();
-    for (Object each : options.entrySet()) {
-      Map.Entry entry = (Map.Entry) each;
+    for (Object option : options.entrySet()) {
+      Map.Entry entry = (Map.Entry) option;
       String key = ((String) entry.getKey()).toLowerCase(java.util.Locale.ROOT);
       node.put(key, (String) entry.getValue());
     }

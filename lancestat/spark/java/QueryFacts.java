@@ -40,16 +40,16 @@ final class QueryFacts {
 
   /** Of a plan as the parser made it: whatever is anywhere in it, however deep. */
   static List parsed(LogicalPlan plan) {
-    QueryFacts found = new QueryFacts();
-    found.parsedPart(plan, false);
-    return new ArrayList(found.facts);
+    QueryFacts query = new QueryFacts();
+    query.parsedPart(plan, false);
+    return new ArrayList(query.facts);
   }
 
   /** Of a plan as the analyzer made it. */
   static List analyzed(LogicalPlan plan) {
-    QueryFacts found = new QueryFacts();
-    found.analyzedPlan(plan);
-    return new ArrayList(found.facts);
+    QueryFacts query = new QueryFacts();
+    query.analyzedPlan(plan);
+    return new ArrayList(query.facts);
   }
 
   /** Nodes hold others as arguments, in options, sequences, maps and tuples. */
@@ -65,16 +65,16 @@ final class QueryFacts {
           isEvaluatedEarly
               || part instanceof UnresolvedInlineTable
               || part instanceof UnresolvedTableValuedFunction;
-      each(((TreeNode) part).children().iterator(), isEarly);
+      parsedParts(((TreeNode) part).children().iterator(), isEarly);
     }
     if (part instanceof scala.collection.IterableOnce) {
-      each(((scala.collection.IterableOnce) part).iterator(), isEarly);
+      parsedParts(((scala.collection.IterableOnce) part).iterator(), isEarly);
     } else if (part instanceof scala.Product) {
-      each(((scala.Product) part).productIterator(), isEarly);
+      parsedParts(((scala.Product) part).productIterator(), isEarly);
     }
   }
 
-  private void each(scala.collection.Iterator parts, boolean isEvaluatedEarly) {
+  private void parsedParts(scala.collection.Iterator parts, boolean isEvaluatedEarly) {
     while (parts.hasNext()) {
       parsedPart(parts.next(), isEvaluatedEarly);
     }
@@ -188,9 +188,9 @@ final class QueryFacts {
 
   private static String words(scala.collection.Seq parts) {
     ArrayNode array = LanceRelation.JSON.createArrayNode();
-    scala.collection.Iterator each = parts.iterator();
-    while (each.hasNext()) {
-      array.add((String) each.next());
+    scala.collection.Iterator texts = parts.iterator();
+    while (texts.hasNext()) {
+      array.add((String) texts.next());
     }
     return array.toString();
   }

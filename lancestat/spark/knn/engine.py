@@ -62,12 +62,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class JoinSession:
-    """One join on Spark, whose methods are the stages of its action, to be called in their order.
-
-    Searching and merging are lazy, like transformations of Spark: rows pass through both in the job
-    that `commit` runs. Every method turns what a task raised into a LancestatError.
-    """
+class SparkJoin:
+    """A join whose methods are the stages of `execution.evaluator.JoinSession`, on Spark."""
 
     def __init__(
         self,
@@ -91,11 +87,6 @@ class JoinSession:
         self._previous: PreviousResult | None = None
 
     def prepare_sides(self) -> JoinFacts:
-        """Open both sides, write to scratch those that are no tables, and count their rows.
-
-        Raises:
-            VectorLengthMismatch: the sides have vectors of different lengths.
-        """
         engine, work = self._engine, self._work
         left, right = engine.open_sides(*self._sources, work.request, self._folder)
         dimension, metric = _common_dimension(left, right), work.request.metric
@@ -119,27 +110,19 @@ class JoinSession:
         return JoinFacts(size, engine.cores, in_place)
 
     def lay_out(self, lists: int) -> bool:
-        """Write the right side to scratch in lists; False where no right row can match."""
         with self._task_errors():
             self._prepared = self._searcher.lay_out(self._folder.path("partitions"), lists)
         return self._prepared is not None
 
     def measure_index(self) -> bool:
-        """Find how far the index has to be searched; False where no effort reaches the recall."""
         with self._task_errors():
             self._prepared = self._searcher.measure_index()
         return self._prepared is not None
 
     def probe(self, stage: Probe) -> None:
-        """Search neighbours by the stage's strategy."""
         self._strategy = stage.strategy
 
     def merge_neighbours(self) -> None:
-        """Merge what is found with the last result.
-
-        Raises:
-            StaleBase: the last result is not what it was taken for.
-        """
         known, state = self._work.known, self._work.previous
         assert known is not None and state is not None, "there is a result to go on from"
         searcher = self._searcher
@@ -158,11 +141,6 @@ class JoinSession:
         self._previous = PreviousResult(state, width, tuple(accumulate(lines[:-1], initial=0)))
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
-        """Search, write the result and commit it in one step.
-
-        Raises:
-            StaleBase: the last result is not what it was taken for; nothing was written.
-        """
         searcher = self._searcher
         with self._task_errors():
             result = searcher.search(self._strategy, self._prepared)
@@ -319,7 +297,7 @@ class Engine:
         work: JoinWork,
         frames: Mapping[str, DataFrame] | None = None,
         names: OutputNames | None = None,
-    ) -> Iterator[JoinSession]:
+    ) -> Iterator[SparkJoin]:
         """Open a join; files in scratch and uncommitted ones are removed in the end.
 
         Args:
@@ -348,13 +326,12 @@ class Engine:
             ExitStack() as stack,
             job_group(self.spark.sparkContext, self.run_id, f"lancestat: {work.node}"),
         ):
-            session = JoinSession(
-                self, work, (left, right), names, unproven, _LazyScratch(self, stack)
-            )
+            scratch = _LazyScratch(self, stack)
+            join = SparkJoin(self, work, (left, right), names, unproven, scratch)
             try:
-                yield session
+                yield join
             except BaseException:
-                session.discard()
+                join.discard()
                 raise
 
     def _source(self, name: str, side: SideSource, frame: DataFrame | None) -> _Source:

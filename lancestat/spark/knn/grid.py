@@ -17,7 +17,7 @@ SMALLEST_CHUNK = 512
 SHUFFLE_SECONDS, DRIVER_SECONDS = 0.15, 0.02
 # Neighbours that the driver merges and fetches itself.
 DRIVER_LINES = 4096
-# A left row's neighbours are held as place and distance, and once more while they are merged.
+# A left row's neighbours are held as position and distance, and once more while they are merged.
 _NEIGHBOUR_BYTES = 2 * (8 + 4)
 
 
@@ -51,9 +51,9 @@ def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> 
     row_bytes = 4 * dimension + _NEIGHBOUR_BYTES * min(k, max(1, right_rows))
     largest = max(1, CHUNK_BYTES // row_bytes)
     fewest = -(-len(left) // largest)
-    wanted = min(cores, len(left) // SMALLEST_CHUNK)
+    for_all_cores = min(cores, len(left) // SMALLEST_CHUNK)
     # Whole rounds: no core waits for the last chunks.
-    count = max(fewest, wanted) if fewest <= 1 else -(-fewest // cores) * cores
+    count = max(fewest, for_all_cores) if fewest <= 1 else -(-fewest // cores) * cores
     count = max(1, min(count, len(left)))
     parts = max(1, min(1 if count >= cores else -(-cores // count), right_rows))
     is_small = count == 1 and len(left) * min(k, right_rows) <= DRIVER_LINES

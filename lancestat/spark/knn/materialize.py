@@ -1,4 +1,4 @@
-"""The materialize stage: neighbours become rows of the result, fetched by their places."""
+"""The materialize stage: neighbours become rows of the result, fetched by their positions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ProbedChunk:
 class PreviousResult:
     """A result over the same left rows and earlier right rows.
 
-    It has `width` lines for every left row that can match; `starts` are the places in it of the
+    It has `width` lines for every left row that can match; `starts` are the positions in it of the
     first lines of the chunks.
     """
 
@@ -63,15 +63,15 @@ class Materializer:
     def completed(self, chunk: ProbedChunk) -> ProbedChunk:
         """Merge the neighbours of the previous result, if there is one, into the chunk.
 
-        Places up to that result's number of rows are then rows of it, which keep their columns of
-        the right side; places of the right side follow them, as rows that were added follow others.
+        Positions up to that result's number of rows are then rows of it, which keep their columns
+        of the right side; positions of the right side follow them, as added rows follow others.
         """
         if self.previous is None:
             return chunk
-        k = chunk.neighbours.places.shape[1]
+        k = chunk.neighbours.positions.shape[1]
         known = self._known(self.previous, chunk)
-        places = chunk.neighbours.places
-        shifted = np.where(places < 0, places, places + self.previous.state.rows)
+        positions = chunk.neighbours.positions
+        shifted = np.where(positions < 0, positions, positions + self.previous.state.rows)
         added = Neighbours(shifted, chunk.neighbours.distances)
         return replace(chunk, neighbours=merge([known, added], k))
 
@@ -83,12 +83,12 @@ class Materializer:
         lines = self.lines(chunk.is_valid, previous.width)
         start = previous.starts[chunk.number]
         first = start + np.cumsum(lines) - lines
-        places = first[chunk.is_valid][:, None] + np.arange(previous.width)
+        positions = first[chunk.is_valid][:, None] + np.arange(previous.width)
         options = self.writer.storage_options
         rows = read_rows(previous.state, start, start + int(lines.sum()), options)
         read = [batch.column(DISTANCE).to_numpy(zero_copy_only=False) for batch in rows]
         distances = np.concatenate([np.empty(0, np.float32), *read])
-        return Neighbours(places, distances[places - start])
+        return Neighbours(positions, distances[positions - start])
 
     def lines(self, is_valid: NDArray[np.bool_], width: int) -> NDArray[np.int64]:
         """Return the number of result rows per left row; those that can match have `width`."""
@@ -103,9 +103,9 @@ class Materializer:
         return 1 if self.kind is JoinKind.LEFT_OUTER else 0
 
     def _batches(self, chunk: ProbedChunk) -> Iterator[pa.RecordBatch]:
-        places, distances = _spread(chunk)
+        positions, distances = _spread(chunk)
         # Columns beyond the last neighbour of all are empty.
-        counts = np.count_nonzero(places >= 0, axis=1)
+        counts = np.count_nonzero(positions >= 0, axis=1)
         lines = np.maximum(counts, self._fewest)
         ends = np.cumsum(lines)
         # The width of the first rows limits how many a task holds at once.
@@ -115,7 +115,7 @@ class Materializer:
             stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
             part = slice(start, stop)
             rows = Rows(chunk.rows.start + start, chunk.rows.start + stop)
-            for batch in self._batch(rows, places[part], distances[part], lines[part]):
+            for batch in self._batch(rows, positions[part], distances[part], lines[part]):
                 most = fitting_rows(batch)
                 yield batch
             start = stop
@@ -123,21 +123,23 @@ class Materializer:
     def _batch(
         self,
         rows: Rows,
-        places: NDArray[np.int64],
+        positions: NDArray[np.int64],
         distances: NDArray[np.float32],
         lines: NDArray[np.int64],
     ) -> Iterator[pa.RecordBatch]:
-        is_line = np.arange(places.shape[1]) < lines[:, None]
-        wanted, line_distances = places[is_line], distances[is_line]
-        if not len(wanted):
+        is_line = np.arange(positions.shape[1]) < lines[:, None]
+        line_positions, line_distances = positions[is_line], distances[is_line]
+        if not len(line_positions):
             return
         origin = pa.array(np.repeat(np.arange(len(rows)), lines))
-        is_missing = wanted < 0
+        is_missing = line_positions < 0
         arrays = [column.take(origin) for column in self._left_columns(rows)]
-        arrays += self._right_columns(wanted)
+        arrays += self._right_columns(line_positions)
         arrays.append(pa.array(line_distances, mask=is_missing))
         if len(self.names.measures) > 1:
-            rank = np.broadcast_to(np.arange(1, places.shape[1] + 1, dtype=np.int32), is_line.shape)
+            rank = np.broadcast_to(
+                np.arange(1, positions.shape[1] + 1, dtype=np.int32), is_line.shape
+            )
             arrays.append(pa.array(rank[is_line], mask=is_missing))
         table = pa.Table.from_arrays(arrays, names=list(self.names.all)).cast(self.schema)
         yield from table.combine_chunks().to_batches()
@@ -148,53 +150,53 @@ class Materializer:
         batches = list(read_columns(self.left, rows, self.left.columns))
         return list(pa.Table.from_batches(batches).columns)
 
-    def _right_columns(self, wanted: NDArray[np.int64]) -> list[pa.ChunkedArray]:
+    def _right_columns(self, positions: NDArray[np.int64]) -> list[pa.ChunkedArray]:
         if not self.right.columns:
             return []
-        unique, inverse = np.unique(wanted, return_inverse=True)
+        unique, inverse = np.unique(positions, return_inverse=True)
         missing = int(np.searchsorted(unique, 0))
         fetched = self._fetch(unique[missing:])
         index = pa.array(inverse - missing, mask=inverse < missing)
         return [column.take(index) for column in fetched.columns]
 
-    def _fetch(self, places: NDArray[np.int64]) -> pa.Table:
-        """Fetch the right columns at ascending places, under their names in the result."""
+    def _fetch(self, positions: NDArray[np.int64]) -> pa.Table:
+        """Fetch the right columns at ascending positions, under their names in the result."""
         known = self.previous.state.rows if self.previous is not None else 0
-        split = int(np.searchsorted(places, known))
+        split = int(np.searchsorted(positions, known))
         parts = []
         if split:
-            parts.append(self._from_previous(places[:split]))
-        if split < len(places) or not split:
-            parts.append(self._from_right(places[split:] - known))
+            parts.append(self._from_previous(positions[:split]))
+        if split < len(positions) or not split:
+            parts.append(self._from_right(positions[split:] - known))
         return pa.concat_tables([part.cast(self._right_schema) for part in parts])
 
     @property
     def _right_schema(self) -> pa.Schema:
         return pa.schema([self.schema.field(name) for name in self.names.right])
 
-    def _from_right(self, places: NDArray[np.int64]) -> pa.Table:
+    def _from_right(self, positions: NDArray[np.int64]) -> pa.Table:
         side = self.right
-        if not len(places):
+        if not len(positions):
             return self._right_schema.empty_table()
-        columns = take(side, places, side.columns)
+        columns = take(side, positions, side.columns)
         return columns.rename_columns(list(self.names.right))
 
-    def _from_previous(self, places: NDArray[np.int64]) -> pa.Table:
+    def _from_previous(self, positions: NDArray[np.int64]) -> pa.Table:
         assert self.previous is not None
-        start, stop = int(places[0]), int(places[-1]) + 1
+        start, stop = int(positions[0]), int(positions[-1]) + 1
         options = self.writer.storage_options
         rows = pa.Table.from_batches(read_rows(self.previous.state, start, stop, options))
-        return rows.select(list(self.names.right)).take(pa.array(places - start))
+        return rows.select(list(self.names.right)).take(pa.array(positions - start))
 
 
 def _spread(chunk: ProbedChunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return places and distances for every row of the chunk, -1 and inf without a match."""
+    """Return positions and distances for every row of the chunk, -1 and inf without a match."""
     neighbours = chunk.neighbours
-    places = np.full((len(chunk.rows), max(1, neighbours.places.shape[1])), -1, np.int64)
-    distances = np.full(places.shape, np.inf, np.float32)
-    places[chunk.is_valid, : neighbours.places.shape[1]] = neighbours.places
-    distances[chunk.is_valid, : neighbours.places.shape[1]] = neighbours.distances
-    return places, distances
+    positions = np.full((len(chunk.rows), max(1, neighbours.positions.shape[1])), -1, np.int64)
+    distances = np.full(positions.shape, np.inf, np.float32)
+    positions[chunk.is_valid, : neighbours.positions.shape[1]] = neighbours.positions
+    distances[chunk.is_valid, : neighbours.positions.shape[1]] = neighbours.distances
+    return positions, distances
 
 
 def output_schema(left: Side, right: Side, names: OutputNames, kind: JoinKind) -> pa.Schema:

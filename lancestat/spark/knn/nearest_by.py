@@ -37,7 +37,7 @@ class NearestByJoin:
     """Joins by `DataFrame.nearestByJoin(mode="exact")`.
 
     Spark computes distances in double and breaks ties as it likes, so what it ranks is the distance
-    rounded to float together with the place of the right row.
+    rounded to float together with the position of the right row.
     """
 
     spark: SparkSession
@@ -59,7 +59,10 @@ class NearestByJoin:
         return [written[number] for number in range(len(chunks))]
 
     def _frame(self, reader: VectorReader, parts: Sequence[Rows]) -> DataFrame:
-        """Return `chunk`, `place` and `vector` of rows that can match, a partition per part."""
+        """Return `chunk`, `place` and `vector` of rows that can match, a partition per part.
+
+        `place` is the position of the row.
+        """
         threads = self.threads
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -200,15 +203,15 @@ def _batch(
 
 def _probed(table: pa.Table, rows: Rows, k: int, excluded: int, compared: int) -> ProbeResult:
     """Convert the rows of Spark's join for one chunk, in any order, to neighbours."""
-    queries, places, distances = (
+    queries, positions, distances = (
         table.column(name).to_numpy() for name in ("query", "place", "distance")
     )
-    order = np.lexsort((places, distances, queries))
+    order = np.lexsort((positions, distances, queries))
     matched, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
     rank = np.arange(len(order)) - np.repeat(firsts, counts)
     neighbours = nothing(len(matched), k)
     line = np.repeat(np.arange(len(matched)), counts)
-    neighbours.places[line, rank] = places[order]
+    neighbours.positions[line, rank] = positions[order]
     neighbours.distances[line, rank] = distances[order]
     is_valid = np.zeros(len(rows), np.bool_)
     is_valid[matched - rows.start] = True

@@ -140,7 +140,7 @@ def _is_alike(file: pq.FileMetaData, columns: Sequence[str], schema: pa.Schema) 
     file_schema = file.schema.to_arrow_schema()
     return all(
         len(file_schema.get_all_field_indices(name)) == 1
-        and _plain(file_schema.field(name).type) == field.type
+        and _decoded_type(file_schema.field(name).type) == field.type
         for name, field in zip(columns, schema, strict=True)
     )
 
@@ -150,8 +150,8 @@ def _column_bytes(file: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
     sizes: Counter[str] = Counter()
     for number in range(file.num_row_groups):
         group = file.row_group(number)
-        for place in range(group.num_columns):
-            chunk = group.column(place)
+        for index in range(group.num_columns):
+            chunk = group.column(index)
             sizes[chunk.path_in_schema.split(".")[0]] += chunk.total_compressed_size
     return [sizes[name] for name in columns]
 
@@ -171,7 +171,7 @@ def _row_groups(
 
 
 def _middle(group: pq.RowGroupMetaData) -> int:
-    chunks = [group.column(place) for place in range(group.num_columns)]
+    chunks = [group.column(index) for index in range(group.num_columns)]
     first = chunks[0]
     start = first.data_page_offset
     if first.has_dictionary_page and first.dictionary_page_offset < start:
@@ -182,7 +182,7 @@ def _middle(group: pq.RowGroupMetaData) -> int:
 def _arrow_type(type: DataType) -> pa.DataType | None:
     from pyspark.sql import types
 
-    plain = {
+    arrow_types = {
         types.BooleanType: pa.bool_(),
         types.ByteType: pa.int8(),
         types.ShortType: pa.int16(),
@@ -195,23 +195,23 @@ def _arrow_type(type: DataType) -> pa.DataType | None:
     if isinstance(type, types.ArrayType):
         element = type.elementType
         if isinstance(element, types.FloatType | types.DoubleType):
-            return pa.list_(plain[element.__class__])
+            return pa.list_(arrow_types[element.__class__])
         return None
     if type == types.StringType():
         return pa.string()
-    return plain.get(type.__class__)
+    return arrow_types.get(type.__class__)
 
 
-def _plain(type: pa.DataType) -> pa.DataType:
+def _decoded_type(type: pa.DataType) -> pa.DataType:
     """Return a type without dictionaries, views and large offsets."""
     if pa.types.is_dictionary(type):
-        return _plain(type.value_type)
+        return _decoded_type(type.value_type)
     if pa.types.is_large_string(type) or pa.types.is_string_view(type):
         return pa.string()
     if pa.types.is_large_binary(type) or pa.types.is_binary_view(type):
         return pa.binary()
     if _is_list(type):
-        return pa.list_(_plain(type.value_type))
+        return pa.list_(_decoded_type(type.value_type))
     return type
 
 
@@ -221,12 +221,12 @@ def _is_list(type: pa.DataType) -> bool:
     )
 
 
-def _class(of: Any) -> str:
-    return str(of.getClass().getName())
+def _class(java: Any) -> str:
+    return str(java.getClass().getName())
 
 
 def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(place) for place in range(sequence.size())]
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 BATCH_ROWS = 16_384
@@ -265,9 +265,9 @@ class ParquetScan:
         self, group: RowGroup, names: Sequence[str], rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of a row group by their names in `schema`, so many rows at a time."""
-        places = [self.schema.get_field_index(name) for name in names]
-        columns = [self.columns[place] for place in places]
-        schema = pa.schema([self.schema.field(place) for place in places])
+        indices = [self.schema.get_field_index(name) for name in names]
+        columns = [self.columns[index] for index in indices]
+        schema = pa.schema([self.schema.field(index) for index in indices])
         with pq.ParquetFile(group.path, buffer_size=_BUFFER_BYTES) as file:
             for batch in file.iter_batches(rows, [group.number], columns=columns):
                 stored = [batch.column(name) for name in columns]
@@ -281,7 +281,7 @@ class ParquetScan:
 class ParquetSide:
     """Rows with vectors that are read where they are: the same to a search as a `VectorSide`.
 
-    A row's place is its position in the order in which Spark reads the files.
+    A row's position is that in the order in which Spark reads the files.
     """
 
     scan: ParquetScan
@@ -291,7 +291,7 @@ class ParquetSide:
 
     @property
     def all_rows(self) -> Rows:
-        """The places of all rows."""
+        """The positions of all rows."""
         return Rows(0, sum(group.rows for group, _ in self._groups))
 
     @property
@@ -314,16 +314,16 @@ class ParquetSide:
                 if start >= last:
                     break
 
-    def take(self, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-        """Return columns of the rows at ascending places."""
+    def take(self, positions: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+        """Return columns of the rows at ascending positions."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         batches = []
         for group, start in self._groups:
-            begin, end = np.searchsorted(places, (start, start + group.rows))
-            wanted = places[begin:end]
-            for batch in self.scan.read_group(group, columns) if len(wanted) else ():
-                here = wanted[: np.searchsorted(wanted, start + batch.num_rows)]
-                wanted = wanted[len(here) :]
+            begin, end = np.searchsorted(positions, (start, start + group.rows))
+            remaining = positions[begin:end]
+            for batch in self.scan.read_group(group, columns) if len(remaining) else ():
+                here = remaining[: np.searchsorted(remaining, start + batch.num_rows)]
+                remaining = remaining[len(here) :]
                 if len(here):
                     batches.append(batch.take(pa.array(here - start)))
                 start += batch.num_rows
@@ -331,7 +331,7 @@ class ParquetSide:
 
     @property
     def _groups(self) -> list[tuple[RowGroup, int]]:
-        """All row groups in order, and the places of their first rows."""
+        """All row groups in order, and the positions of their first rows."""
         groups = [group for partition in self.scan.partitions for group in partition]
         starts = accumulate((group.rows for group in groups), initial=0)
         return list(zip(groups, starts, strict=False))

@@ -25,9 +25,9 @@ BLOCK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows that can match: (n,) `places` and (n, dimension) `rows`; `excluded` others cannot."""
+    """Rows that can match: (n,) `positions` and (n, dimension) `rows`; `excluded` others cannot."""
 
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     rows: NDArray[np.float32]
     excluded: int
 
@@ -67,22 +67,22 @@ class VectorReader:
 
     def _block(self, held: list[pa.Array], start: int) -> Block:
         block_vectors = self._vectors(pa.chunked_array(held), start)
-        places = np.arange(start, start + len(block_vectors.valid))[block_vectors.valid]
-        excluded = len(block_vectors.valid) - len(places)
+        positions = np.arange(start, start + len(block_vectors.valid))[block_vectors.valid]
+        excluded = len(block_vectors.valid) - len(positions)
         return Block(
-            places,
+            positions,
             block_vectors.values[block_vectors.valid] if excluded else block_vectors.values,
             excluded,
         )
 
     def _vectors(self, columns: pa.ChunkedArray, first_row: int) -> Vectors:
-        place = f"the {self.name} side"
-        return vectors(columns, self.dimension, self.metric, first_row=first_row, place=place)
+        source = f"the {self.name} side"
+        return vectors(columns, self.dimension, self.metric, first_row=first_row, source=source)
 
-    def take(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vectors of rows at ascending places that can match."""
-        column = take(self.side, places, (self.side.vector,)).column(0)
-        taken = vectors(column, self.dimension, self.metric, place=f"the {self.name} side")
+    def take(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of rows at ascending positions that can match."""
+        column = take(self.side, positions, (self.side.vector,)).column(0)
+        taken = vectors(column, self.dimension, self.metric, source=f"the {self.name} side")
         return taken.values[taken.valid]
 
     def sample(self, count: int, together: int = 1) -> NDArray[np.float32]:
@@ -90,7 +90,7 @@ class VectorReader:
 
         Args:
             count: At most so many.
-            together: How many rows in a row are taken at each place, which reads faster.
+            together: How many rows in a row are taken at each position, which reads faster.
         """
         rows = self.side.all_rows
         runs = count // together
@@ -114,13 +114,13 @@ def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[p
         yield from read_range(dataset, part, columns, side.storage_options)
 
 
-def take(side: Side, places: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:
-    """Return columns of the rows at ascending places."""
+def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:
+    """Return columns of the rows at ascending positions."""
     if isinstance(side, ParquetSide):
-        return side.take(places, columns)
+        return side.take(positions, columns)
     dataset = pinned_dataset(side.pin, side.storage_options)
     with pinned_reads(side.pin, side.storage_options):
-        return dataset.take(places, columns=list(columns))
+        return dataset.take(positions, columns=list(columns))
 
 
 def read_schema(side: Side) -> pa.Schema:

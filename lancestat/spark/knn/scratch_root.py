@@ -51,13 +51,13 @@ def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
     root = default_root(conf)
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = root.lstat()
+        status = root.lstat()
     except OSError as error:
         raise ScratchUnusable(
             f"the scratch folder {root} cannot be used: {error.strerror}",
             hint="set the target's 'scratch'",
         ) from None
-    if not _is_own_folder(found):
+    if not _is_own_folder(status):
         raise ScratchUntrusted(
             f"the scratch folder {root} is a link, or belongs to somebody else",
             hint="remove it, or set the target's 'scratch'",

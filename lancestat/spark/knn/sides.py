@@ -94,12 +94,14 @@ def unreadable(
 ) -> LancestatError:
     """The error for a side of which Spark can make no rows."""
     secrets = secret_values(storage_options) | secret_values(source.options)
-    around = QueryContext({view.name: None for view in source.views}, secrets)
-    found = explain_failure(error, QueryText(source.sql or "", f"the {name} side's query"), around)
-    hint = found.hint
-    if source.sql is not None and "no table" in found.message:
+    context = QueryContext({view.name: None for view in source.views}, secrets)
+    failure = explain_failure(
+        error, QueryText(source.sql or "", f"the {name} side's query"), context
+    )
+    hint = failure.hint
+    if source.sql is not None and "no table" in failure.message:
         hint = "a query names declared tables as {{ ref('name') }}"
-    message = f"the {name} side cannot be read: {found.message}"
+    message = f"the {name} side cannot be read: {failure.message}"
     return SideUnreadable(message, location=source.location, hint=hint)
 
 
@@ -156,7 +158,7 @@ def opened_table(
             hint = did_you_mean(column, schema.names)
             raise SideColumnMissing(f"the {name} side has no column '{column}'", hint=hint)
     empty = schema.empty_table().column(vector)
-    known = vectors(empty, None, Metric.L2, place=f"the {name} side").values.shape[1]
+    known = vectors(empty, None, Metric.L2, source=f"the {name} side").values.shape[1]
     side = VectorSide(
         pin=table.pin,
         vector=vector,
@@ -171,8 +173,8 @@ def first_dimension(side: Side, name: str) -> int | None:
     """Return the length of the first vector, where the type does not give it."""
     row = 0
     for batch in read_columns(side, side.all_rows, (side.vector,)):
-        column, place = batch.column(0), f"the {name} side"
-        dimension = vectors(column, None, Metric.L2, first_row=row, place=place).values.shape[1]
+        column, source = batch.column(0), f"the {name} side"
+        dimension = vectors(column, None, Metric.L2, first_row=row, source=source).values.shape[1]
         if dimension:
             return int(dimension)
         row += len(column)

@@ -95,7 +95,7 @@ class IndexTuning:
                 for rows in task_parts:
                     nearest, excluded = ExactSearch(queries, k, right.metric), 0
                     for block in right.blocks(rows):
-                        nearest.add(block.rows, block.places)
+                        nearest.add(block.rows, block.positions)
                         excluded += block.excluded
                     yield nearest.neighbours(), excluded
 
@@ -135,11 +135,14 @@ def indexed(right: VectorReader) -> IndexedSide:
 
 
 def _recall(neighbours: Neighbours, truth: Neighbours) -> float | None:
-    wanted = truth.places >= 0
-    if not wanted.any():
+    exists = truth.positions >= 0
+    if not exists.any():
         return None
-    hits = [np.isin(true, mine) for true, mine in zip(truth.places, neighbours.places, strict=True)]
-    return float(np.array(hits)[wanted].mean())
+    hits = [
+        np.isin(true, mine)
+        for true, mine in zip(truth.positions, neighbours.positions, strict=True)
+    ]
+    return float(np.array(hits)[exists].mean())
 
 
 # Bytes of right vectors that a task lays out at once: longer lists in a file mean fewer, longer
@@ -273,7 +276,7 @@ def split_lists(rows: NDArray[np.int64], parts: int) -> tuple[range, ...]:
 
 
 class _CountedBlocks:
-    """Yields places and vectors of blocks, and counts the rows that cannot match."""
+    """Yields positions and vectors of blocks, and counts the rows that cannot match."""
 
     def __init__(self, blocks: Iterable[Block]) -> None:
         self._blocks = blocks
@@ -282,7 +285,7 @@ class _CountedBlocks:
     def __iter__(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         for block in self._blocks:
             self.excluded += block.excluded
-            yield block.places, block.rows
+            yield block.positions, block.rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from lancestat.errors import JoinFailed, LancestatError
 from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows
-from lancestat.lake.open import is_failure
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.output.writer import Written
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Materializer, ProbedChunk
 from lancestat.spark.knn.reader import VectorReader
@@ -103,9 +103,9 @@ def worker_task(threads: int, storage_options: Mapping[str, str], doing: str) ->
     except LancestatError as error:
         raise WorkerError.carrying(error) from None
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error_or_panic(error):
             raise
-        reason = clean(f"{type(error).__name__}: {error}", secret_values(storage_options))
+        reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
         hint = MORE_MEMORY if isinstance(error, MemoryError) else None
         failed = JoinFailed(f"{doing} failed: {reason}", hint=hint)
         raise WorkerError.carrying(failed) from error
@@ -155,7 +155,7 @@ class ExactProbe:
         for block in self.right.blocks(self.parts[cell.part]):
             excluded += block.excluded
             compared += len(block.rows)
-            nearest.add(block.rows, block.places)
+            nearest.add(block.rows, block.positions)
         pairs, seconds = compared * len(vectors), time.perf_counter() - started
         return ProbeResult(queries.valid, nearest.neighbours(), excluded, pairs, seconds)
 
@@ -260,7 +260,7 @@ def written_chunk(
 ) -> WrittenChunk:
     """Write a chunk of the result from the neighbours in `done`."""
     chunk = materialize.completed(ProbedChunk(number, rows, done.is_valid, done.neighbours))
-    matched = int((chunk.neighbours.places >= 0).any(axis=1).sum())
+    matched = int((chunk.neighbours.positions >= 0).any(axis=1).sum())
     return WrittenChunk(materialize.write(chunk), matched, done.excluded, done.pairs)
 
 

@@ -24,9 +24,10 @@ from lancestat.errors import (
 from lancestat.knn.request import Metric
 from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import VectorSide, fragment_rows
-from lancestat.lake.open import is_failure, readable, store_options
+from lancestat.lake.error_mapping import is_error_or_panic
+from lancestat.lake.open import readable, store_options
 from lancestat.lake.snapshot import pin_of
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.parquet_side import ParquetScan
 from lancestat.spark.knn.sides import OpenedSide
 from lancestat.spark.knn.tasks import worker_task
@@ -109,7 +110,7 @@ def with_numbered_columns(
     """
     from pyspark.sql.functions import col
 
-    renamed = rows.toDF(*(f"p{place}" for place in range(len(rows.columns))))
+    renamed = rows.toDF(*(f"p{index}" for index in range(len(rows.columns))))
     named = [(f"c{number}", column) for number, column in enumerate(select)]
     return renamed.select(
         *(
@@ -201,7 +202,7 @@ class _Writer:
         uri, options = self._writing.uri, self._writing.storage_options
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         try:
-            made = lance.fragment.write_fragments(
+            fragments = lance.fragment.write_fragments(
                 reader,
                 uri,
                 mode="create",
@@ -211,14 +212,14 @@ class _Writer:
         except LancestatError:
             raise
         except BaseException as error:
-            if not is_failure(error):
+            if not is_error_or_panic(error):
                 raise
-            reason = clean(f"{type(error).__name__}: {error}", secret_values(options))
+            reason = redact_line(f"{type(error).__name__}: {error}", secret_values(options))
             raise SideNotWritten(
                 f"the {self._writing.side} side cannot be written: {reason}",
                 hint="leave out columns of types that Lance does not support",
             ) from error
-        return [json.dumps(each.to_json()) for each in made]
+        return [json.dumps(fragment.to_json()) for fragment in fragments]
 
     def _batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batches = map(_aligned, batches)
@@ -237,13 +238,13 @@ class _Writer:
             yield self._excluding_unmatched(early, _none(early.num_rows, 1))
 
     def _vectors(self, batch: pa.RecordBatch) -> Vectors:
-        place = f"partition {self._partition} of the {self._writing.side} side"
+        source = f"partition {self._partition} of the {self._writing.side} side"
         batch_vectors = vectors(
             batch.column(batch.num_columns - 1),
             self._dimension,
             self._writing.metric,
             first_row=self._seen,
-            place=place,
+            source=source,
         )
         self._seen += batch.num_rows
         if batch_vectors.values.shape[1]:
@@ -284,17 +285,17 @@ def _dimension(reports: Sequence[_PartitionReport], side: str) -> int | None:
         VectorLengthMismatch: partitions differ.
     """
     known = [
-        (place, report) for place, report in enumerate(reports) if report.dimension is not None
+        (index, report) for index, report in enumerate(reports) if report.dimension is not None
     ]
     if not known:
         return None
     first = known[0][1].dimension
-    for place, each in known:
-        if each.dimension != first:
-            row = sum(before.seen for before in reports[:place])
+    for index, report in known:
+        if report.dimension != first:
+            row = sum(before.seen for before in reports[:index])
             raise VectorLengthMismatch(
                 f"vectors of the {side} side have {first} elements, "
-                f"but those from row {row} on have {each.dimension}",
+                f"but those from row {row} on have {report.dimension}",
             )
     return first
 

@@ -34,7 +34,7 @@ def for_spark(batch: pa.RecordBatch, *, narrow_decimals: bool) -> pa.RecordBatch
             columns.append(_column(column, narrow_decimals))
         except OverflowError as error:
             raise OverflowError(f"column '{name}': {error}") from None
-    return pa.RecordBatch.from_arrays(columns, [str(place) for place in range(len(columns))])
+    return pa.RecordBatch.from_arrays(columns, [str(index) for index in range(len(columns))])
 
 
 def _column(column: pa.Array, narrow_decimals: bool) -> pa.Array:

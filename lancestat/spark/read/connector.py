@@ -16,7 +16,7 @@ from lancestat.errors import (
 )
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.session.compiler import relation_classes
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class _Connector:
         try:
             schema = self._inferred(self._version)
         except Exception as error:
-            raise self._not_opened(_said(error)) from None
+            raise self._not_opened(_jvm_message(error)) from None
         if schema is None:
             raise self._not_opened("it finds no schema there")
         return schema
@@ -114,7 +114,7 @@ class _Connector:
             batches = getattr(self._jvm, f"{_CATALOG}.TableCapability").BATCH_READ
             readable = table.capabilities().contains(batches)
         except Exception as error:
-            raise self._not_opened(_said(error)) from None
+            raise self._not_opened(_jvm_message(error)) from None
         gateway = cast(Any, self._spark.sparkContext._gateway)
         if not readable or not is_instance_of(gateway, table, f"{_CATALOG}.SupportsRead"):
             raise ConnectorNotReadable(
@@ -129,8 +129,8 @@ class _Connector:
         except RunError:
             raise
         except Exception as error:
-            if "DATA_SOURCE_NOT_FOUND" not in _said(error):
-                raise self._not_opened(_said(error)) from None
+            if "DATA_SOURCE_NOT_FOUND" not in _jvm_message(error):
+                raise self._not_opened(_jvm_message(error)) from None
             provider = None
         if provider is None or "PythonDataSource" in provider.getClass().getName():
             raise ConnectorMissing(
@@ -154,7 +154,7 @@ class _Connector:
         return self._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(options)
 
     def _not_opened(self, message: str) -> RunError:
-        reason = clean(message, secret_values(self._storage_options))
+        reason = redact_line(message, secret_values(self._storage_options))
         return ConnectorCannotOpen(
             f"the data source '{SOURCE}' does not open version {self._version} of "
             f"'{self._uri}': {reason}",
@@ -194,7 +194,7 @@ def _differences(fields: Sequence[Field], read: Mapping[str, str]) -> list[str]:
     return differences
 
 
-def _said(error: Exception) -> str:
+def _jvm_message(error: Exception) -> str:
     """Return the JVM's message, without its stack."""
     java = getattr(error, "java_exception", None)
     if java is not None:

@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 
 from lancestat.errors import DatasetDamaged, UnsupportedDataset
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import REPLACED, open_pinned, read_failure
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, pin_of
@@ -121,16 +122,16 @@ def _sized(fragment: lance.LanceFragment, request: _RangeRequest) -> Iterator[pa
     rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, request.row_bytes)))
     limit: int | None = rows
     while left is None or left > 0:
-        wanted = limit if left is None else min(limit, left) if limit else left
+        requested = limit if left is None else min(limit, left) if limit else left
         got = 0
-        for batch in _scanner(fragment, request.columns, rows, position, wanted).to_batches():
+        for batch in _scanner(fragment, request.columns, rows, position, requested).to_batches():
             yield batch
             got += batch.num_rows
             fitting = fitting_rows(batch)
             if fitting * 4 < batch.num_rows:
                 break
         else:
-            if wanted is None or got < wanted:
+            if requested is None or got < requested:
                 return
         position += got
         left = None if left is None else left - got
@@ -162,10 +163,10 @@ def _named(
     try:
         yield from batches
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not is_error_or_panic(error):
             raise
         failure = read_failure(error, pin_of(dataset), storage_options)
         if isinstance(failure, REPLACED):
             raise failure from None
-        place = f"fragment {fragment_id} at version {dataset.version}"
-        raise type(failure)(f"{place}: {failure.message}", hint=failure.hint) from None
+        subject = f"fragment {fragment_id} at version {dataset.version}"
+        raise type(failure)(f"{subject}: {failure.message}", hint=failure.hint) from None

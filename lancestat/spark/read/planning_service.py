@@ -13,11 +13,17 @@ from typing import Any
 
 from lancestat.errors import LancestatError, ScanNotPlanned
 from lancestat.lake.row_ranges import split_fragments
-from lancestat.optimizer.estimates import ColumnEstimate, Estimate, Explanation, estimate, surviving
+from lancestat.optimizer.estimates import (
+    ColumnEstimate,
+    Estimate,
+    Explanation,
+    estimate,
+    remaining_fragments,
+)
 from lancestat.optimizer.table import QueryScan, ReadTable, read_settings
 from lancestat.predicates.filter import Filter, filter_text, read_filters
 from lancestat.predicates.filter_sql import exact_conjuncts
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.read.read_task import encode_part, encode_scan
 from lancestat.spark.session.failure import WorkerError
 from lancestat.statistics.column_type import decoded_size
@@ -72,7 +78,7 @@ class PlanningService:
         except Exception as error:
             table = self._tables.get(message["table"])
             secrets = secret_values(table.storage_options if table else None)
-            cause = clean(f"{type(error).__name__}: {error}", secrets)
+            cause = redact_line(f"{type(error).__name__}: {error}", secrets)
             problem = ScanNotPlanned(f"a scan cannot be planned: {cause}")
         _log.warning("planning a scan: %s", problem.message)
         return json.dumps({"error": str(WorkerError.carrying(problem))})
@@ -104,7 +110,7 @@ class PlanningService:
         filters = read_filters(message["filters"], table.fields)
         # No task opens a table of which all fragments are ruled out.
         table.verify()
-        remaining = surviving(table, filters)
+        remaining = remaining_fragments(table, filters)
         sql, _ = exact_conjuncts(filters, table.fields)
         fragments = table.snapshot.fragments
         if remaining is not None:
@@ -152,11 +158,11 @@ class PlanningService:
 
 
 def _column(column: ColumnEstimate) -> Message:
-    told: Message = column.to_json()
+    message: Message = column.to_json()
     if column.histogram is not None:
         bins = [[bin.low, bin.high, bin.distinct] for bin in column.histogram.bins]
-        told["histogram"] = {"height": column.histogram.height, "bins": bins}
-    return {key: value for key, value in told.items() if value is not None}
+        message["histogram"] = {"height": column.histogram.height, "bins": bins}
+    return {key: value for key, value in message.items() if value is not None}
 
 
 def _explained(table: ReadTable, filters: Sequence[Filter], scan_estimate: Estimate) -> Explanation:

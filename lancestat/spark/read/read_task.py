@@ -13,7 +13,7 @@ from lancestat.errors import LancestatError, ValueOutOfRange
 from lancestat.lake.row_ranges import RowRange, ScanPartition
 from lancestat.lake.snapshot import Pin
 from lancestat.optimizer.table import QueryScan
-from lancestat.redact import clean, secret_values
+from lancestat.redact import redact_line, secret_values
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.session.start import task_threads
 from lancestat.spark.session.worker import prepare_worker
@@ -122,8 +122,8 @@ def read_part(
                 where = (
                     f"fragment {rows.fragment_id} of {scan.pin.uri} at version {scan.pin.version}"
                 )
-                said = clean(str(error), secret_values(storage_options))
-                raise ValueOutOfRange(f"{where}: {said}") from None
+                reason = redact_line(str(error), secret_values(storage_options))
+                raise ValueOutOfRange(f"{where}: {reason}") from None
             yield converted
             if left == 0:
                 return

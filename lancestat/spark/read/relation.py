@@ -233,7 +233,7 @@ def _reader(name: str) -> Reader:
     try:
         return Reader(name)
     except ValueError:
-        valid = [each.value for each in Reader]
+        valid = [reader.value for reader in Reader]
         raise UnknownReader(
             f"unknown reader '{name}', expected {' or '.join(valid)}",
             hint=did_you_mean(name, valid),

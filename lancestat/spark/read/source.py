@@ -78,21 +78,21 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
         Raises:
             ReadSchemaMismatch: the table has no such column, or of another type.
         """
-        found = self._pinned()
-        own = {field.name: field for field in spark_schema(found.fields).fields}
-        for each in schema.fields:
-            if each.name not in own:
-                what = f"{found.uri} has no column '{each.name}' at version {found.version}"
-                raise ReadSchemaMismatch(what, hint=did_you_mean(each.name, own))
-            if each.dataType != own[each.name].dataType:
-                expected = own[each.name].dataType.simpleString()
+        observed = self._pinned()
+        own = {field.name: field for field in spark_schema(observed.fields).fields}
+        for asked in schema.fields:
+            if asked.name not in own:
+                what = f"{observed.uri} has no column '{asked.name}' at version {observed.version}"
+                raise ReadSchemaMismatch(what, hint=did_you_mean(asked.name, own))
+            if asked.dataType != own[asked.name].dataType:
+                expected = own[asked.name].dataType.simpleString()
                 raise ReadSchemaMismatch(
-                    f"column '{each.name}' of {found.uri} is {expected}, "
-                    f"not {each.dataType.simpleString()}",
+                    f"column '{asked.name}' of {observed.uri} is {expected}, "
+                    f"not {asked.dataType.simpleString()}",
                     hint="leave the schema out, and cast the column",
                 )
         kind = PushingReader if self._source_options.pushdown else LanceReader
-        return kind(found, schema, self._source_options.storage_options)
+        return kind(observed, schema, self._source_options.storage_options)
 
     def _pinned(self) -> Snapshot:
         source = self._source_options
@@ -188,8 +188,8 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         scan = QueryScan(self._pin, self._names(), self._filter)
         for batch in read_part(scan, part, self._storage_options):
             columns = [
-                column if column.type == wanted.type else column.cast(wanted.type)
-                for column, wanted in zip(batch.columns, target, strict=True)
+                column if column.type == expected.type else column.cast(expected.type)
+                for column, expected in zip(batch.columns, target, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=target)
 

@@ -82,11 +82,11 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     """
     jvm: Any = spark._jvm
     util = jvm.org.codehaus.commons.compiler.util.resource
-    found = jvm.java.util.HashMap()
+    class_files = jvm.java.util.HashMap()
     compiler = jvm.org.codehaus.janino.Compiler()
     loader = spark._jsparkSession.sharedState().jarClassLoader()
     compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(loader))
-    compiler.setClassFileCreator(util.MapResourceCreator(found))
+    compiler.setClassFileCreator(util.MapResourceCreator(class_files))
     # Else it would look for sources and classes beside the sources, in the working directory.
     compiler.setSourceFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
     compiler.setClassFileFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
@@ -97,8 +97,10 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
         compiler.compile(units)
     except Exception as error:
         names = ", ".join(texts)
-        raise JavaSourcesRefused(f"Spark's Java compiler refuses {names}: {_said(error)}") from None
-    return _jar({str(path): bytes(found[path]) for path in found})
+        raise JavaSourcesRefused(
+            f"Spark's Java compiler refuses {names}: {_jvm_message(error)}"
+        ) from None
+    return _jar({str(path): bytes(class_files[path]) for path in class_files})
 
 
 def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
@@ -113,7 +115,9 @@ def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
         loaded = session.sharedState().jarClassLoader().loadClass(class_name)
         return loaded.getConstructors()[0].newInstance(None)
     except Exception as error:
-        raise JavaClassNotLoaded(f"Spark does not load {class_name}: {_said(error)}") from None
+        raise JavaClassNotLoaded(
+            f"Spark does not load {class_name}: {_jvm_message(error)}"
+        ) from None
 
 
 def _jar(files: Mapping[str, bytes]) -> Path:
@@ -127,6 +131,6 @@ def _jar(files: Mapping[str, bytes]) -> Path:
     return path
 
 
-def _said(error: Exception) -> str:
+def _jvm_message(error: Exception) -> str:
     java = getattr(error, "java_exception", None)
     return str(java.toString() if java is not None else error)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from lancestat.errors import Cancelled, LancestatError, RunError, error_class
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 
 _MARK = "lancestat-error:"
 MORE_MEMORY = "a worker ran out of memory or was killed: give it more, or let fewer run at once"
@@ -90,8 +90,8 @@ def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:
     hint = MORE_MEMORY if _CRASHED.search(text) else None
     raised = _RAISED.findall(text)
     if raised:
-        return clean(raised[-1], secrets), hint
-    return clean(lost.group(1) if lost else _first_line(error), secrets), hint
+        return redact_line(raised[-1], secrets), hint
+    return redact_line(lost.group(1) if lost else _first_line(error), secrets), hint
 
 
 def is_cancelled(error: Exception) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import JavaMissing, JavaTooOld, RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spec.model import Target
 
@@ -65,24 +65,24 @@ def _executable() -> Path:
         if shutil.which(path) is None:
             raise JavaMissing(f"JAVA_HOME is {home}, which holds no bin/java", hint=hint)
         return path
-    found = shutil.which("java")
-    if found is None:
+    on_path = shutil.which("java")
+    if on_path is None:
         raise JavaMissing("Spark needs Java, and no java is on the PATH", hint=hint)
-    return Path(found)
+    return Path(on_path)
 
 
 def _version(path: Path) -> int:
     try:
-        shown = subprocess.run(
+        printed = subprocess.run(
             [path, "-version"], capture_output=True, text=True, timeout=60, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError) as error:
         raise JavaMissing(f"{path} does not run: {error}") from error
     # "1.8.0_392" is Java 8, "17.0.15" is Java 17 (JEP 223).
-    found = re.search(r'version "(?:1\.)?(\d+)', shown)
-    if found is None:
-        raise JavaMissing(f"{path} printed no version: {shown.strip()[:200]!r}")
-    return int(found.group(1))
+    version = re.search(r'version "(?:1\.)?(\d+)', printed)
+    if version is None:
+        raise JavaMissing(f"{path} printed no version: {printed.strip()[:200]!r}")
+    return int(version.group(1))
 
 
 _LAST_LINES = 3
@@ -138,8 +138,8 @@ def start_jvm(
             gateway = launch_gateway(popen_kwargs=output)
         except Exception as error:
             log.seek(0)
-            said = log.read().decode(errors="replace") or str(error)
-            raise not_started(said, conf) from None
+            printed = log.read().decode(errors="replace") or str(error)
+            raise not_started(printed, conf) from None
     SparkContext._ensure_initialized(gateway=gateway)
 
 
@@ -150,7 +150,7 @@ def not_started(output: str, conf: Mapping[str, str]) -> RunError:
     reason = " ".join((causes or lines)[:_LAST_LINES]) or "it exited without output"
     secrets = [value for key, value in conf.items() if _SECRET.search(key)]
     return SparkNotStarted(
-        f"Spark did not start: {clean(reason, secrets)}",
+        f"Spark did not start: {redact_line(reason, secrets)}",
         hint="check the target's spark section, and `lancestat debug`",
     )
 
@@ -329,8 +329,8 @@ def _has_unix_sockets(conf: Mapping[str, str]) -> bool:
 
 def optimizer_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """Return settings with which Spark uses column statistics, where none are configured."""
-    wanted = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
-    return {key: value for key, value in wanted.items() if key not in conf}
+    settings = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
+    return {key: value for key, value in settings.items() if key not in conf}
 
 
 def with_attempts(master: str, attempts: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Runs a query, and returns its rows as plain values.
+"""Runs a query, and returns its rows without loss, as values of Python.
 
 PySpark's own conversion puts timestamps into the process's time zone, ends at the year 9999, widens
 floats and knows no intervals of months.
@@ -37,8 +37,8 @@ def shape_of(type: DataType) -> Shape:
     return Scalar(type.simpleString().partition("(")[0].partition(" ")[0])
 
 
-def plain(column: Column, type: DataType, *, local_time: bool) -> Column:
-    """Return an expression that gives a column's values in their plain form.
+def exact_column(column: Column, type: DataType, *, local_time: bool) -> Column:
+    """Return an expression that gives a column's values in a form that PySpark does not change.
 
     Args:
         column: Of the type.
@@ -49,41 +49,45 @@ def plain(column: Column, type: DataType, *, local_time: bool) -> Column:
     shape = shape_of(type)
     if not isinstance(shape, Scalar):
         column = column.cast(_numbered(type))
-    return _plain(column, shape, local_time)
+    return _exact(column, shape, local_time)
 
 
-def to_plain(value: Any, shape: Shape) -> Any:
-    """Convert PySpark's values of a plain form: rows to tuples of fields, maps to pairs."""
+def decode_value(value: Any, shape: Shape) -> Any:
+    """Convert what `exact_column` gave in PySpark: rows to tuples of fields, maps to pairs."""
     if value is None:
         return None
     match shape:
         case Array(element):
-            return [to_plain(item, element) for item in value]
-        case Map(key, of):
-            return [(to_plain(pair[0], key), to_plain(pair[1], of)) for pair in value]
+            return [decode_value(item, element) for item in value]
+        case Map(key, value_shape):
+            return [
+                (decode_value(pair[0], key), decode_value(pair[1], value_shape)) for pair in value
+            ]
         case Struct(fields):
-            return tuple(to_plain(item, of) for item, (_, of) in zip(value, fields, strict=True))
+            return tuple(
+                decode_value(item, field) for item, (_, field) in zip(value, fields, strict=True)
+            )
     return value
 
 
-def _plain(column: Column, shape: Shape, local_time: bool) -> Column:
+def _exact(column: Column, shape: Shape, local_time: bool) -> Column:
     from pyspark.sql import functions as f
 
     match shape:
         case Array(element):
-            return f.transform(column, lambda item: _plain(item, element, local_time))
+            return f.transform(column, lambda item: _exact(item, element, local_time))
         case Map(key, value):
             return f.transform(
                 f.map_entries(column),
                 lambda pair: f.struct(
-                    _plain(pair["key"], key, local_time).alias("_0"),
-                    _plain(pair["value"], value, local_time).alias("_1"),
+                    _exact(pair["key"], key, local_time).alias("_0"),
+                    _exact(pair["value"], value, local_time).alias("_1"),
                 ),
             )
         case Struct(fields):
             parts = [
-                _plain(column[f"_{index}"], of, local_time).alias(f"_{index}")
-                for index, (_, of) in enumerate(fields)
+                _exact(column[f"_{index}"], field, local_time).alias(f"_{index}")
+                for index, (_, field) in enumerate(fields)
             ]
             return f.when(column.isNotNull(), f.struct(*parts))
     return _scalar(column, shape.kind, local_time)
@@ -121,7 +125,7 @@ def _numbered(type: DataType) -> DataType:
 
 # The Python form of a value of Spark's: null, boolean and integer as they are, a list for an array,
 # a tuple of its fields for a struct, a list of pairs for a map, and text for everything else.
-Plain = bool | int | str | list["Plain"] | tuple["Plain", ...] | None
+ResultValue = bool | int | str | list["ResultValue"] | tuple["ResultValue", ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,7 @@ class QueryResult:
     """
 
     columns: tuple[ResultColumn, ...]
-    rows: Iterator[tuple[Plain, ...]]
+    rows: Iterator[tuple[ResultValue, ...]]
     limit: int | None
 
 
@@ -239,7 +243,7 @@ def run_query(
         statement: From `parse` with the same session.
         query_context: The tables and views that errors may name.
         limit: Compute one row more than these, so that it is seen whether there are more.
-        local_time: See `plain`.
+        local_time: See `exact_column`.
 
     Raises:
         LancestatError: Spark refuses the query, here or when rows are read (see `explain_failure`).
@@ -249,9 +253,9 @@ def run_query(
         schema = rows.schema
         # Columns of a result may share a name, which nothing but a place tells apart.
         numbered = rows.toDF(*[f"_{index}" for index in range(len(schema.fields))])
-        wanted = numbered.select(
+        exact_rows = numbered.select(
             *[
-                plain(numbered[f"_{index}"], field.dataType, local_time=local_time).alias(
+                exact_column(numbered[f"_{index}"], field.dataType, local_time=local_time).alias(
                     f"_{index}"
                 )
                 for index, field in enumerate(schema.fields)
@@ -263,7 +267,7 @@ def run_query(
         ResultColumn(field.name, field.dataType.simpleString(), shape_of(field.dataType))
         for field in schema.fields
     )
-    return QueryResult(columns, _rows(wanted, columns, statement, limit, query_context), limit)
+    return QueryResult(columns, _rows(exact_rows, columns, statement, limit, query_context), limit)
 
 
 def _rows(
@@ -272,7 +276,7 @@ def _rows(
     statement: Statement,
     limit: int | None,
     query_context: QueryContext,
-) -> Iterator[tuple[Plain, ...]]:
+) -> Iterator[tuple[ResultValue, ...]]:
     if not columns:
         return
     shapes = [column.shape for column in columns]
@@ -283,7 +287,9 @@ def _rows(
             else rows.toLocalIterator(prefetchPartitions=True)
         )
         for row in result_rows:
-            yield tuple(to_plain(value, of) for value, of in zip(row, shapes, strict=True))
+            yield tuple(
+                decode_value(value, shape) for value, shape in zip(row, shapes, strict=True)
+            )
     except GeneratorExit:
         raise
     except Exception as error:

@@ -16,7 +16,7 @@ from lancestat.errors import (
     QueryFailed,
     did_you_mean,
 )
-from lancestat.redact import clean
+from lancestat.redact import redact_line
 from lancestat.spark.session.failure import carried_error, cause, is_cancelled
 from lancestat.spark.session.start import VIEW_SCHEMA
 
@@ -31,7 +31,7 @@ class QueryText:
     source: str = "query"
 
     def location(self, offset: int) -> Location:
-        """Return the place of a character."""
+        """Return where a character is."""
         before = self.text[:offset]
         return Location(self.source, before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
@@ -105,10 +105,10 @@ def explain_failure(
     error = _unwrapped(error)
     if _condition(error) == "TABLE_OR_VIEW_NOT_FOUND":
         return _no_table(error, text, query_context)
-    sentence = _said(error, query_context)
-    place = _place(error, text)
-    message = sentence if place is None else f"{sentence}\n{text.excerpt(*place)}"
-    location = None if place is None else text.location(place[0])
+    sentence = _spark_message(error, query_context)
+    span = _error_span(error, text)
+    message = sentence if span is None else f"{sentence}\n{text.excerpt(*span)}"
+    location = None if span is None else text.location(span[0])
     if isinstance(error, (AnalysisException, ParseException)):
         return InvalidQuery(message, location=location)
     if is_cancelled(error):
@@ -124,11 +124,11 @@ def _no_table(error: Any, text: QueryText, query_context: QueryContext) -> Lance
     for declared, failure in query_context.tables.items():
         if failure is not None and declared.lower() == name.lower():
             return failure
-    place = _place(error, text)
+    span = _error_span(error, text)
     message = f"there is no table or view '{name}'"
     return InvalidQuery(
-        message if place is None else f"{message}\n{text.excerpt(*place)}",
-        location=None if place is None else text.location(place[0]),
+        message if span is None else f"{message}\n{text.excerpt(*span)}",
+        location=None if span is None else text.location(span[0]),
         hint=hint_for(name, query_context),
     )
 
@@ -148,10 +148,10 @@ def hint_for(name: str, query_context: QueryContext) -> str:
     return did_you_mean(name, query_context.tables) or f"declared tables: {declared}"
 
 
-def _said(error: Any, query_context: QueryContext) -> str:
+def _spark_message(error: Any, query_context: QueryContext) -> str:
     """Return Spark's message, without its state, the excerpt and the plan that follow."""
     text = str(getattr(error, "desc", None) or error).strip()
-    return clean(_FROM_STATE_ON.sub("", text), query_context.secrets)
+    return redact_line(_FROM_STATE_ON.sub("", text), query_context.secrets)
 
 
 def _unwrapped(error: Any) -> Any:
@@ -172,7 +172,7 @@ def _condition(error: Any) -> str | None:
     return None if ask is None else ask()
 
 
-def _place(error: Any, text: QueryText) -> tuple[int, int] | None:
+def _error_span(error: Any, text: QueryText) -> tuple[int, int] | None:
     """Return the first and last character of the error, where it is in this very query."""
     contexts = error.getQueryContext() if hasattr(error, "getQueryContext") else []
     for context in contexts:

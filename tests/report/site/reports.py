@@ -142,7 +142,7 @@ def table_report(name: str = "orders", **changes: object) -> TableReport:
         "problems": (),
         "verdict": "use",
         "reason": "stale_accepted",
-        "shown": shown(name),
+        "status": shown(name),
         "changed_at": NOW - timedelta(hours=2),
         "histograms": HISTOGRAMS,
         "fragments": tuple(FragmentReport(id, 88_235, id % 3, 1, 2_800_000, 8) for id in range(17)),
@@ -224,7 +224,7 @@ def unreadable(name: str = "part") -> TableReport:
         problems=("the dataset cannot be opened",),
         verdict="refuse",
         reason="unreadable",
-        shown=None,
+        status=None,
         error=error,
         changed_at=None,
         histograms={},
@@ -244,7 +244,7 @@ def stale(name: str = "customer") -> TableReport:
         reason="stale",
         changed_at=NOW - timedelta(days=2),
         histograms={},
-        shown=shown(name, use=False, reason="stale", missing=()),
+        status=shown(name, use=False, reason="stale", missing=()),
         runs=(),
     )
 
