@@ -50,7 +50,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         lambda project: project.load_plan(f"{SECRET}.json"),
     ],
 )
-def test_errors_tell_no_secret(project: Project, call: Callable[[Project], object]) -> None:
+def test_errors_show_no_secret(project: Project, call: Callable[[Project], object]) -> None:
     with pytest.raises(LancestatError) as raised:
         call(project)
     shown = "".join(traceback.format_exception(raised.value))
@@ -61,7 +61,7 @@ def test_errors_tell_no_secret(project: Project, call: Callable[[Project], objec
     assert len(traceback.extract_tb(raised.value.__traceback__)) > 2
 
 
-def test_plans_and_reports_tell_no_secret(project: Project) -> None:
+def test_plans_and_reports_show_no_secret(project: Project) -> None:
     plan = project.plan()
     problems = [node.problems for node in project.report().nodes]
     errors = [node.error for node in project.report().nodes]
@@ -83,7 +83,7 @@ def logged() -> Iterator[io.StringIO]:
 
 
 @pytest.mark.parametrize("name", ["lancestat", "lancestat.run", "lancestat.knn"])
-def test_logs_tell_no_secret(logged: io.StringIO, project: Project, name: str) -> None:
+def test_logs_show_no_secret(logged: io.StringIO, project: Project, name: str) -> None:
     try:
         raise ValueError(f"{SECRET}\n::error::x")
     except ValueError:
@@ -94,7 +94,7 @@ def test_logs_tell_no_secret(logged: io.StringIO, project: Project, name: str) -
     assert not any(line.lstrip().startswith("::") for line in told.splitlines())
 
 
-def test_handlers_of_a_logger_below_get_no_secret(project: Project) -> None:
+def test_handlers_of_a_child_logger_receive_no_secret(project: Project) -> None:
     stream, logger = io.StringIO(), logging.getLogger("lancestat.run")
     handler = logging.StreamHandler(stream)
     logger.addHandler(handler)
@@ -105,7 +105,7 @@ def test_handlers_of_a_logger_below_get_no_secret(project: Project) -> None:
     assert stream.getvalue() == "at {{ env_var('L_DB_PASSWORD') }}\n"
 
 
-def test_warnings_are_seen_where_no_logs_are_set_up(project: Project) -> None:
+def test_warnings_are_printed_without_configured_logging(project: Project) -> None:
     code = (
         "import logging, lancestat; project = lancestat.Project.load('.');"
         f"logging.getLogger('lancestat.state').warning('at {SECRET}')"

@@ -116,7 +116,7 @@ def test_no_modules_import_each_other() -> None:
         pytest.fail(" -> ".join(reversed(error.args[1])))
 
 
-def test_workers_are_prepared_before_heavy_libraries_are_loaded() -> None:
+def test_workers_are_set_up_before_heavy_libraries_are_loaded() -> None:
     """A task's modules are imported when it is unpickled, before it can set its variables."""
     for name in ("lancestat.spark.analyze.scan_task", "lancestat.spark.session.worker"):
         assert libraries(name) == set(), name

@@ -53,7 +53,7 @@ PUBLIC, PERSON = Audience.PUBLIC, Audience.PERSON
         ("PATTERN", False),
     ],
 )
-def test_names_say_whether_they_are_secret(name: str, secret: bool) -> None:
+def test_names_decide_whether_variables_are_secret(name: str, secret: bool) -> None:
     assert is_secret_name(name) is secret
 
 
@@ -77,21 +77,21 @@ TOKEN = KnownValue("to/ken+9 'a\"b", "{{ env_var('TOKEN') }}", is_secret=True, i
         "dG8va2VuKzkgJ2EiYg==",
     ],
 )
-def test_a_secret_is_found_however_it_is_spelled(text: str) -> None:
+def test_a_secret_is_found_in_every_encoding(text: str) -> None:
     for audience in Audience:
         shown = redactor(TOKEN).text(f"x{text}y", audience)
         assert "{{ env_var('TOKEN') }}" in shown
         assert "ken" not in shown.replace("TOKEN", "").lower()
 
 
-def test_ordinary_values_are_for_persons() -> None:
+def test_ordinary_values_are_shown_to_persons() -> None:
     text = "no dataset at s3://lake-of-mine/x/t, looked at lake-of-mine/x/"
     assert redactor(LAKE).text(text, PERSON) == text
     shown = redactor(LAKE).text(text, PUBLIC)
     assert shown == "no dataset at {{ env_var('LAKE') }}/t, looked at {{ env_var('LAKE') }}/"
 
 
-def test_short_and_common_values_do_not_garble_texts() -> None:
+def test_short_and_common_values_do_not_corrupt_texts() -> None:
     values = ["a", "1", "true", "12345", "main", "orders", "warehouse"]
     known = [KnownValue(value, "X") for value in values]
     text = "a table of orders: 1 true 12345 main, warehouses and a warehouse_2"
@@ -122,13 +122,13 @@ def test_the_longest_value_is_replaced_and_nothing_twice() -> None:
     )
 
 
-def test_what_is_cut_short_is_recognised() -> None:
+def test_truncated_values_are_recognised() -> None:
     value = "s3cret" * 20
     long = redactor(KnownValue(value, "X", is_secret=True, is_whole=True))
     assert long.text(f"found '{value[:57]}...' there", PERSON) == "found 'X there"
 
 
-def test_of_a_thousand_values_below_one_only_that_is_looked_for() -> None:
+def test_of_many_values_with_a_common_prefix_only_the_prefix_is_searched() -> None:
     lake = "s3://lake-of-mine/x"
     # A scalar that is nothing but the variable is known as such and as a rendered text.
     known = [KnownValue(lake, LAKE.shown), LAKE]
@@ -182,7 +182,7 @@ HIDDEN = ["\x1b[2J", "\x9b1m", "\u202e", "\u2066", "\u200b", "\x00", "\x07", "\u
 
 
 @pytest.mark.parametrize("char", BREAKS + HIDDEN)
-def test_what_cannot_be_seen_is_spelled_out(char: str) -> None:
+def test_invisible_characters_are_escaped(char: str) -> None:
     shown = visible(f"a{char}b")
     assert shown.isprintable()
     assert shown.splitlines() == [shown]
@@ -208,7 +208,7 @@ def test_a_message_has_only_the_lines_that_lancestat_makes(text: str) -> None:
         "##teamcity[message]",
     ],
 )
-def test_no_log_finds_a_command(line: str) -> None:
+def test_no_text_forms_a_command_of_a_log(line: str) -> None:
     shown = escape_commands(line)
     assert not shown.lstrip(" \ufdd1").startswith("::")
     assert not {"##[", "##vso[", "##VSO[", "##teamcity["} & {
@@ -217,7 +217,9 @@ def test_no_log_finds_a_command(line: str) -> None:
 
 
 @given(st.dictionaries(st.text(), st.text()), st.text(alphabet="#[v]o:\x9b\u202e\x85a"))
-def test_json_means_the_same_and_gives_no_orders(value: dict[str, str], more: str) -> None:
+def test_escaped_json_has_the_same_value_and_forms_no_command(
+    value: dict[str, str], more: str
+) -> None:
     text = json.dumps({**value, "more": more}, indent=2, ensure_ascii=False)
     shown = escape_json_commands(text)
     assert json.loads(shown) == {**value, "more": more}
