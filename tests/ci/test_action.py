@@ -35,7 +35,7 @@ def test_nothing_from_outside_is_text_of_a_script() -> None:
         assert "${{" not in step["run"]
 
 
-def test_scripts_have_only_what_their_step_declares() -> None:
+def test_scripts_use_only_variables_declared_by_their_step() -> None:
     for step in SCRIPTS:
         given = {*step["env"], "RUNNER_TEMP", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}
         given |= {"GITHUB_ACTION_PATH", "GITHUB_BASE_REF", "GITHUB_WORKSPACE"}
@@ -64,7 +64,7 @@ def test_every_input_is_described_and_used() -> None:
         assert f"inputs.{name}" in text
 
 
-def test_a_change_is_told_in_a_comment_and_in_the_summary(
+def test_a_change_is_reported_in_a_comment_and_in_the_summary(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
@@ -91,7 +91,7 @@ def test_the_comment_follows_the_change(
     assert "Nothing changes" in body
 
 
-def test_where_nothing_changes_nobody_is_told(
+def test_without_changes_no_comment_is_made(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit({"README.md": "of another part of the repository"})
@@ -100,7 +100,7 @@ def test_where_nothing_changes_nobody_is_told(
     assert github.bodies == []
 
 
-def test_a_feared_risk_fails_the_job_once_it_has_been_told(
+def test_a_risk_named_in_fail_on_fails_the_job_after_the_comment(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
@@ -110,7 +110,7 @@ def test_a_feared_risk_fails_the_job_once_it_has_been_told(
     assert len(github.bodies) == 1
 
 
-def test_other_risks_do_not_fail_it(act: Act, repository: Repository) -> None:
+def test_other_risks_do_not_fail_the_job(act: Act, repository: Repository) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
     ran = act(fail_on="dataset_moved", comment="false")
     assert (ran.code, ran.steps) == (0, ["install", "validate", "diff"]), ran.log
@@ -128,7 +128,7 @@ def test_a_fork_reads_the_change_in_the_summary(
     assert ran.summary.count("### lancestat") == 1
 
 
-def test_an_invalid_project_fails_with_its_places_before_anything_else(
+def test_an_invalid_project_fails_first_with_the_locations_of_its_errors(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": SPECS.replace("owner", "ownr")})
@@ -145,7 +145,7 @@ def test_an_invalid_project_fails_with_its_places_before_anything_else(
         ({"statistics/specs/shop.yml": "tables: [{}]\n"}, "nothing was compared"),
     ],
 )
-def test_a_project_that_the_base_lacks_or_has_broken_is_let_in(
+def test_a_project_that_is_missing_or_broken_in_the_base_is_accepted(
     base: dict[str, str | None], told: str, act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit(base)
@@ -184,7 +184,9 @@ def test_a_base_can_be_named_without_a_pull_request(
 @pytest.mark.parametrize(
     ("requirement", "asked"), [("", str(ROOT)), ("lancestat==0.1.0", "lancestat==0.1.0")]
 )
-def test_what_is_installed(requirement: str, asked: str, act: Act, tmp_path: Path) -> None:
+def test_the_requested_requirement_is_installed(
+    requirement: str, asked: str, act: Act, tmp_path: Path
+) -> None:
     ran = act(pull_request=False, requirement=requirement, project_dir="nowhere")
     assert ran.steps == ["install", "validate"]
     assert (tmp_path / "temporary" / "pip").read_text().splitlines()[-1] == asked
@@ -194,7 +196,7 @@ HOSTILE = "\"; touch pwned; $(touch pwned) `touch pwned` ' && touch pwned #"
 
 
 @pytest.mark.parametrize("name", ["project_dir", "target", "base", "fail_on", "requirement"])
-def test_no_input_is_run(name: str, act: Act, repository: Repository, tmp_path: Path) -> None:
+def test_no_input_is_executed(name: str, act: Act, repository: Repository, tmp_path: Path) -> None:
     act(**{name: HOSTILE})
     assert not [*tmp_path.rglob("pwned")]
 
@@ -210,7 +212,7 @@ def test_a_branch_with_a_hostile_name_is_no_script(
     assert not [*tmp_path.rglob("pwned")]
 
 
-def test_a_project_that_asks_for_the_token_gets_none(
+def test_a_project_that_reads_the_token_gets_none(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     asks = PROJECT.replace("shop", "\"{{ env_var('GITHUB_TOKEN', 'none') }}\"")

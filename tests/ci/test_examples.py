@@ -31,7 +31,7 @@ def test_every_action_of_the_workflow_is_pinned() -> None:
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@v[0-9]+", name) for name in used)
 
 
-def test_the_workflow_fetches_the_base_and_gives_inputs_that_there_are() -> None:
+def test_the_workflow_fetches_the_base_and_uses_existing_inputs() -> None:
     checkout, review = WORKFLOW["jobs"]["review"]["steps"]
     assert checkout["with"]["fetch-depth"] == 0
     assert set(review["with"]) <= set(ACTION["inputs"])
