@@ -33,7 +33,7 @@ def test_list_selects(lancestat: Lancestat, project: FakeProject) -> None:
     assert [node["name"] for node in rest["nodes"]] == ["part"]
 
 
-def test_validate_tells_errors_as_json_too(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_validate_prints_errors_as_json(lancestat: Lancestat, tmp_path: Path) -> None:
     (tmp_path / "lancestat_project.yml").write_text(
         "name: shop\ntargets: {dev: {state: s, staet: t}}\n"
     )
@@ -165,7 +165,7 @@ def result_of_joins() -> RunResult:
     return RunResult("shop", "dev", (made, near, more, idle, last))
 
 
-def test_run_tells_what_joins_did(
+def test_run_prints_the_results_of_joins(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
     project.result = result_of_joins()
@@ -174,7 +174,7 @@ def test_run_tells_what_joins_did(
     golden("cli/run_joins.txt", result.stdout)
 
 
-def test_the_json_of_joins_has_more(
+def test_the_json_of_joins_has_additional_fields(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
     project.result = result_of_joins()
@@ -189,7 +189,9 @@ def test_joins_and_tables_are_counted_apart(lancestat: Lancestat, project: FakeP
     assert lines[-1] == "Read 2 fragments, 500,000 rows. Compared 2.3 billion pairs."
 
 
-def test_run_tells_what_it_did(lancestat: Lancestat, project: FakeProject, golden: Golden) -> None:
+def test_run_prints_the_results_of_tables(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
     project.result = result_of(Status.ERROR)
     result = lancestat("run")
     assert (result.exit_code, result.stderr) == (1, "")
@@ -301,7 +303,7 @@ def test_the_json_of_show_is_a_contract(
         ),
     ],
 )
-def test_gc_tells_what_it_dropped(
+def test_gc_prints_the_number_of_dropped_items(
     report: GarbageReport,
     args: tuple[str, ...],
     text: str,

@@ -39,7 +39,7 @@ def job(
     }
 
 
-def test_it_says_what_became_of_the_comment(
+def test_the_outcome_of_the_comment_is_printed(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:
     first = lancestat("comment", "--body-file", "diff.md", **job)
@@ -63,7 +63,7 @@ def test_the_body_may_come_from_standard_input(
     assert stub.bodies == ["<!-- lancestat:diff:shop -->\n### übrigens\n\ufffd\n"]
 
 
-def test_where_there_is_nothing_to_say_it_says_that(
+def test_without_changes_the_output_says_that_no_comment_was_made(
     lancestat: Lancestat, job: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "diff.md").write_text("")
@@ -95,7 +95,7 @@ def test_in_a_job_the_warning_is_on_its_page(
     assert line.endswith("403 100%25 ::error::no #\\x23[error]no")
 
 
-def test_under_strict_it_is_an_error(
+def test_under_strict_a_read_only_token_is_an_error(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:
     stub.script = [None, FORBIDDEN]
@@ -113,7 +113,7 @@ def test_under_strict_it_is_an_error(
         ("GITHUB_EVENT_PATH", "LS610  the event (this job's) is not about a pull request"),
     ],
 )
-def test_what_the_job_lacks_is_named(
+def test_a_missing_variable_of_the_job_is_named(
     without: str,
     told: str,
     lancestat: Lancestat,
@@ -127,7 +127,7 @@ def test_what_the_job_lacks_is_named(
     assert stub.seen == []
 
 
-def test_a_body_that_is_not_there_is_wrong_usage(
+def test_a_missing_body_file_is_wrong_usage(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:
     done = lancestat("comment", "--body-file", "nowhere.md", **job)

@@ -88,18 +88,20 @@ def complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         (["--vars", "{", "plan", "-s", "near"], ["near"]),
     ],
 )
-def test_what_is_offered(words: list[str], expected: list[str], complete: Complete) -> None:
+def test_completion_offers_the_expected_words(
+    words: list[str], expected: list[str], complete: Complete
+) -> None:
     assert sorted(complete(*words)) == sorted(expected)
 
 
-def test_all_selectors_are_offered_where_none_has_begun(complete: Complete) -> None:
+def test_all_selectors_are_offered_for_an_empty_word(complete: Complete) -> None:
     assert sorted(complete("plan", "--select", "")) == sorted(SELECTORS)
 
 
 @pytest.mark.parametrize(
     "words", [["--project-dir", "{}", "show", "o"], ["show", "--project-dir", "{}", "o"]]
 )
-def test_the_project_that_the_line_names_is_looked_at(
+def test_completion_reads_the_project_of_the_option_project_dir(
     words: list[str],
     folder: Path,
     complete: Complete,
@@ -122,7 +124,7 @@ def test_the_project_that_the_line_names_is_looked_at(
         ("specs/shop.yml", b""),
     ],
 )
-def test_a_file_that_cannot_be_read_hides_no_other(
+def test_an_unreadable_file_hides_no_other(
     file: str, content: bytes, folder: Path, complete: Complete
 ) -> None:
     (folder / file).write_bytes(content)
@@ -151,7 +153,7 @@ def test_an_error_in_the_code_is_no_error_at_a_prompt(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_is_told_one_line_per_word_without_control_characters(
+def test_the_shell_receives_one_line_per_word_without_control_characters(
     shell: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
@@ -199,7 +201,7 @@ def test_the_script_is_the_one_that_click_gives(shell: str, lancestat: Lancestat
     assert f"_LANCESTAT_COMPLETE={shell}_complete" in done.stdout
 
 
-def test_the_script_is_printed_whatever_the_form_of_other_results(lancestat: Lancestat) -> None:
+def test_the_script_is_printed_in_every_output_format(lancestat: Lancestat) -> None:
     plain = lancestat("completion", "bash").stdout
     assert lancestat("completion", "bash", LANCESTAT_OUTPUT="json").stdout == plain
 
@@ -228,7 +230,7 @@ def test_an_unknown_shell_is_wrong_usage(lancestat: Lancestat) -> None:
         ("", [], ""),
     ],
 )
-def test_the_words_of_a_line_of_bash(
+def test_a_bash_line_is_split_into_words(
     line: str, words: list[str], incomplete: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMP_LINE", line)
@@ -296,7 +298,7 @@ def terminal(folder: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]
     at.close()
 
 
-def test_in_bash_itself(terminal: Terminal) -> None:
+def test_completion_works_in_bash(terminal: Terminal) -> None:
     lines = {
         "lancestat show orde": "lancestat show order",
         "lancestat show order_": "lancestat show order_lines",

@@ -45,7 +45,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_line_passes_or_says_what_to_do(
+def test_every_check_passes_or_has_advice(
     shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reach, "check_spark", lambda target: Check("Spark", True, "starts"))
@@ -59,7 +59,7 @@ def test_every_line_passes_or_says_what_to_do(
     assert checks["table orders"]["finding"] == "version 1"
 
 
-def test_for_people_it_is_a_line_each_with_advice_below(
+def test_the_text_has_a_line_per_check_with_advice_below(
     shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reach, "check_spark", lambda target: Check("Spark", False, "no", "wait"))
@@ -71,7 +71,7 @@ def test_for_people_it_is_a_line_each_with_advice_below(
     ]
 
 
-def test_outside_a_project_the_machine_is_looked_at_all_the_same(lancestat: Lancestat) -> None:
+def test_outside_a_project_the_machine_is_still_checked(lancestat: Lancestat) -> None:
     result = lancestat("debug")
     assert result.exit_code == 1
     assert "no  project" in result.stdout
@@ -114,7 +114,7 @@ def test_a_target_that_does_not_exist_fails_the_project() -> None:
     )
 
 
-def test_a_state_that_is_no_folder_fails(shop: Path) -> None:
+def test_a_state_that_is_not_a_folder_fails_its_check(shop: Path) -> None:
     (shop / "state").write_text("a file")
     check = reach.check_state(Project.load(shop))
     assert not check.passed
@@ -128,7 +128,7 @@ def test_a_state_that_is_no_folder_fails(shop: Path) -> None:
         ("no-such-distribution", "1", "not installed"),
     ],
 )
-def test_a_library_that_is_missing_or_old_says_how_to_get_it(
+def test_a_missing_or_old_library_has_advice_for_its_installation(
     name: str, needed: str, finding: str
 ) -> None:
     check = surroundings.check_library(name, needed)
@@ -137,7 +137,7 @@ def test_a_library_that_is_missing_or_old_says_how_to_get_it(
     assert check.advice == f"pip install '{name}>={needed}'"
 
 
-def test_a_library_that_does_not_load_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_does_not_load_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise ImportError("undefined\nsymbol")
 
@@ -147,7 +147,7 @@ def test_a_library_that_does_not_load_says_so(monkeypatch: pytest.MonkeyPatch) -
     assert check.finding.endswith("does not load: undefined symbol")
 
 
-def test_all_requirements_are_looked_at() -> None:
+def test_all_requirements_are_checked() -> None:
     subjects = {check.subject for check in surroundings.check_libraries()}
     required = {re.split(r"[<>=!~; ]", line)[0] for line in metadata.requires("lancestat") or ()}
     assert subjects == required
@@ -181,7 +181,7 @@ def test_spark_home_must_agree_with_pyspark(tmp_path: Path) -> None:
         (RuntimeError("refused: k3y-of-the-lake"), "refused: ***", "look at the target's spark"),
     ],
 )
-def test_spark_that_does_not_start_fails_without_telling_secrets(
+def test_a_failed_start_of_spark_shows_no_secrets(
     raised: Exception, finding: str, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(target: Target, app_name: str) -> None:

@@ -38,7 +38,7 @@ def loaded(*args: str, folder: Path) -> set[str]:
     return set(ran.stderr.splitlines())
 
 
-def test_as_a_user_would_look_at_it(tmp_path: Path) -> None:
+def test_python_importtime_reports_no_heavy_library(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "lancestat", "--help"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     lines = [line for line in ran.stderr.splitlines() if line.startswith("import time:")]
@@ -55,7 +55,7 @@ def test_help_loads_nothing_heavy(args: tuple[str, ...], tmp_path: Path) -> None
     assert not [name for name in modules if name.startswith("lancestat.cli.commands.")]
 
 
-def test_planning_a_join_loads_neither_spark_nor_what_searches(tmp_path: Path) -> None:
+def test_planning_a_join_loads_neither_spark_nor_search_libraries(tmp_path: Path) -> None:
     import lance
 
     from tests.execution.joined import vectors
@@ -75,7 +75,7 @@ def test_planning_a_join_loads_neither_spark_nor_what_searches(tmp_path: Path) -
     assert modules.isdisjoint(["faiss", "pyspark", "py4j", "polars"])
 
 
-def test_a_status_loads_neither_spark_nor_what_searches(tmp_path: Path) -> None:
+def test_status_loads_neither_spark_nor_search_libraries(tmp_path: Path) -> None:
     import lance
 
     from tests.execution.world import orders, write_project

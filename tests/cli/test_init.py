@@ -23,14 +23,14 @@ def test_a_new_project_is_valid_and_lists_an_example_of_each_kind(
     assert {node["kind"] for node in listed["nodes"]} == {"table", "knn_join"}
 
 
-def test_init_tells_its_files(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_init_prints_the_files_it_wrote(lancestat: Lancestat, tmp_path: Path) -> None:
     told = json.loads(lancestat("init", "--output", "json").stdout)
     there = [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()]
     assert sorted(told["files"]) == sorted(there)
     assert told["files"][0] == "lancestat_project.yml"
 
 
-def test_nothing_is_overwritten_and_nothing_half_written(
+def test_existing_files_stop_init_before_it_writes_anything(
     lancestat: Lancestat, tmp_path: Path
 ) -> None:
     mine = tmp_path / "specs" / "tables.yml"
@@ -59,7 +59,7 @@ def test_a_file_where_the_folder_should_be_is_one_clear_error(
     assert result.stderr.startswith("LS403  cannot write to ")
 
 
-def test_an_editors_settings_are_left_as_they_are(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_existing_editor_settings_are_not_changed(lancestat: Lancestat, tmp_path: Path) -> None:
     mine = tmp_path / ".vscode" / "settings.json"
     mine.parent.mkdir()
     mine.write_text("// mine\n{}\n")
@@ -88,7 +88,7 @@ def test_an_editor_finds_the_schema_of_every_file(lancestat: Lancestat, tmp_path
         assert (path.parent / named).resolve() == (tmp_path / schema).resolve()
 
 
-def test_an_init_that_was_killed_is_gone_on_with(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_init_completes_a_killed_init(lancestat: Lancestat, tmp_path: Path) -> None:
     """It writes the project's file last: a folder without it is not a project yet."""
     assert lancestat("init").exit_code == 0
     whole = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -103,7 +103,7 @@ def test_an_init_that_was_killed_is_gone_on_with(lancestat: Lancestat, tmp_path:
 _MARK = "from lancestat.lake.lease import this_process; print(this_process().tag)"
 
 
-def test_an_init_that_is_refused_removes_what_a_killed_one_has_left(
+def test_a_refused_init_removes_the_drafts_of_a_killed_one(
     lancestat: Lancestat, tmp_path: Path
 ) -> None:
     assert lancestat("init").exit_code == 0

@@ -118,7 +118,7 @@ def test_no_text_starts_a_line(
 @pytest.mark.parametrize(
     "command", [("list",), ("plan",), ("status",), ("show", "all"), ("diff", "main")]
 )
-def test_json_is_one_value_whatever_it_holds(
+def test_json_with_line_breaks_is_one_value(
     folder: Path, lancestat: Lancestat, command: tuple[str, ...]
 ) -> None:
     result = lancestat(*command, "--output", "json")
@@ -138,7 +138,7 @@ def test_errors_and_tracebacks_start_no_line(
     check(result.stderr)
 
 
-def test_what_is_logged_is_one_line(project: FakeProject, lancestat: Lancestat) -> None:
+def test_a_logged_message_is_one_line(project: FakeProject, lancestat: Lancestat) -> None:
     def warn(*args: object, **options: object) -> object:
         logging.getLogger("lancestat.state").warning("it said %s", EVIL)
         raise DatasetMissing("x")

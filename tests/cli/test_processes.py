@@ -57,7 +57,7 @@ def spark_is_starting(group: int) -> bool:
 
 
 @pytest.mark.spark
-def test_stdout_is_payload_and_nothing_else_while_tables_change(shop: Path) -> None:
+def test_stdout_is_only_payload_while_tables_change(shop: Path) -> None:
     assert lancestat(shop, "plan", "--check").returncode == 3
     first = lancestat(shop, "run", "--output", "json")
     assert (first.returncode, first.stderr) == (0, "")
@@ -91,7 +91,7 @@ def test_stdout_is_payload_and_nothing_else_while_tables_change(shop: Path) -> N
 
 
 @pytest.mark.spark
-def test_debug_starts_spark_and_asks_its_workers(shop: Path) -> None:
+def test_debug_starts_spark_and_checks_its_workers(shop: Path) -> None:
     looked = lancestat(shop, "debug")
     assert looked.returncode == 0, looked.stdout
     assert looked.stdout.splitlines()[-1].startswith("ok  Spark")
@@ -103,7 +103,7 @@ def test_debug_starts_spark_and_asks_its_workers(shop: Path) -> None:
     ("sent", "code", "said"),
     [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
 )
-def test_an_interrupted_run_says_so_and_the_next_one_finishes(
+def test_an_interrupted_run_reports_it_and_the_next_one_finishes(
     shop: Path, sent: signal.Signals, code: int, said: str
 ) -> None:
     command = [sys.executable, "-m", "lancestat", "run"]

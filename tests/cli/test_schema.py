@@ -16,14 +16,14 @@ def test_the_schema_of_a_kind_is_printed(kind: str, lancestat: Lancestat) -> Non
     assert json.loads(done.stdout) == editor_schema(kind)
 
 
-def test_without_a_kind_they_are_listed(lancestat: Lancestat) -> None:
+def test_without_a_kind_schemas_are_listed(lancestat: Lancestat) -> None:
     text = lancestat("schema").stdout
     told = json.loads(lancestat("schema", "--output", "json").stdout)
     assert [kind["name"] for kind in told["kinds"]] == list(KINDS)
     assert [line.split()[0] for line in text.splitlines()[1:]] == list(KINDS)
 
 
-def test_they_are_written_and_written_anew(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_schemas_are_written_and_overwritten(lancestat: Lancestat, tmp_path: Path) -> None:
     (tmp_path / "schemas").mkdir()
     old = tmp_path / "schemas" / "lancestat_specs.schema.json"
     old.write_text("of an older version")
@@ -37,7 +37,7 @@ def test_they_are_written_and_written_anew(lancestat: Lancestat, tmp_path: Path)
     assert other.read_text() == "{}"
 
 
-def test_a_new_folder_is_made_for_them(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_a_new_folder_is_made_for_schemas(lancestat: Lancestat, tmp_path: Path) -> None:
     told = json.loads(lancestat("schema", "--out", "a/b", "--output", "json").stdout)
     assert (told["folder"], told["files"]) == ("a/b", list(editor_schemas()))
     assert sorted(path.name for path in (tmp_path / "a/b").iterdir()) == sorted(told["files"])
@@ -52,7 +52,7 @@ def test_a_new_folder_is_made_for_them(lancestat: Lancestat, tmp_path: Path) -> 
         (("--out", "file/below"), "LS618  cannot write to file/below: Not a directory"),
     ],
 )
-def test_wrong_usage(
+def test_unknown_kinds_and_folders_are_wrong_usage(
     args: tuple[str, ...], told: str, lancestat: Lancestat, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -85,7 +85,7 @@ def test_rows_in_every_form(form: str, name: str, golden: Golden) -> None:
     golden(f"cli/sql.{name}", text)
 
 
-def test_verbose_shortens_nothing(golden: Golden) -> None:
+def test_verbose_truncates_no_value(golden: Golden) -> None:
     views: list[QueryView] = []
     text = printed("text", lambda: views.append(queried("text", result(), verbose=True)))
     assert "x" * 70 in text
@@ -100,7 +100,7 @@ def test_verbose_shortens_nothing(golden: Golden) -> None:
 @pytest.mark.parametrize(
     ("limit", "told"), [(2, (2, False)), (4, (4, True)), (0, (0, False)), (None, (4, True))]
 )
-def test_a_limit_says_whether_there_is_more(
+def test_a_limit_reports_whether_more_rows_exist(
     form: str, limit: int | None, told: tuple[int, bool]
 ) -> None:
     found: list[QueryView] = []
@@ -112,7 +112,7 @@ def test_a_limit_says_whether_there_is_more(
         assert len(payload["rows"]) == told[0]
 
 
-def test_csv_is_read_back_by_a_reader_of_csv() -> None:
+def test_csv_is_read_back_by_the_csv_module() -> None:
     text = printed("csv", lambda: queried("csv", result()))
     rows = list(csv.reader(io.StringIO(text)))
     assert rows[0] == [column.name for column in COLUMNS]
@@ -260,7 +260,7 @@ def test_an_explanation_as_json(golden: Golden) -> None:
         (("--file", "missing.sql"), "cannot read missing.sql"),
     ],
 )
-def test_wrong_usage_is_told_before_spark_starts(
+def test_wrong_usage_is_reported_before_spark_starts(
     args: tuple[str, ...], said: str, lancestat: Lancestat
 ) -> None:
     ran = lancestat("sql", *args)

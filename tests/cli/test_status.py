@@ -58,7 +58,7 @@ def test_every_kind_of_node_has_its_line(
     golden("cli/status_narrow.txt", narrow)
 
 
-def test_programs_get_every_figure(lancestat: Lancestat, watched: Watched, golden: Golden) -> None:
+def test_json_has_every_figure(lancestat: Lancestat, watched: Watched, golden: Golden) -> None:
     told = lancestat("status", "--output", "json")
     assert told.exit_code == 1
     golden("cli/status.json", told.stdout)
@@ -68,7 +68,7 @@ def test_programs_get_every_figure(lancestat: Lancestat, watched: Watched, golde
     assert all(keys == tables[0] for keys in tables)
 
 
-def test_chats_get_a_table_with_what_is_wrong_first(
+def test_markdown_is_a_table_with_problems_first(
     lancestat: Lancestat, watched: Watched, golden: Golden
 ) -> None:
     golden("cli/status.md", lancestat("status", "--output", "markdown").stdout)
@@ -83,7 +83,7 @@ def test_only_errors_fail(
     assert lancestat("status", "--output", form).exit_code == code
 
 
-def test_selection_is_passed_on_and_one_run_of_each_is_enough(
+def test_the_selection_is_passed_on_with_one_run_per_node(
     lancestat: Lancestat, watched: Watched
 ) -> None:
     lancestat("status", "-s", "tag:x", "--exclude", "y")
@@ -96,7 +96,7 @@ def test_no_nodes_at_all(lancestat: Lancestat, watched: Watched) -> None:
     assert "No nodes declared." in lancestat("status", "--output", "markdown").stdout
 
 
-def test_many_nodes_that_are_well_are_counted(lancestat: Lancestat, watched: Watched) -> None:
+def test_many_healthy_nodes_are_counted(lancestat: Lancestat, watched: Watched) -> None:
     well = [table(f"t{number:03}") for number in range(40)]
     watched.found = of(*well, table("late", "It is late.", health=Health.WARN))
     told = lancestat("status").stdout
@@ -112,7 +112,7 @@ def test_many_nodes_that_are_well_are_counted(lancestat: Lancestat, watched: Wat
     assert "40 are well (--verbose lists them)" in lancestat("status").stdout
 
 
-def test_texts_that_are_not_ours_cannot_draw_or_tell_secrets(
+def test_foreign_texts_show_no_control_characters_or_secrets(
     lancestat: Lancestat, watched: Watched
 ) -> None:
     evil = table("orders", "It \x1b[2J\nfailed at s3://key:hunter2@b/x.", health=Health.ERROR)
@@ -155,7 +155,7 @@ def test_status_of_real_tables(lancestat: Lancestat, tmp_path: Path) -> None:
         (("orders",), "unexpected extra argument"),
     ],
 )
-def test_wrong_usage_is_told(
+def test_wrong_usage_is_an_error(
     args: tuple[str, ...], said: str, lancestat: Lancestat, tmp_path: Path
 ) -> None:
     write_project(tmp_path, "orders")
