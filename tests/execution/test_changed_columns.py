@@ -101,7 +101,7 @@ def test_a_bound_on_changed_rows_refuses_statistics_of_a_column_that_was_replace
 
 
 @pytest.mark.parametrize("publish", Publish)
-def test_a_replaced_column_without_statistics_leaves_the_others_as_they_were(
+def test_a_replaced_column_without_statistics_does_not_affect_others(
     small: World, publish: Publish
 ) -> None:
     small.publish = publish
@@ -125,7 +125,7 @@ def test_partials_of_a_dropped_column_are_not_carried_over_to_the_one_that_gets_
     assert columns_of(small) == expected_of(small)
 
 
-def test_statistics_of_the_state_describe_their_own_version_and_not_the_one_before(
+def test_statistics_of_the_state_describe_their_own_version(
     small: World,
 ) -> None:
     """Nothing was committed: a look from the version before would count half of the table."""
@@ -139,7 +139,7 @@ def test_statistics_of_the_state_describe_their_own_version_and_not_the_one_befo
     assert judged(small).judge(small.clock()).reason is GuardReason.STALE_ACCEPTED
 
 
-def test_what_was_published_once_is_not_current_after_a_version_that_nobody_looked_at(
+def test_published_statistics_are_stale_after_an_unobserved_version(
     small: World,
 ) -> None:
     """A full refresh that finds the same commits nothing, so no version has its tag yet."""
@@ -152,7 +152,7 @@ def test_what_was_published_once_is_not_current_after_a_version_that_nobody_look
     assert judged(small).judge(small.clock()).reason is GuardReason.STALE
 
 
-def test_a_record_of_a_table_that_was_made_anew_bounds_nothing(small: World) -> None:
+def test_a_record_of_a_recreated_table_bounds_nothing(small: World) -> None:
     small.publish = Publish.NONE
     small.policy = Policy(allow_stale=StaleBounds(max_changed_rows=1.0))
     assert small.run().status == "success"

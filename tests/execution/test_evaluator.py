@@ -124,7 +124,7 @@ def test_a_join_goes_through_the_stages_of_its_plan(
     assert not caplog.records
 
 
-def test_facts_that_contradict_a_decision_have_the_join_planned_again(
+def test_facts_that_contradict_a_decision_replan_the_join(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     planned = action(APPROXIMATE, FEW)
@@ -163,7 +163,7 @@ def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptur
         (MANY, {"finds_rows": False}, "lay out", "no right row can match"),
     ],
 )
-def test_a_strategy_that_turns_out_not_to_do_leaves_the_join_to_the_exact_one(
+def test_an_unsuitable_strategy_falls_back_to_exact_search(
     sizes: JoinSize,
     wrong: dict[str, bool],
     stage: str,
@@ -179,7 +179,7 @@ def test_a_strategy_that_turns_out_not_to_do_leaves_the_join_to_the_exact_one(
     ]
 
 
-def test_a_join_whose_last_result_has_gone_is_planned_in_full(
+def test_a_join_whose_last_result_is_gone_is_planned_in_full(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     session = Session(FEW, has_last_result=False)
@@ -192,7 +192,7 @@ def test_a_join_whose_last_result_has_gone_is_planned_in_full(
     assert "is planned again, in full: the result has gone" in caplog.text
 
 
-def test_a_join_in_full_whose_result_is_not_what_it_was_taken_for_fails() -> None:
+def test_a_full_join_whose_result_was_replaced_fails() -> None:
     class Failing(Session):
         def commit(self, stage: CommitResult) -> JoinOutcome:
             raise StaleBase("the result has been replaced")

@@ -39,7 +39,7 @@ def check_no_reader_is_misled(path: Path) -> bool:
     return use
 
 
-def test_appends_while_runs_go_on(world: World) -> None:
+def test_runs_converge_while_rows_are_appended(world: World) -> None:
     stop = threading.Event()
 
     def append() -> None:
@@ -72,7 +72,7 @@ def test_an_append_between_plan_and_run_is_read_too(world: World) -> None:
     assert check_no_reader_is_misled(world.path)
 
 
-def test_a_table_that_never_rests_is_reported(
+def test_a_table_that_changes_on_every_attempt_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a bounded number of attempts the run gives up; what it leaves is refused by readers."""
@@ -96,7 +96,7 @@ def test_a_table_that_never_rests_is_reported(
     assert len(world.reads) == 1, "all but the last append was remembered"
 
 
-def test_two_runs_at_once(world: World, tmp_path: Path) -> None:
+def test_two_concurrent_runs_converge(world: World, tmp_path: Path) -> None:
     state = open_state(str(tmp_path / "state"))
     worlds = [World(world.path, state=state), World(world.path, state=state)]
     for round in range(4):
@@ -126,7 +126,9 @@ while True:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_killed_at_a_random_moment(world: World, tmp_path: Path, seed: int) -> None:
+def test_a_run_killed_at_a_random_moment_is_recovered(
+    world: World, tmp_path: Path, seed: int
+) -> None:
     state = tmp_path / "state"
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
     command = [sys.executable, "-c", RUN, str(world.path), str(state)]

@@ -43,7 +43,7 @@ def left_in(root: Path) -> Path:
     return folder
 
 
-def test_declared_and_default_scratch_are_swept(folder: Path) -> None:
+def test_declared_and_default_scratch_folders_are_swept(folder: Path) -> None:
     declared = left_in(folder / "scratch")
     default = left_in(default_root({"spark.local.dir": str(folder / "spark")}))
     project = Project.load(folder)
@@ -58,7 +58,9 @@ def test_declared_and_default_scratch_are_swept(folder: Path) -> None:
     assert project.sweep().scratch_dropped == 0
 
 
-def test_what_is_left_is_counted_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_scratch_that_was_not_removed_is_counted_and_logged(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     left = left_in(folder / "scratch")
     (left / MARKER).write_text("{")
     assert Project.load(folder).sweep().scratch_left == 1

@@ -56,7 +56,7 @@ def test_the_first_run_joins_in_full(world: JoinWorld) -> None:
     assert world.scopes == ["full"]
 
 
-def test_nothing_changed_is_skipped_with_what_is_known(world: JoinWorld) -> None:
+def test_an_unchanged_join_is_skipped_with_its_recorded_figures(world: JoinWorld) -> None:
     settle(world)
     action = world.action()
     assert isinstance(action, Skip)
@@ -131,7 +131,7 @@ def test_any_other_change_joins_in_full(world: JoinWorld, side: str, change: str
 
 @pytest.mark.parametrize("side", ["l", "r"])
 @pytest.mark.parametrize("change", ["index", "config", "add column", "drop column", "other values"])
-def test_what_leaves_the_rows_and_columns_alone_is_skipped(
+def test_commits_that_keep_rows_and_columns_are_skipped(
     world: JoinWorld, side: str, change: str
 ) -> None:
     settle(world)
@@ -164,7 +164,7 @@ def test_columns_that_swap_names_are_a_change(world: JoinWorld) -> None:
     check_converged(world)
 
 
-def test_a_list_of_any_length_is_watched_too(world: JoinWorld) -> None:
+def test_a_variable_size_list_is_watched_too(world: JoinWorld) -> None:
     rows = vectors(0, 9, name="w")
     lists = rows.column("w").combine_chunks().cast(pa.list_(pa.float32()))
     rows = rows.set_column(2, "w", lists)
@@ -178,7 +178,7 @@ def test_a_list_of_any_length_is_watched_too(world: JoinWorld) -> None:
     check_converged(world)
 
 
-def test_another_meaning_joins_in_full(world: JoinWorld) -> None:
+def test_a_changed_definition_joins_in_full(world: JoinWorld) -> None:
     settle(world)
     world.declare(k=3)
     action = planned(world)
@@ -187,7 +187,7 @@ def test_another_meaning_joins_in_full(world: JoinWorld) -> None:
     assert world.scopes == ["full"]
 
 
-def test_another_description_is_no_other_meaning(world: JoinWorld) -> None:
+def test_a_changed_description_does_not_change_the_definition(world: JoinWorld) -> None:
     settle(world)
     world.declare(description="Near ones.", tags=("x",), owner="me")
     assert isinstance(world.action(), Skip)
@@ -202,7 +202,7 @@ def test_a_full_refresh_joins_in_full(world: JoinWorld) -> None:
     assert world.scopes == ["full"]
 
 
-def test_a_lost_result_is_made_again(world: JoinWorld) -> None:
+def test_a_lost_result_is_joined_again(world: JoinWorld) -> None:
     settle(world)
     lance.LanceDataset.drop(world.join.output_uri, {})
     action = planned(world)
@@ -210,7 +210,7 @@ def test_a_lost_result_is_made_again(world: JoinWorld) -> None:
     check_converged(world)
 
 
-def test_a_result_that_somebody_changed_is_not_replaced(world: JoinWorld) -> None:
+def test_a_result_that_was_edited_is_not_replaced(world: JoinWorld) -> None:
     settle(world)
     lance.dataset(world.join.output_uri).delete("id = 0")
     append(world, "l", 100, 4)
@@ -223,7 +223,7 @@ def test_a_result_that_somebody_changed_is_not_replaced(world: JoinWorld) -> Non
     assert world.scopes == ["full"]
 
 
-def test_a_result_that_was_compacted_is_made_again(world: JoinWorld) -> None:
+def test_a_compacted_result_is_joined_again(world: JoinWorld) -> None:
     settle(world)
     append(world, "l", 100, 4)
     check_converged(world)
@@ -240,7 +240,7 @@ def earlier_mark(world: JoinWorld) -> None:
     dataset.update_schema_metadata({"lancestat.output": "knn_join"}, replace=True)
 
 
-def test_a_result_of_an_earlier_release_is_gone_on_from(world: JoinWorld) -> None:
+def test_a_result_of_an_earlier_release_is_extended(world: JoinWorld) -> None:
     settle(world)
     earlier_mark(world)
     assert isinstance(world.action(), Skip)
@@ -251,7 +251,7 @@ def test_a_result_of_an_earlier_release_is_gone_on_from(world: JoinWorld) -> Non
     check_converged(world)
 
 
-def test_a_result_of_an_earlier_release_that_no_state_remembers_is_left(world: JoinWorld) -> None:
+def test_a_result_of_an_earlier_release_without_a_record_is_not_replaced(world: JoinWorld) -> None:
     settle(world)
     earlier_mark(world)
     world.state = MemoryState()
@@ -296,7 +296,7 @@ def test_a_result_that_moves_while_it_runs_is_joined_in_full(world: JoinWorld) -
     assert isinstance(world.action(), Skip)
 
 
-def test_what_was_measured_of_an_approximate_result_is_kept(world: JoinWorld) -> None:
+def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld) -> None:
     world.declare(mode="approx", recall=0.9)
     world.measured = (0.93, 7)
     settle(world)
@@ -334,7 +334,7 @@ class Forgetful(MemoryState):
         raise StateUnreachable("the state is away")
 
 
-def test_a_result_that_was_not_recorded_is_made_again(world: JoinWorld) -> None:
+def test_a_result_that_was_not_recorded_is_joined_again(world: JoinWorld) -> None:
     """As when a run is killed right after its commit."""
     world.state = Forgetful()
     assert world.run().status == "success"
@@ -358,7 +358,7 @@ def test_a_side_that_moves_while_it_runs_is_joined_again(world: JoinWorld) -> No
 
 
 @pytest.mark.parametrize("side", ["l", "r"])
-def test_rows_that_come_to_an_empty_side_are_joined_in_full(world: JoinWorld, side: str) -> None:
+def test_rows_added_to_an_empty_side_are_joined_in_full(world: JoinWorld, side: str) -> None:
     world.declare(join="left_outer")
     lance.dataset(world.uri(side)).truncate_table()
     settle(world)
@@ -398,7 +398,7 @@ def test_a_missing_side_blocks_the_join(world: JoinWorld, name: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["l", "r"])
-def test_a_side_made_anew_before_it_is_read_is_planned_again(world: JoinWorld, side: str) -> None:
+def test_a_side_recreated_before_it_is_read_is_planned_again(world: JoinWorld, side: str) -> None:
     done: list[str] = []
 
     def make_anew(work: JoinWork) -> None:

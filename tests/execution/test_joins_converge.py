@@ -73,7 +73,7 @@ STEPS = st.lists(st.lists(CHANGES, min_size=1, max_size=2), min_size=1, max_size
     rank=st.booleans(),
     sizes=st.tuples(st.integers(0, 8), st.integers(0, 8)),
 )
-def test_runs_between_changes_make_what_a_join_in_full_makes(
+def test_incremental_runs_equal_a_full_join(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[list[tuple[str, str, int]]],
     k: int,
@@ -126,7 +126,7 @@ def export(world: JoinWorld) -> None:
     format=st.sampled_from(["lance", "parquet"]),
     kind=st.sampled_from(["inner", "left_outer"]),
 )
-def test_sides_and_results_of_every_kind(
+def test_sides_and_results_of_every_kind_converge(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[list[tuple[str, str, int]]],
     kinds: tuple[str, str],

@@ -32,7 +32,7 @@ def planned(project: Project, **options: object) -> dict[str, type]:
     return {action.node: type(action) for action in project.plan(**options).actions}
 
 
-def test_state_words_follow_what_a_node_means(folder: Path) -> None:
+def test_state_selectors_follow_the_definition_of_a_node(folder: Path) -> None:
     assert set(planned(Project.load(folder), select="state:new")) == {"orders", "returns"}
     run_locally(Project.load(folder))
     assert planned(Project.load(folder), select="state:new") == {}
@@ -44,7 +44,7 @@ def test_state_words_follow_what_a_node_means(folder: Path) -> None:
     assert planned(Project.load(folder), select="state:modified") == {}
 
 
-def test_a_table_that_cannot_be_opened_stops_no_other(folder: Path) -> None:
+def test_an_unreadable_table_does_not_stop_others(folder: Path) -> None:
     run_locally(Project.load(folder))
     lance.LanceDataset.drop(str(folder / "returns.lance"), {})
     actions = {action.node: action for action in Project.load(folder).plan().actions}

@@ -39,7 +39,7 @@ def published_ids(world: World) -> tuple[str | None, str | None]:
 
 
 @pytest.mark.parametrize("moment", ["before", "amid"])
-def test_a_table_made_anew_during_a_scan_is_planned_again(world: World, moment: str) -> None:
+def test_a_table_recreated_during_a_scan_is_planned_again(world: World, moment: str) -> None:
     make(world.path, 0, fragments=2)
     aside = world.path.with_suffix(".aside")
     shutil.copytree(world.path, aside)
@@ -72,7 +72,7 @@ def test_a_table_made_anew_during_a_scan_is_planned_again(world: World, moment: 
     assert check_no_reader_is_misled(world.path)
 
 
-def test_a_table_made_anew_just_before_the_commit_gets_no_false_statistics(
+def test_a_table_recreated_before_the_commit_gets_no_false_statistics(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the last look at a table and the commit there is always a moment."""
@@ -93,7 +93,7 @@ def test_a_table_made_anew_just_before_the_commit_gets_no_false_statistics(
     assert verdict_of_readers(world) is GuardReason.CURRENT
 
 
-def test_statistics_that_landed_in_a_replaced_table_are_taken_back_with_its_own_in_place(
+def test_statistics_that_landed_in_a_replaced_table_are_reverted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(world.path, 0)
@@ -136,7 +136,7 @@ def land_and_die(world: World, monkeypatch: pytest.MonkeyPatch, first: int, coun
 
 
 @pytest.mark.parametrize("count", [7, 100])
-def test_statistics_that_a_killed_run_left_in_a_replaced_table_are_none(
+def test_statistics_that_a_killed_run_left_in_a_replaced_table_are_not_used(
     world: World, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     make(world.path, 0)
@@ -148,7 +148,7 @@ def test_statistics_that_a_killed_run_left_in_a_replaced_table_are_none(
 
 
 @pytest.mark.parametrize("allow_stale", [True, StaleBounds(max_versions=10)])
-def test_no_policy_accepts_what_a_killed_run_left_in_a_replaced_table(
+def test_no_policy_accepts_statistics_that_a_killed_run_left_in_a_replaced_table(
     world: World, monkeypatch: pytest.MonkeyPatch, allow_stale: bool | StaleBounds
 ) -> None:
     world.policy = Policy(allow_stale=allow_stale)
@@ -210,7 +210,7 @@ def append(world: World) -> None:
     lance.write_dataset(orders(9000, 5), str(world.path), mode="append")
 
 
-def test_a_restored_backup_is_what_was_read(world: World) -> None:
+def test_a_restored_backup_has_its_unpublished_statistics(world: World) -> None:
     world.publish = Publish.NONE
     make(world.path, 0)
     aside = world.path.with_suffix(".aside")
@@ -223,7 +223,7 @@ def test_a_restored_backup_is_what_was_read(world: World) -> None:
     assert isinstance(world.action(), Skip)
 
 
-def test_records_of_earlier_releases_are_proven_by_content_and_stored_anew(world: World) -> None:
+def test_records_of_earlier_releases_are_verified_by_content_and_upgraded(world: World) -> None:
     world.publish = Publish.NONE
     make(world.path, 0)
     assert world.run().status == "success"
@@ -250,7 +250,7 @@ def forget_manifests(world: World) -> None:
     world.state.add_run(replace(runs[0], run_id="older", nodes=nodes))
 
 
-def test_a_table_that_is_replaced_while_it_is_planned_is_looked_at_again(
+def test_a_table_replaced_during_planning_is_planned_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(world.path, 0)

@@ -74,7 +74,7 @@ def test_a_failed_table_does_not_fail_the_others(
     assert is_published(folder, "small")
 
 
-def test_a_defect_of_ours_fails_its_table_without_a_traceback(
+def test_an_internal_error_fails_its_table_without_a_traceback(
     folder: Path, scanning: Callable[[Before], None]
 ) -> None:
     def break_large(node: str) -> None:
@@ -97,7 +97,7 @@ def test_fail_fast_starts_nothing_new(folder: Path, scanning: Callable[[Before],
     assert statuses(result) == {"large": Status.SKIPPED, "small": Status.ERROR}
 
 
-def test_what_a_failed_table_read_is_remembered(
+def test_partials_of_a_failed_table_are_stored(
     folder: Path, scanning: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partials reach the state while a table is read: a second try starts where it ended."""
