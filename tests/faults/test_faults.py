@@ -36,26 +36,26 @@ def try_all(kind: str, *commands: str) -> int:
     return sum(result.effective for result in results)
 
 
-def test_kills() -> None:
+def test_killed_commands_leave_a_consistent_state() -> None:
     assert try_all(kills.KIND, *KILLED)
 
 
 @pytest.mark.s3
-def test_stores() -> None:
+def test_store_failures_leave_a_consistent_state() -> None:
     assert try_all(stores.KIND, "run", "gc")
 
 
 @pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime: apt-get install faketime")
-def test_clocks() -> None:
+def test_clock_changes_leave_a_consistent_state() -> None:
     assert try_all(clocks.KIND, "run", "gc") == 2
 
 
-def test_crowds() -> None:
+def test_concurrent_commands_leave_a_consistent_state() -> None:
     assert try_all(crowds.KIND, *["all at once"] * 2)
 
 
 @pytest.mark.skipif(disks.namespace() is None, reason="nobody may mount a tmpfs on this system")
-def test_full_disks() -> None:
+def test_full_disks_leave_a_consistent_state() -> None:
     """In a process of its own, since the disk is mounted for it alone."""
     command = [sys.executable, "-m", "tests.faults", "--full-disks", "5", "--seed", str(SEED)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
