@@ -28,7 +28,7 @@ def session(spark: SparkSession) -> SparkSession:
     return made
 
 
-def test_every_reader_tells_the_truth_or_refuses(session: SparkSession) -> None:
+def test_every_reader_returns_correct_rows_or_refuses(session: SparkSession) -> None:
     counts = Counts()
     for seed in range(HISTORIES):
         outcome = run_history(session, draw_history(seed), counts, with_join=seed == 0)
