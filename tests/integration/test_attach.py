@@ -68,7 +68,7 @@ def test_only_selected_tables_are_attached(
     assert project.attach(session, exclude="returns").views == ("orders",)
 
 
-def test_a_table_that_cannot_be_opened_stops_no_other(
+def test_an_unreadable_table_does_not_stop_others(
     session: SparkSession,
     project: lancestat.Project,
     tmp_path: Path,
@@ -95,7 +95,7 @@ def test_a_view_stays_at_its_version_until_attached_again(
     assert before.count() == 300
 
 
-def test_a_cached_view_that_is_attached_again_is_not_served_from_the_cache(
+def test_a_view_attached_again_is_not_served_from_the_cache(
     session: SparkSession, project: lancestat.Project, tmp_path: Path
 ) -> None:
     project.attach(session)
@@ -112,7 +112,7 @@ def test_a_cached_view_that_is_attached_again_is_not_served_from_the_cache(
         session.catalog.clearCache()
 
 
-def test_attached_views_are_temporary_views_as_any(
+def test_attached_views_are_ordinary_temporary_views(
     session: SparkSession, project: lancestat.Project
 ) -> None:
     session.range(5).createOrReplaceTempView("orders")
@@ -159,7 +159,7 @@ def test_a_table_is_read_at_a_version_or_a_tag(session: SparkSession, tmp_path: 
         lancestat.read_table(session, uri, version=9)
 
 
-def test_without_a_project_the_manifest_is_told(
+def test_without_a_project_statistics_come_from_the_manifest(
     session: SparkSession, project: lancestat.Project, tmp_path: Path
 ) -> None:
     rows = lancestat.read_table(session, str(tmp_path / "orders.lance"))
@@ -168,7 +168,9 @@ def test_without_a_project_the_manifest_is_told(
     assert told.columns["o_total"].max().get() == 74.75
 
 
-def test_with_a_project_the_state_is_told(session: SparkSession, tmp_path: Path) -> None:
+def test_with_a_project_statistics_come_from_the_state(
+    session: SparkSession, tmp_path: Path
+) -> None:
     write_project(tmp_path, "orders")
     specs = tmp_path / "specs" / "shop.yml"
     specs.write_text(specs.read_text().replace("}", ", publish: none}"))
@@ -181,7 +183,7 @@ def test_with_a_project_the_state_is_told(session: SparkSession, tmp_path: Path)
     assert planned(lancestat.read_table(session, str(uri))).columns == {}
 
 
-def test_an_unreachable_state_leaves_the_manifests(
+def test_with_an_unreachable_state_statistics_come_from_the_manifest(
     session: SparkSession,
     project: lancestat.Project,
     tmp_path: Path,
@@ -212,7 +214,7 @@ def test_without_a_state_zone_maps_narrow_a_range(
 
 
 @pytest.mark.parametrize("trouble", [DatasetDamaged("the index is damaged"), KeyError("x")])
-def test_a_query_goes_on_when_no_estimate_can_be_had(
+def test_a_query_runs_without_an_estimate(
     session: SparkSession,
     project: lancestat.Project,
     monkeypatch: pytest.MonkeyPatch,
@@ -245,7 +247,7 @@ def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
         session.table("orders").collect()
 
 
-def test_a_relation_that_is_gone_is_forgotten(session: SparkSession, tmp_path: Path) -> None:
+def test_a_garbage_collected_relation_is_released(session: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(orders(0, 10), tmp_path / "t.lance")
     before = set(planning_service().handles())
     rows = lancestat.read_table(session, str(tmp_path / "t.lance"))
@@ -282,7 +284,7 @@ def test_a_session_without_a_jvm_is_refused() -> None:
     assert refused.value.code == "LS523"
 
 
-def test_nothing_to_relate_is_no_work(session: SparkSession) -> None:
+def test_attaching_no_tables_does_nothing(session: SparkSession) -> None:
     none: list[Relation] = []
     assert relate(session, none) == []
 

@@ -57,7 +57,7 @@ def stored(folder: Path) -> str:
     return "\n".join(texts)
 
 
-def test_a_run_and_its_queries_hide_what_the_environment_gave(tmp_path: Path) -> None:
+def test_a_run_and_its_queries_hide_values_of_the_environment(tmp_path: Path) -> None:
     write(tmp_path)
     vectors = pa.array([[1.0, 0.0]] * 3, pa.list_(pa.float32(), 2))
     rows = pa.table({"id": [1, 2, 3], "v": vectors, ORDINARY["C_VECTOR"]: vectors})

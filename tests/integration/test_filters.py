@@ -86,7 +86,7 @@ def batches(filters: Iterator[Filter], count: int, size: int) -> list[list[Filte
     return [list(islice(filters, size)) for _ in range(count // size)]
 
 
-def test_spark_over_parquet_decides_as_the_tests_do(
+def test_three_valued_logic_agrees_with_spark_over_parquet(
     spark: SparkSession, places: tuple[Path, Path], rows: list[Row]
 ) -> None:
     session = spark.newSession()

@@ -119,7 +119,7 @@ def read(session: SparkSession, path: Path, options: Mapping[str, str] | None = 
     return lancestat.read_table(session, str(path), options=options)
 
 
-def test_current_statistics_are_used_in_silence(
+def test_current_statistics_are_used_without_a_warning(
     session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     frame = read(session, path)
@@ -168,7 +168,7 @@ def test_nothing_published_is_refused(
     assert_refused(read(session, path), path, "absent", caplog)
 
 
-def test_without_a_word_on_completeness_statistics_are_complete(
+def test_without_a_completeness_entry_statistics_are_complete(
     session: SparkSession, path: Path
 ) -> None:
     corrupt(path, {COMPLETE: None})
@@ -202,7 +202,7 @@ def test_another_schema_is_refused_before_its_version_is_looked_at(
     assert "schema_changed" in caplog.text
 
 
-def test_the_live_rows_are_told_and_not_those_published(session: SparkSession, path: Path) -> None:
+def test_the_row_count_is_that_of_live_rows(session: SparkSession, path: Path) -> None:
     corrupt(path, {NUM_ROWS: "1000000000000"})
     assert planned(read(session, path)).rows == ROWS
 
@@ -250,7 +250,7 @@ POISONS = [
 
 @pytest.mark.parametrize("suffix", ["min", "max", "distinctCount", "nullCount", "avgLen"])
 @pytest.mark.parametrize("poison", POISONS, ids=lambda text: ascii(text[:8]))
-def test_a_poisoned_value_does_nothing(
+def test_a_malicious_value_has_no_effect(
     poison: str, suffix: str, session: SparkSession, path: Path
 ) -> None:
     corrupt(path, {column(f"o_id.{suffix}"): poison, column("o_id.note"): poison, poison: poison})
@@ -263,7 +263,7 @@ def test_a_poisoned_value_does_nothing(
 
 
 @pytest.mark.parametrize(("bound", "reason"), [("x" * 300, "unknown_format")])
-def test_a_poisoned_tag_is_not_repeated_at_length(
+def test_a_long_malicious_tag_is_shortened(
     bound: str,
     reason: str,
     session: SparkSession,
@@ -288,7 +288,7 @@ SWITCHES = [
 
 
 @pytest.mark.parametrize(("conf", "option", "used"), SWITCHES)
-def test_the_kill_switch(
+def test_the_kill_switch_disables_statistics(
     conf: str | None, option: str | None, used: bool, session: SparkSession, path: Path
 ) -> None:
     frame = read(session, path, option_of(ENABLED, option))
@@ -298,16 +298,14 @@ def test_the_kill_switch(
     assert_right(frame, path)
 
 
-def test_the_kill_switch_says_so_once(
+def test_the_kill_switch_is_logged_once(
     session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     session.conf.set(ENABLED, "false")
     assert_refused(read(session, path), path, "disabled", caplog)
 
 
-def test_the_kill_switch_acts_on_tables_that_are_read_already(
-    session: SparkSession, path: Path
-) -> None:
+def test_the_kill_switch_applies_to_tables_already_read(session: SparkSession, path: Path) -> None:
     frame = read(session, path)
     session.conf.set(ENABLED, "false")
     assert not is_used(frame.where("o_id < 5"))
@@ -374,7 +372,7 @@ def test_a_declared_table_without_bounds_is_used_while_current(
 
 
 @pytest.mark.parametrize("word", ["yes", "", "1", "'; set spark.sql.cbo.enabled=false"])
-def test_a_word_that_is_neither_true_nor_false_is_taken_cautiously(
+def test_a_setting_that_is_not_a_boolean_disables_statistics(
     word: str, session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     session.conf.set(ALLOW_STALE, word)

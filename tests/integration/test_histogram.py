@@ -142,7 +142,7 @@ def test_ranges_of_a_skewed_column_are_estimated_within_ten_percent(
     assert worst_without > 0.4, "the column is not skewed"
 
 
-def test_the_conditions_mean_what_they_count(skewed: SparkSession) -> None:
+def test_conditions_select_the_expected_rows(skewed: SparkSession) -> None:
     for name, column in COLUMNS.items():
         low, high = next(ranges(column.values, 1))
         condition = f"`{name}` >= {column.spelled(low)} and `{name}` <= {column.spelled(high)}"
@@ -161,7 +161,7 @@ def test_a_frequent_value_is_estimated_within_ten_percent(skewed: SparkSession) 
         assert estimated(skewed, "without", condition) < 0.1 * count
 
 
-def test_ends_are_those_of_the_column(skewed: SparkSession) -> None:
+def test_the_ends_of_a_histogram_are_the_bounds_of_the_column(skewed: SparkSession) -> None:
     """Spark's `FilterEstimation` asserts it of every filter."""
     told = planned(skewed.table("with_bins")).columns
     for name, column in COLUMNS.items():
@@ -226,7 +226,7 @@ def told(catalyst: Catalyst, array: pa.Array) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_estimates_are_as_near_as_with_sparks_own_histogram(
+def test_estimates_are_as_accurate_as_with_a_histogram_of_spark(
     catalyst: Catalyst, tables: list[PlannedTable], tmp_path: Path, name: str
 ) -> None:
     column = COLUMNS[name]
@@ -296,7 +296,7 @@ def array_of(values: Sequence[object], type: pa.DataType) -> pa.Array:
 @pytest.mark.parametrize(
     ("type", "literal"), RANDOM_TYPES, ids=lambda each: str(each).split("(")[0]
 )
-def test_no_filter_and_no_join_breaks_on_a_random_histogram(
+def test_filters_and_joins_plan_with_random_histograms(
     catalyst: Catalyst,
     tables: list[PlannedTable],
     tmp_path: Path,

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.spark]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_killed_run_leaves_nothing_untrue(tmp_path: Path, seed: int) -> None:
+def test_a_killed_run_leaves_no_false_statistics(tmp_path: Path, seed: int) -> None:
     write_project(tmp_path, "orders", "returns")
     paths = [tmp_path / "orders.lance", tmp_path / "returns.lance"]
     for path in paths:

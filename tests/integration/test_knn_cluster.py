@@ -160,7 +160,7 @@ def old(running: Cluster) -> Path:
         ("spark", FEW, "materialize", "kill executor"),
     ],
 )
-def test_what_is_killed_is_done_again(
+def test_killed_tasks_are_retried(
     cluster: Cluster, tmp_path: Path, by: str, lefts: int, point: str, fault: str
 ) -> None:
     cluster.faults.plan(point, fault)
@@ -177,7 +177,7 @@ def test_what_is_killed_is_done_again(
 @pytest.mark.parametrize(
     ("by", "point"), [("exact", "scratch"), ("partitioned", "probe"), ("spark", "materialize")]
 )
-def test_tasks_that_fail_twice_and_then_work(
+def test_tasks_that_fail_twice_are_retried(
     cluster: Cluster, tmp_path: Path, by: str, point: str
 ) -> None:
     cluster.faults.plan(point, "raise", times=2)

@@ -49,7 +49,7 @@ def rows(found: DataFrame) -> list[Row]:
 @pytest.mark.parametrize("kind", ["inner", "left_outer"])
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize("gate", GATES)
-def test_awkward_rows_find_what_brute_force_finds(
+def test_awkward_rows_have_the_neighbours_of_brute_force(
     spark: SparkSession, gate: str, metric: str, kind: str, element: str
 ) -> None:
     rng = np.random.default_rng(7)
@@ -86,7 +86,7 @@ def test_spark_finds_the_same_neighbours(spark: SparkSession) -> None:
         assert ours == pytest.approx(root**2, rel=1e-5)
 
 
-def test_partitions_that_hold_no_vector_at_all(spark: SparkSession) -> None:
+def test_partitions_without_vectors_are_joined(spark: SparkSession) -> None:
     left: list[Vector] = [None, None, None, [1.0, 2.0], None, [3.0, 4.0]]
     right: list[Vector] = [None, None, [1.0, 2.0], None, None, None]
 
@@ -100,7 +100,7 @@ def test_partitions_that_hold_no_vector_at_all(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("kind", ["inner", "left_outer"])
 @pytest.mark.parametrize(("lefts", "rights"), [(0, 3), (3, 0), (0, 0)])
-def test_empty_sides(spark: SparkSession, kind: str, lefts: int, rights: int) -> None:
+def test_empty_sides_are_joined(spark: SparkSession, kind: str, lefts: int, rights: int) -> None:
     left: list[Vector] = [[1.0, 2.0]] * lefts
     right: list[Vector] = [[1.0, 2.0]] * rights
 
@@ -196,7 +196,7 @@ def test_vectors_of_different_lengths_name_the_row(spark: SparkSession) -> None:
     ],
     ids=str,
 )
-def test_wrong_arguments_are_told_before_anything_runs(
+def test_wrong_arguments_are_refused_before_spark_runs(
     spark: SparkSession, options: dict[str, Any], message: str
 ) -> None:
     side = frame(spark, [[1.0, 2.0]])
@@ -206,7 +206,7 @@ def test_wrong_arguments_are_told_before_anything_runs(
         join(side, side, **given)
 
 
-def test_a_column_that_holds_no_vectors(spark: SparkSession) -> None:
+def test_a_column_without_vectors_is_refused(spark: SparkSession) -> None:
     side = frame(spark, [[1.0, 2.0]])
 
     with pytest.raises(UsageError, match="LS455"):
@@ -224,7 +224,7 @@ def test_a_failing_side_leaves_nothing_in_scratch(spark: SparkSession, tmp_path:
     assert left_behind == []
 
 
-def test_a_failed_join_leaves_the_threads_jobs_alone(spark: SparkSession) -> None:
+def test_a_failed_join_does_not_cancel_other_jobs_of_the_thread(spark: SparkSession) -> None:
     side = frame(spark, [[1.0, 2.0]])
     bad = side.withColumn("id", sf.raise_error(sf.lit("no such thing")))
     context = spark.sparkContext
@@ -309,7 +309,7 @@ def test_parquet_is_written_to_scratch_where_it_would_be_read_more_than_once(
     assert written.count("right") == 3
 
 
-def test_parquet_files_whose_vectors_cannot_be_compared(
+def test_parquet_files_with_incomparable_vectors_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     three = parquet(frame(spark, [[1.0, 2.0, 3.0]] * 3), tmp_path / "three")

@@ -202,7 +202,7 @@ def test_an_interrupted_run_leaves_the_old_result_and_no_scratch(
     assert unnamed(shop.output) == set()
 
 
-def test_one_join_run_twice_at_once_leaves_one_whole_result(shop: Shop) -> None:
+def test_concurrent_runs_of_one_join_leave_one_whole_result(shop: Shop) -> None:
     settle(shop)
     shop.faults.plan("commit", "pause", times=2)
     with shop.running("exact", "--quiet") as one, shop.running("exact", "--quiet") as two:
@@ -218,7 +218,7 @@ def test_one_join_run_twice_at_once_leaves_one_whole_result(shop: Shop) -> None:
     assert unnamed(shop.output) == set()
 
 
-def test_joins_at_once_in_one_process_are_both_right(
+def test_concurrent_joins_in_one_process_are_both_correct(
     shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of one session, and one of another."""
@@ -258,7 +258,7 @@ def test_joins_at_once_in_one_process_are_both_right(
 
 
 @pytest.mark.parametrize("side", ["parquet", "lance"])
-def test_a_cluster_without_shared_scratch_is_refused_before_anything_starts(
+def test_a_cluster_without_shared_scratch_is_refused_before_the_join_starts(
     shop: Shop, side: str
 ) -> None:
     """Whether or not the join would put anything there."""

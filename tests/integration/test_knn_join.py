@@ -108,7 +108,7 @@ def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_awkward_rows_find_the_neighbours_that_brute_force_finds(
+def test_awkward_rows_have_the_neighbours_of_brute_force(
     tables: Tables, strategy: str, metric: str, kind: str
 ) -> None:
     rng = np.random.default_rng(len(metric) + len(kind))
@@ -164,7 +164,7 @@ def test_every_type_of_vector_is_compared_in_float32(
     ],
     ids=["no left", "no right", "neither", "right without vectors", "left without vectors"],
 )
-def test_sides_without_rows_to_match(
+def test_sides_without_rows_to_match_are_joined(
     tables: Tables, strategy: str, kind: str, left: list[Vector], right: list[Vector]
 ) -> None:
     tables.write("left", left, pa.list_(pa.float32(), 2))
@@ -244,7 +244,7 @@ def test_new_rows_on_either_side_are_joined_alone_and_the_whole_is_as_a_full_joi
         outcome = replace(outcome, output=fresh.output)
 
 
-def test_a_result_that_does_not_follow_from_its_sides_is_not_gone_on_from(
+def test_a_result_that_does_not_follow_from_its_sides_is_not_extended(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
     type = pa.list_(pa.float32(), 2)
@@ -278,7 +278,7 @@ def test_vectors_of_different_lengths_are_an_error_that_names_the_row(
     assert not (tables.folder / "output.lance" / "_versions").exists()
 
 
-def test_sides_whose_types_tell_different_lengths_are_not_searched(tables: Tables) -> None:
+def test_sides_with_different_vector_lengths_are_refused_by_their_types(tables: Tables) -> None:
     tables.write("left", [[0.0, 1.0]], pa.list_(pa.float32(), 2))
     tables.write("right", [[0.0, 1.0, 2.0]], pa.list_(pa.float32(), 3))
 
@@ -296,7 +296,7 @@ def test_a_column_that_holds_no_vectors_is_an_error(tables: Tables) -> None:
         run_join(Engine(tables.spark, str(tables.folder), "run"), work)
 
 
-def test_a_vector_index_of_the_metric_is_used_and_its_recall_told(
+def test_a_vector_index_of_the_metric_is_used_and_its_recall_reported(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(11)

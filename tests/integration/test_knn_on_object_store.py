@@ -75,7 +75,9 @@ def rows(store: ObjectStore, uri: str) -> int:
     return int(lance.dataset(uri, storage_options=dict(store.storage_options)).count_rows())
 
 
-def test_joins_on_an_object_store(object_store: ObjectStore, root: str, project: Project) -> None:
+def test_joins_run_on_an_object_store(
+    object_store: ObjectStore, root: str, project: Project
+) -> None:
     result = project.run(project.plan("kind:knn_join"))
     assert {node.status for node in result.nodes} == {"success"}, result.nodes
     assert {each.verb for each in project.plan("kind:knn_join").actions} == {"skip"}

@@ -165,7 +165,7 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)
-def test_what_is_no_plain_query_is_refused_before_anything_runs(
+def test_statements_other_than_a_query_are_refused_before_spark_runs(
     spark: SparkSession, tables: Path, victim: Path, sql: str
 ) -> None:
     error = refused(spark, tables, sql.format(victim=victim))
@@ -178,7 +178,7 @@ def test_what_is_no_plain_query_is_refused_before_anything_runs(
 
 
 @pytest.mark.parametrize("sql", ["select 1; drop table t", "select from where", ""])
-def test_what_spark_cannot_parse_is_told_at_its_place(
+def test_a_syntax_error_is_reported_with_its_code(
     spark: SparkSession, tables: Path, sql: str
 ) -> None:
     assert refused(spark, tables, sql).code == "LS555"
@@ -193,7 +193,7 @@ def test_a_view_that_hides_a_program_is_refused(
     assert "TRANSFORM with a program" in error.message
 
 
-def test_neither_side_runs_anything_while_the_other_is_no_query(
+def test_no_side_runs_when_the_other_is_not_a_query(
     spark: SparkSession, tables: Path, victim: Path
 ) -> None:
     """Spark infers the columns of CSV by a job, as soon as a query names it."""
@@ -322,7 +322,7 @@ UNPROVEN = {
 
 
 @pytest.mark.parametrize("sql", UNPROVEN)
-def test_what_is_not_proven_says_why(
+def test_an_unproven_query_has_reasons(
     spark: SparkSession, tables: Path, catalog: str, tmp_path: Path, sql: str
 ) -> None:
     rows = tmp_path / "secret rows.parquet"
@@ -336,7 +336,7 @@ def test_what_is_not_proven_says_why(
     assert "secret rows" not in shown
 
 
-def test_a_function_of_the_users_is_not_proven(spark: SparkSession, tables: Path) -> None:
+def test_a_user_defined_function_is_not_proven(spark: SparkSession, tables: Path) -> None:
     query = QuerySide.parse(spark, side(tables, "select mine(id) from t"), {}, "right")
     query.parsed.session.udf.register("mine", lambda value: int(time.time()), "bigint")
     _, reasons = query.rows({})
@@ -369,7 +369,7 @@ def test_a_proven_query_is_unchanged_until_its_tables_are(world: SparkWorld) -> 
     assert action.notes == ("the left side has changed",)
 
 
-def test_a_query_over_the_clock_is_joined_again_and_the_plan_says_why(world: SparkWorld) -> None:
+def test_a_query_of_the_current_time_is_joined_again_with_a_reason(world: SparkWorld) -> None:
     run(world, "select * from l where d < date'today'")
     action = world.action()
     assert isinstance(action, JoinAction)

@@ -128,7 +128,9 @@ def test_parallel_appends_and_commits_are_all_kept(object_store: ObjectStore, ta
     ],
     ids=["key", "id"],
 )
-def test_wrong_credentials(object_store: ObjectStore, table: str, wrong: dict[str, str]) -> None:
+def test_wrong_credentials_are_an_error(
+    object_store: ObjectStore, table: str, wrong: dict[str, str]
+) -> None:
     error = refused(table, {**object_store.storage_options, **wrong})
     assert error.code == "LS202"
     assert table in error.message
@@ -140,13 +142,13 @@ def test_wrong_credentials(object_store: ObjectStore, table: str, wrong: dict[st
 
 
 @pytest.mark.parametrize("place", ["lake/nowhere.lance", "no-such-bucket/t.lance"])
-def test_missing(object_store: ObjectStore, place: str) -> None:
+def test_a_missing_table_is_an_error(object_store: ObjectStore, place: str) -> None:
     error = refused(f"s3://{place}", dict(object_store.storage_options))
     assert error.code == "LS201"
     assert SECRET_KEY not in str(error)
 
 
-def test_one_bad_table_among_good_ones(object_store: ObjectStore, table: str) -> None:
+def test_a_failing_table_does_not_stop_others(object_store: ObjectStore, table: str) -> None:
     found = observe_snapshots(
         [("good", table), ("gone", object_store.fresh_uri("gone.lance")), ("good2", table)],
         object_store.storage_options,
@@ -156,7 +158,7 @@ def test_one_bad_table_among_good_ones(object_store: ObjectStore, table: str) ->
     assert isinstance(found["good2"], Snapshot)
 
 
-def test_a_store_that_is_not_there(object_store: ObjectStore) -> None:
+def test_an_unreachable_store_is_an_error(object_store: ObjectStore) -> None:
     (port,) = free_ports(1)
     options = {**object_store.storage_options, "aws_endpoint": f"http://{HOST}:{port}"}
     error = refused("s3://lake/t.lance", options)
@@ -164,7 +166,7 @@ def test_a_store_that_is_not_there(object_store: ObjectStore) -> None:
     assert SECRET_KEY not in str(error)
 
 
-def test_a_store_that_is_silent_fails_its_tables_together(
+def test_a_store_that_does_not_answer_fails_its_tables_together(
     object_store: ObjectStore, tmp_path: Path
 ) -> None:
     """Each would take minutes by itself: the one question that is asked of the store decides."""
@@ -187,7 +189,7 @@ def test_a_store_that_is_silent_fails_its_tables_together(
 
 
 @pytest.mark.fault
-def test_a_store_that_goes_away(tmp_path: Path) -> None:
+def test_a_store_that_stops_answering_is_an_error(tmp_path: Path) -> None:
     with running_object_store(tmp_path) as store:
         uri = store.uri("t.lance")
         options = store_options(uri, store.storage_options)

@@ -41,7 +41,7 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.mark.parametrize("publish", Publish)
 @pytest.mark.parametrize("seed", range(HISTORIES))
-def test_spark_uses_what_show_says_is_used(
+def test_spark_uses_the_statistics_that_show_reports_as_used(
     seed: int, publish: Publish, session: SparkSession, tmp_path: Path
 ) -> None:
     draw = random.Random(seed)

@@ -222,14 +222,14 @@ def test_bounds_ignore_nan_and_nothing_else_does(
         assert ours[suffix] == whole[suffix]
 
 
-def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_without_rows_equals_spark(spark: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(AWKWARD.slice(0, 0), tmp_path / "t.lance")
     for column in compare(spark, tmp_path / "t.lance", tmp_path).values():
         assert_equal(column)
         assert int(column.ours["distinctCount"]) == 0
 
 
-def test_what_spark_has_no_bound_for_keeps_one_here(spark: SparkSession, tmp_path: Path) -> None:
+def test_strings_and_binary_have_bounds(spark: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"s": ["b", "", "a"], "b": [b"\xff", b"z", None]}), tmp_path)
     found = statistics(whole_table(str(tmp_path)))
     assert {name: (each.minimum, each.maximum) for name, (_, each) in found.items()} == {

@@ -104,9 +104,7 @@ def test_renamed_and_reordered_columns_are_still_a_plain_scan(
     assert [list(row.values()) for row in read(scan)] == [list(row) for row in rows.collect()]
 
 
-def test_everything_else_is_left_to_spark(
-    spark: SparkSession, folder: Path, tmp_path: Path
-) -> None:
+def test_other_plans_are_left_to_spark(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     rows = spark.read.parquet(str(folder))
     partitioned = tmp_path / "partitioned"
     rows.select("long", "yes").write.partitionBy("yes").parquet(str(partitioned))
@@ -137,7 +135,7 @@ def test_everything_else_is_left_to_spark(
         assert parquet_scan(each) is None, name
 
 
-def test_a_file_that_is_none_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": pa.array([1], pa.int64())}), tmp_path / "a.parquet")
     rows = spark.read.parquet(str(tmp_path))
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing else")

@@ -108,7 +108,7 @@ def test_each_fragment_and_column_is_scanned_once_as_the_kernel_sees_it(
 
 
 @pytest.mark.parametrize(("lightest", "per_job"), [(1, 32_768), (1, 3), (200_000, 5)])
-def test_however_the_work_is_cut_the_partials_are_the_same(
+def test_partials_do_not_depend_on_how_work_is_split(
     spark: SparkSession,
     table: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -149,7 +149,9 @@ def test_the_version_stays_while_others_write(spark: SparkSession, table: str) -
     assert lance.dataset(table).version > work.table.version
 
 
-def test_some_columns_of_some_fragments(spark: SparkSession, table: str) -> None:
+def test_selected_columns_of_selected_fragments_are_scanned(
+    spark: SparkSession, table: str
+) -> None:
     whole = whole_table(table)
     twice = next(field for field in whole.table.fields if field.name == "twice")
     chosen = whole_table(table, columns=["twice", "word"])
@@ -180,7 +182,7 @@ def test_a_damaged_fragment_fails_its_table_and_no_other(
     assert len(results) == 12
 
 
-def test_a_worker_that_dies_is_named_as_such(
+def test_a_dead_worker_is_reported(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partials_job, "ScanTask", DeadlyTask)
@@ -232,7 +234,7 @@ def test_a_display_that_fails_does_not_stop_the_scan(spark: SparkSession, table:
     assert len(scanned(whole_table(table), SparkScanner(TARGET, fail))) == 12
 
 
-def test_cancelling_stops_what_goes_on_and_refuses_what_comes(
+def test_cancelling_stops_running_scans_and_refuses_new_ones(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partials_job, "split", partial(split, sizes=FINEST))
@@ -269,7 +271,7 @@ def test_nothing_to_scan_starts_nothing(tmp_path: Path) -> None:
     assert scanner._session is None
 
 
-def test_real_executor_processes(table: str, tmp_path: Path) -> None:
+def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.lance"
     lance.write_dataset(rows(0, 1_000), bad, max_rows_per_file=500)
     break_fragment(bad, 1)

@@ -151,7 +151,7 @@ def test_odd_names_are_read_and_filtered(spark: SparkSession, tmp_path: Path, na
     assert frame.where(column > 1).collect() == [(2, 4)]
 
 
-def test_names_that_differ_by_case_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_names_that_differ_only_by_case_are_read(spark: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"a": [1, 2], "A": [30, 40]}), tmp_path)
     session = spark.newSession()
     session.conf.set("spark.sql.caseSensitive", "true")
@@ -237,13 +237,13 @@ QUERIES = {
 
 @pytest.mark.usefixtures("adaptive", "view")
 @pytest.mark.parametrize("query", QUERIES)
-def test_queries_answer_as_the_rows_say(spark: SparkSession, query: str) -> None:
+def test_queries_return_the_expected_rows(spark: SparkSession, query: str) -> None:
     text, rows = QUERIES[query]
     assert spark.sql(text).collect() == rows
 
 
 @pytest.mark.usefixtures("view")
-def test_views_on_views(spark: SparkSession) -> None:
+def test_views_on_views_are_read(spark: SparkSession) -> None:
     spark.sql("create or replace temp view evens as select id, k from t where id % 2 = 0")
     spark.sql("create or replace temp view few as select * from evens where k < 2")
     assert spark.sql("select count(*) from few").collect()[0][0] == sum(
@@ -283,7 +283,7 @@ def test_equal_scans_are_exchanged_once(spark: SparkSession, view: DataFrame) ->
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
 
-def test_sessions_of_one_spark_share_what_is_compiled(
+def test_sessions_of_one_spark_share_compiled_classes(
     spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = relation_classes(spark)
@@ -293,14 +293,14 @@ def test_sessions_of_one_spark_share_what_is_compiled(
     assert lancestat.read_table(other, uri).count() == len(LIVE)
 
 
-def test_what_does_not_compile_says_where(spark: SparkSession) -> None:
+def test_a_compile_error_names_its_location(spark: SparkSession) -> None:
     text = "package lancestat.relation;\nclass Broken { int x = y; }"
     with pytest.raises(RunError, match=r"'Broken\.java', Line 2, Column 24: .*\"y\"") as bad:
         compile_jar(spark, {"Broken.java": text})
     assert bad.value.code == "LS530"
 
 
-def test_javac_has_nothing_to_say(tmp_path: Path) -> None:
+def test_javac_prints_no_warnings(tmp_path: Path) -> None:
     folder = Path(compiler.__file__).parents[1] / "java"
     jars = Path(pyspark.__file__).with_name("jars")
     home = os.environ.get("JAVA_HOME")
@@ -327,7 +327,7 @@ def damaged(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_what_a_worker_cannot_read_is_one_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unreadable_fragment_is_one_error(spark: SparkSession, tmp_path: Path) -> None:
     frame = lancestat.read_table(
         spark, damaged(tmp_path), storage_options={"aws_secret_access_key": SECRET}
     )
@@ -404,7 +404,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return questions
 
 
-def test_planning_asks_each_question_once(view: DataFrame, asked: list[dict[str, Any]]) -> None:
+def test_planning_makes_each_request_once(view: DataFrame, asked: list[dict[str, Any]]) -> None:
     query = view.where("k = 1").select("id")
     planned(query)
     planned(query)
@@ -471,7 +471,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("java_dates", ["true", "false"])
 @pytest.mark.parametrize("type", LITERALS)
-def test_literals_are_told_exactly(
+def test_literals_are_passed_exactly(
     spark: SparkSession, typed: str, asked: list[dict[str, Any]], type: str, java_dates: str
 ) -> None:
     session = spark.newSession()
@@ -535,7 +535,7 @@ CONDITIONS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_filters_are_told_whole_or_not_at_all(
+def test_filters_are_passed_whole_or_not_at_all(
     spark: SparkSession, typed: str, asked: list[dict[str, Any]], condition: str
 ) -> None:
     planned(lancestat.read_table(spark, typed).where(condition))
@@ -548,7 +548,7 @@ def test_filters_are_told_whole_or_not_at_all(
     [("local-cluster[2,1,1024]", 2, "true"), ("local[2]", 0, "false")],
     ids=["executor processes", "threads that are not pinned"],
 )
-def test_other_kinds_of_spark_and_one_started_anew(
+def test_relations_work_after_spark_restarts(
     uri: str, tmp_path: Path, master: str, executors: int, pinned: str
 ) -> None:
     program = "tests.integration.two_sparks"

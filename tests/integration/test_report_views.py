@@ -80,7 +80,7 @@ def asked(sql: Sql, query: str) -> list[dict[str, Any]]:
     return rows_of(sql(query, "--output", "json"))
 
 
-def test_statistics_are_those_that_show_tells(sql: Sql, shop: Path) -> None:
+def test_statistics_equal_those_of_show(sql: Sql, shop: Path) -> None:
     shown = Project.load(shop).show("orders")
     found = asked(sql, "select * from lancestat.statistics where table = 'orders' order by column")
     assert [row["column"] for row in found] == ["day", "id", "note"]
@@ -121,7 +121,7 @@ def test_runs_have_a_row_per_node(sql: Sql) -> None:
     assert (orders["rows_scanned"], orders["target"], orders["past"]) == (100, "dev", True)
 
 
-def test_fragments_tell_what_is_known_of_them(sql: Sql) -> None:
+def test_fragments_have_their_coverage(sql: Sql) -> None:
     found = asked(
         sql,
         "select fragment, rows, deleted_rows, files, columns, columns_covered, size_bytes > 0 big "
@@ -159,7 +159,7 @@ def test_views_and_declared_tables_of_their_names_keep_apart(sql: Sql) -> None:
     ]
 
 
-def test_csv_of_show_is_what_sql_gives(sql: Sql, shop: Path) -> None:
+def test_csv_of_show_equals_csv_of_sql(sql: Sql, shop: Path) -> None:
     query = "select * from lancestat.statistics where table = 'orders'"
     told = sql(query, "--output", "csv")
     shown = CliRunner().invoke(
@@ -169,18 +169,18 @@ def test_csv_of_show_is_what_sql_gives(sql: Sql, shop: Path) -> None:
     assert len(told.stdout.splitlines()) == 4
 
 
-def test_views_are_there_for_their_query_alone(sql: Sql, spark: SparkSession) -> None:
+def test_views_exist_only_during_their_query(sql: Sql, spark: SparkSession) -> None:
     listed = asked(sql, "show views in lancestat")
     assert {row["viewName"] for row in listed} >= {"statistics", "runs", "fragments"}
     assert not [table for table in spark.catalog.listTables("lancestat") if table.database]
     assert sql("select 1 as one", "--output", "csv").stdout == "one\n1\n"
 
 
-def test_plans_of_them_can_be_looked_at(sql: Sql) -> None:
+def test_views_can_be_explained(sql: Sql) -> None:
     assert sql("select * from lancestat.runs", "--explain").exit_code == 0
 
 
-def test_a_view_that_is_not_there_is_told_with_those_that_are(sql: Sql) -> None:
+def test_an_unknown_view_is_an_error_that_lists_the_existing_ones(sql: Sql) -> None:
     ran = sql("select *\nfrom lancestat.statistic")
     assert ran.exit_code == 2
     assert ran.stderr.splitlines() == [

@@ -126,7 +126,7 @@ def remove(path: Path, *keys: str) -> None:
 
 
 @pytest.mark.parametrize("column", EVERY_TYPE.column_names)
-def test_a_column_carries_what_is_published(
+def test_column_statistics_equal_those_published(
     column: str, session: SparkSession, table: Path, frame: DataFrame
 ) -> None:
     catalyst = Catalyst(session)
@@ -136,7 +136,7 @@ def test_a_column_carries_what_is_published(
 
 
 @pytest.mark.parametrize("column", EVERY_TYPE.column_names)
-def test_a_column_carries_what_spark_computes(
+def test_column_statistics_equal_those_of_spark(
     column: str, frame: DataFrame, computed: dict[str, Any]
 ) -> None:
     ours, theirs = planned(frame).columns[column], computed[column]
@@ -221,9 +221,7 @@ CONDITIONS = [
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("column", SCALES)
-def test_estimates_of_filters_are_near_the_truth(
-    column: str, condition: str, uniform: DataFrame
-) -> None:
+def test_estimates_of_filters_are_accurate(column: str, condition: str, uniform: DataFrame) -> None:
     found = uniform.where(said(condition, column))
     truth = found.count()
     assert truth > 0
@@ -231,7 +229,7 @@ def test_estimates_of_filters_are_near_the_truth(
 
 
 @pytest.mark.parametrize("condition", ["text = 't7'", "text in ('t1', 't2')", "text is null"])
-def test_estimates_without_bounds_are_near_the_truth(condition: str, uniform: DataFrame) -> None:
+def test_estimates_without_bounds_are_accurate(condition: str, uniform: DataFrame) -> None:
     found = uniform.where(condition)
     assert planned(found).rows == pytest.approx(found.count(), rel=0.1)
 
@@ -249,7 +247,7 @@ TEXT_CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", TEXT_CONDITIONS)
-def test_a_sample_tells_what_spark_cannot_estimate(condition: str, uniform: DataFrame) -> None:
+def test_a_sample_estimates_filters_that_spark_cannot(condition: str, uniform: DataFrame) -> None:
     found = uniform.where(condition)
     assert planned(found).rows == pytest.approx(found.count(), rel=0.2)
 
@@ -277,9 +275,7 @@ def said(condition: str, column: str) -> str:
 ODD_NAMES = ["0", "1x", "a b", "ß/x", "Ünï", 'quo"te', "it's", "select", "new\nline", "_row", "a-b"]
 
 
-def test_columns_of_odd_names_carry_what_is_published(
-    session: SparkSession, tmp_path: Path
-) -> None:
+def test_columns_with_odd_names_have_statistics(session: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({name: [*range(99), None] for name in ODD_NAMES})
     found = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
     stats = planned(found).columns
@@ -310,7 +306,7 @@ def test_a_distinct_count_needs_both_bounds(
         assert planned(found.where(condition)).rows > ROWS // 2
 
 
-def test_infinite_bounds_leave_nothing_to_plan_by(session: SparkSession, tmp_path: Path) -> None:
+def test_infinite_bounds_are_not_reported(session: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"x": [0.0, 1.0, math.inf, None] * 100, "y": [math.nan, 0.5, 2.5, None] * 100})
     found = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
     stats = planned(found).columns

@@ -171,7 +171,7 @@ def test_queries_come_from_files_and_stdin_too(sql: Sql, shop: Path) -> None:
     assert sql("-", input=b"select '\xff'").exit_code == 2
 
 
-def test_anything_else_goes_to_spark(sql: Sql, spark: SparkSession) -> None:
+def test_other_statements_are_passed_to_spark(sql: Sql, spark: SparkSession) -> None:
     listed = payload(sql("show views", "--output", "json"))
     assert {row[1] for row in listed["rows"]} >= {"orders", "customers"}
     made = sql("create table sql_made using parquet as select id, note from orders where id < 5")
@@ -263,7 +263,7 @@ def test_a_failure_without_a_condition_is_one_line_too(sql: Sql) -> None:
     assert ran.stderr.startswith("LS513  the query failed: java.lang")
 
 
-def test_a_table_that_cannot_be_opened_fails_only_who_names_it(sql: Sql) -> None:
+def test_an_unreadable_table_fails_only_queries_that_name_it(sql: Sql) -> None:
     assert sql("select 1 as gone").exit_code == 0
     ran = sql("select * from gone join orders")
     assert ran.exit_code == 1
@@ -273,7 +273,7 @@ def test_a_table_that_cannot_be_opened_fails_only_who_names_it(sql: Sql) -> None
     assert "Traceback" not in ran.stderr
 
 
-def test_analyze_does_what_run_does(sql: Sql, shop: Path) -> None:
+def test_analyze_has_the_effect_of_run(sql: Sql, shop: Path) -> None:
     ran = sql("ANALYZE TABLE ORDERS COMPUTE STATISTICS", "--output", "json")
     [node] = payload(ran)["nodes"]
     assert (node["name"], node["action"], node["rows_scanned"]) == ("Orders", "analyze", ROWS)
@@ -285,7 +285,7 @@ def test_analyze_does_what_run_does(sql: Sql, shop: Path) -> None:
     assert [action.verb for action in planned.actions] == ["skip"]
 
 
-def test_analyze_of_columns_keeps_those_that_are_there(sql: Sql, shop: Path) -> None:
+def test_analyze_of_columns_keeps_existing_statistics_of_others(sql: Sql, shop: Path) -> None:
     assert sql("analyze table orders compute statistics for columns `PRICE`").exit_code == 0
     assert columns_of(shop / "orders.lance") == {"Price"}
     ran = sql("analyze table orders compute statistics for columns note, id", "--output", "json")
@@ -337,7 +337,7 @@ def test_analyze_of_columns_keeps_those_that_are_there(sql: Sql, shop: Path) -> 
         ),
     ],
 )
-def test_what_analyze_cannot_do_is_said_and_nothing_is_done(
+def test_unsupported_analyze_statements_are_refused_without_a_commit(
     statement: str, code: str, said: str, hint: str | None, sql: Sql, shop: Path
 ) -> None:
     ran = sql(f"ANALYZE TABLE {statement}")
@@ -364,7 +364,7 @@ def test_columns_that_differ_by_case_alone_are_ambiguous(sql: Sql, shop: Path) -
     )
 
 
-def test_explain_says_when_the_optimizer_looks_at_no_statistics(sql: Sql, shop: Path) -> None:
+def test_explain_reports_when_the_optimizer_ignores_statistics(sql: Sql, shop: Path) -> None:
     off = 'spark: {master: "local[2]", conf: {spark.sql.cbo.enabled: "false"}}'
     (shop / "lancestat_project.yml").write_text(PROJECT.replace('spark: {master: "local[2]"}', off))
     told = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
@@ -384,7 +384,7 @@ JOIN = """
 """
 
 
-def test_explain_shows_what_the_estimates_stand_on(sql: Sql, shop: Path) -> None:
+def test_explain_shows_the_basis_of_estimates(sql: Sql, shop: Path) -> None:
     assert sql("analyze table orders compute statistics").exit_code == 0
     told = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
 
@@ -432,7 +432,7 @@ def test_explain_runs_nothing(sql: Sql, spark: SparkSession) -> None:
     assert wrong.stderr.startswith("LS420 query:1:8  ")
 
 
-def test_scans_of_one_table_are_told_apart(sql: Sql) -> None:
+def test_scans_of_one_table_are_distinguished(sql: Sql) -> None:
     assert sql("analyze table orders compute statistics").exit_code == 0
     query = "select * from orders a join orders b on a.id = b.id and a.id < 100 and b.customer > 3"
     told = payload(sql(query, "--explain", "--output", "json"))["explanation"]
@@ -441,7 +441,7 @@ def test_scans_of_one_table_are_told_apart(sql: Sql) -> None:
     assert any("customer > 3" in each for each in filters)
 
 
-def test_a_process_of_its_own_says_nothing_but_its_error(shop: Path) -> None:
+def test_a_failed_process_prints_only_its_error(shop: Path) -> None:
     command = [sys.executable, "-m", "lancestat", "sql", "select id / 0 from orders where id = 7"]
     ended = subprocess.run(command, cwd=shop, capture_output=True, encoding="utf-8")
     assert (ended.returncode, ended.stdout) == (1, "")
