@@ -94,7 +94,7 @@ def test_there_are_no_more_lists_than_rows_to_train_on() -> None:
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_rows_far_beyond_those_trained_on_belong_somewhere(metric: Metric) -> None:
+def test_rows_far_from_the_training_rows_are_assigned_to_a_list(metric: Metric) -> None:
     centroids = train(clustered(1, 500), 10, metric)
     far = np.array([np.full(16, 3e38), np.full(16, -1e30), np.full(16, 1e-45)], np.float32)
     assert np.isin(centroids.assign(far), range(10)).all()
@@ -129,7 +129,7 @@ def test_recall_rises_to_one(seed: int, queries: int, lists: int, k: int) -> Non
     assert curve.recall[choose_nprobes(curve, 1.0) - 1] == pytest.approx(1)
 
 
-def test_the_lower_bound_holds_as_often_as_it_says() -> None:
+def test_the_lower_bound_holds_with_its_stated_frequency() -> None:
     """Samples of 128 out of queries whose recall is known: 95 % of the bounds are below it."""
     random = np.random.default_rng(6)
     order = np.tile(np.arange(2, dtype=np.int32), (128, 1))

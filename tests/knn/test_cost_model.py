@@ -31,14 +31,14 @@ def test_few_right_rows_are_left_to_spark() -> None:
     assert choose(RECALL, JoinSize(None, 9_999, None), 2).strategy is Strategy.SPARK
 
 
-def test_the_gate_is_where_the_request_puts_it() -> None:
+def test_the_gate_is_set_by_the_request() -> None:
     assert decide(EXACT, 100, 10_000, 128).strategy is Strategy.EXACT
     assert decide(replace(EXACT, min_right_rows=0), 100, 1, 128).strategy is Strategy.EXACT
     larger = replace(EXACT, min_right_rows=20_000)
     assert decide(larger, 10, 19_999, 128).strategy is Strategy.SPARK
 
 
-def test_few_right_rows_but_many_pairs_are_not() -> None:
+def test_few_right_rows_with_many_pairs_are_not_left_to_spark() -> None:
     found = decide(EXACT, 1_000_000, 9_999, 128)
     assert found.strategy is Strategy.EXACT
     assert found.why.startswith("few right rows, but 9,999,000,000 pairs, which take Spark about")
@@ -93,7 +93,7 @@ def test_many_pairs_are_compared_in_lists() -> None:
         assert "where comparing every pair takes" in found.why
 
 
-def test_lists_that_would_save_nothing_are_not_made() -> None:
+def test_lists_are_not_built_when_they_save_nothing() -> None:
     cheap = decide(RECALL, 100, 100_000, 128)
     assert cheap.strategy is Strategy.EXACT
     assert "comparing every pair takes about" in cheap.why
@@ -115,12 +115,12 @@ def test_an_index_is_used_where_it_is_the_cheapest() -> None:
 @pytest.mark.parametrize(
     "size", [JoinSize(None, 10**6, 8), JoinSize(10, None, 8), JoinSize(1, 2**40, None)]
 )
-def test_unknown_sizes_are_taken_for_large(size: JoinSize) -> None:
+def test_unknown_sizes_are_assumed_to_be_large(size: JoinSize) -> None:
     assert choose(EXACT, size, 2).strategy is Strategy.EXACT
     assert choose(RECALL, size, 2).strategy is Strategy.PARTITIONED
     assert choose(RECALL, replace(size, has_index=True), 2).strategy is Strategy.INDEX
     assert choose(EXACT, size, 2).seconds is None
 
 
-def test_more_lists_are_visited_where_there_are_more() -> None:
+def test_more_lists_are_visited_when_there_are_more() -> None:
     assert [estimated_nprobes(lists) for lists in (1, 16, 400, 10_000)] == [2, 2, 6, 26]

@@ -86,7 +86,7 @@ def assert_proven(found: Neighbours, queries: Matrix, rows: Matrix, metric: Metr
 
 @pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable row ids"])
 @pytest.mark.parametrize("metric", Metric)
-def test_places_are_right_with_deletions_and_rows_the_index_does_not_know(
+def test_places_are_correct_with_deletions_and_unindexed_rows(
     tmp_path: Path, metric: Metric, stable: bool
 ) -> None:
     dataset = indexed(tmp_path / "right", clustered(1, 3000), metric, stable=stable)
@@ -118,7 +118,7 @@ def test_few_probes_that_lead_to_few_rows_are_followed_by_more(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("k", [600, 700])
-def test_as_many_neighbours_as_there_are_rows_are_found_exactly(tmp_path: Path, k: int) -> None:
+def test_k_equal_to_the_number_of_rows_is_searched_exactly(tmp_path: Path, k: int) -> None:
     rows, queries = clustered(1, 600), clustered(2, 10)
     dataset = indexed(tmp_path / "right", rows, Metric.COSINE)
     side = IndexedSide(dataset, side_of(dataset), Metric.COSINE)
@@ -152,7 +152,7 @@ def test_rows_that_do_not_take_part_are_not_found(tmp_path: Path) -> None:
     assert_proven(found, queries, rows, Metric.L2)
 
 
-def test_a_column_called_like_lances_own_does_no_harm(tmp_path: Path) -> None:
+def test_columns_named_like_those_of_lance_are_searched(tmp_path: Path) -> None:
     rows, queries = clustered(1, 1000), clustered(2, 20)
     dataset = indexed(tmp_path / "right", rows, Metric.L2, kind="IVF_FLAT", name="query_index")
     found = IndexedSide(dataset, side_of(dataset), Metric.L2).search(queries, 5, ALL)

@@ -84,7 +84,7 @@ def test_all_lists_together_are_the_whole_side(
 @pytest.mark.parametrize("metric", Metric)
 @pytest.mark.parametrize("nprobes", [1, 3])
 @pytest.mark.parametrize("block_bytes", [2_000, 20_000, 1 << 26])
-def test_queries_find_what_is_in_the_lists_they_visit(
+def test_queries_find_the_nearest_rows_of_visited_lists(
     tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric, nprobes: int, block_bytes: int
 ) -> None:
     centroids = train(rows, LISTS, metric)
@@ -156,7 +156,7 @@ def test_only_lists_that_are_visited_are_read(
     assert not read
 
 
-def test_fewer_rows_than_k_and_none_at_all(tmp_path: Path, queries: Matrix) -> None:
+def test_sides_with_fewer_rows_than_k_or_none_are_searched(tmp_path: Path, queries: Matrix) -> None:
     few = clustered(3, 3)
     centroids = train(few, LISTS, Metric.L2)
     parts, partitioned = lay_out(few, centroids, queries, tmp_path / "few")
