@@ -85,14 +85,14 @@ UNRELATED: dict[str, Callable[[lance.LanceDataset], object]] = {
 
 
 @pytest.mark.parametrize("change", UNRELATED)
-def test_what_leaves_rows_and_columns_alone_changes_nothing(uri: str, change: str) -> None:
+def test_commits_that_keep_rows_and_columns_keep_the_content(uri: str, change: str) -> None:
     columns = ("id", "fixed", "list", "deep")
     before = contents(uri, *columns)
     UNRELATED[change](lance.dataset(uri))
     assert contents(uri, *columns) == before
 
 
-def test_a_column_that_is_made_anew_is_another(uri: str) -> None:
+def test_a_recreated_column_is_another(uri: str) -> None:
     before = contents(uri, "id", "other")
     dataset = lance.dataset(uri)
     dataset.drop_columns(["other"])

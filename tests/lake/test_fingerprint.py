@@ -73,7 +73,7 @@ def test_equal_sets_are_one_object() -> None:
     ],
     ids=["path", "base", "deletion", "rows", "second file", "overlay"],
 )
-def test_what_changes_a_fingerprint(changed: Fragment) -> None:
+def test_changes_of_content_change_a_fingerprint(changed: Fragment) -> None:
     assert print_of(changed, A) != print_of(FRAGMENT, A)
 
 
@@ -89,7 +89,7 @@ def test_what_changes_a_fingerprint(changed: Fragment) -> None:
     ],
     ids=["id", "size", "sibling replaced", "other file", "file order", "overlay of a sibling"],
 )
-def test_what_does_not(changed: Fragment) -> None:
+def test_other_changes_do_not_change_a_fingerprint(changed: Fragment) -> None:
     assert print_of(changed, A) == print_of(FRAGMENT, A)
 
 

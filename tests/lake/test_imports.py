@@ -13,7 +13,7 @@ print(sorted(heavy))
 """
 
 
-def test_the_layer_loads_no_large_library_before_it_is_used() -> None:
+def test_the_layer_loads_large_libraries_lazily() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )

@@ -19,7 +19,7 @@ from lancestat.lake.snapshot import Snapshot
 Rows = Callable[[int, int], pa.Table]
 
 
-def test_what_a_snapshot_holds(orders: lance.LanceDataset) -> None:
+def test_a_snapshot_holds_rows_fields_and_fragments(orders: lance.LanceDataset) -> None:
     orders.delete("id in (3, 4, 45)")
     orders.update_config({"owner": "me"})
     found = snapshot(orders, "some/place")
@@ -45,7 +45,7 @@ def test_the_commit_time_is_aware_and_true(orders: lance.LanceDataset) -> None:
     assert timedelta(0) <= datetime.now(timezone.utc) - committed_at < timedelta(minutes=10)
 
 
-def test_nullability_and_the_order_of_columns(tmp_path: Path) -> None:
+def test_a_snapshot_has_nullability_and_the_order_of_columns(tmp_path: Path) -> None:
     schema = pa.schema(
         [
             pa.field("b", pa.struct([("c", pa.int32())])),
@@ -77,7 +77,7 @@ def test_field_ids_of_like_files_are_one_object(orders: lance.LanceDataset) -> N
     assert len(ids) == 1
 
 
-def test_one_table_that_fails_stops_no_other(
+def test_a_failing_table_does_not_stop_others(
     tmp_path: Path, orders: lance.LanceDataset, rows: Rows
 ) -> None:
     requests = [("orders", orders.uri), ("gone", str(tmp_path / "gone.lance"))]
@@ -96,7 +96,7 @@ def test_one_table_that_fails_stops_no_other(
     assert sizes == [100, *range(1, 21)]
 
 
-def test_nothing_to_observe() -> None:
+def test_observing_no_tables_returns_nothing() -> None:
     assert observe_snapshots([]) == {}
 
 
@@ -109,7 +109,7 @@ def test_deletion_files_differ_by_commit(orders: lance.LanceDataset) -> None:
     assert None not in seen
 
 
-def test_overlays_are_told_apart_by_their_cells(orders: lance.LanceDataset) -> None:
+def test_overlays_differ_by_their_cells(orders: lance.LanceDataset) -> None:
     metadata = orders.get_fragments()[0].metadata
     file = metadata.files[0]
 
@@ -173,7 +173,7 @@ def test_column_bytes_are_those_of_the_files(orders: lance.LanceDataset) -> None
     assert 0 < sum(found.values()) <= snapshot(orders).size_bytes
 
 
-def test_column_bytes_of_a_damaged_file(orders: lance.LanceDataset) -> None:
+def test_column_bytes_of_a_damaged_file_are_an_error(orders: lance.LanceDataset) -> None:
     for path in Path(orders.uri, "data").iterdir():
         path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(LakeError) as caught:

@@ -57,7 +57,7 @@ def test_a_snapshot_and_an_open_dataset_have_one_pin(uri: str) -> None:
     assert snapshot(empty).pin == pin_of(empty)
 
 
-def test_a_dataset_made_anew_has_another_pin(uri: str) -> None:
+def test_a_recreated_dataset_has_another_pin(uri: str) -> None:
     pin = pinned(uri)
     make_anew(uri)
     assert pinned(uri).version == pin.version
@@ -68,7 +68,7 @@ def test_a_dataset_made_anew_has_another_pin(uri: str) -> None:
     assert "attach" in bad.value.hint
 
 
-def test_a_restored_backup_goes_on_with_another_pin(uri: str, tmp_path: Path) -> None:
+def test_a_restored_backup_continues_with_another_pin(uri: str, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     shutil.copytree(uri, backup)
     before = pinned(uri)
@@ -104,7 +104,7 @@ def test_commit_times_count_to_the_microsecond_in_any_zone() -> None:
     assert manifest_identity(noon, None) == manifest_identity(berlin, None)
 
 
-def test_what_looks_like_damage_is_told_as_a_replacement(uri: str) -> None:
+def test_apparent_damage_of_a_replaced_dataset_is_reported_as_a_replacement(uri: str) -> None:
     pin = pinned(uri)
     dataset = open_pinned(pin)
     make_anew(uri)
@@ -113,7 +113,7 @@ def test_what_looks_like_damage_is_told_as_a_replacement(uri: str) -> None:
     assert code(bad) == "LS209"
 
 
-def test_damage_is_told_as_damage(uri: str) -> None:
+def test_damage_is_reported_as_damage(uri: str) -> None:
     pin = pinned(uri)
     dataset = open_pinned(pin)
     shutil.rmtree(Path(uri) / "data")
@@ -122,7 +122,7 @@ def test_damage_is_told_as_damage(uri: str) -> None:
     assert code(bad) not in ("LS206", "LS209")
 
 
-def test_a_history_that_changed_hands_while_it_was_read_is_refused(uri: str) -> None:
+def test_a_dataset_replaced_while_its_history_is_read_is_refused(uri: str) -> None:
     pin = pinned(uri)
     with pytest.raises(LakeError) as bad, pinned_history(pin) as dataset:
         make_anew(uri)

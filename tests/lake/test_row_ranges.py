@@ -73,7 +73,7 @@ def test_a_limit_keeps_the_first_rows(sizes: list[tuple[int, int]], limit: int, 
     assert joined(rows_of(parts, counts)) == expected
 
 
-def test_a_limit_says_nothing_where_rows_are_filtered() -> None:
+def test_a_limit_is_ignored_when_rows_are_filtered() -> None:
     parts = split_fragments(
         [fragment(0, 1000), fragment(1, 1000)], row_bytes=1, cores=2, is_filtered=True, limit=10
     )
@@ -117,7 +117,7 @@ def test_fragments_are_cut_only_where_that_balances() -> None:
     assert parts == [ScanPartition((RowRange(2 * id), RowRange(2 * id + 1))) for id in range(4)]
 
 
-def test_nothing_is_read_of_an_empty_table() -> None:
+def test_an_empty_table_has_no_parts() -> None:
     assert split_fragments([], row_bytes=8, cores=2) == []
     assert split_fragments([fragment(0, 0, deleted=10)], row_bytes=8, cores=2) == []
     assert split_fragments([fragment(0, 10)], row_bytes=8, cores=2, limit=0) == []

@@ -48,7 +48,7 @@ def fields_of(vector: dict[str, object]) -> list[Field]:
 
 
 @pytest.mark.parametrize("name", sorted(VECTORS))
-def test_vectors(name: str) -> None:
+def test_hashes_equal_the_test_vectors(name: str) -> None:
     fields = fields_of(VECTORS[name])
     assert [field.spark_type for field in fields] == VECTORS[name]["catalogStrings"]
     assert schema_hash(fields) == VECTORS[name]["schemaHash"]
