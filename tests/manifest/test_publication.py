@@ -114,7 +114,7 @@ def test_a_publication_lands_where_its_tag_says(uri: str) -> None:
     assert verdict(uri) is GuardReason.CURRENT
 
 
-def test_the_commit_names_its_maker(uri: str) -> None:
+def test_the_commit_names_lancestat(uri: str) -> None:
     commit(publication(observe(uri), "id", run="run-7"))
     dataset = lance.dataset(uri)
     transaction = dataset.read_transaction(dataset.version)
@@ -156,7 +156,7 @@ def test_orphans_and_lost_bounds_go_in_the_same_commit(uri: str) -> None:
 
 
 @pytest.mark.parametrize("between", COMMITS_BETWEEN)
-def test_a_table_that_moved_on_gets_no_commit(uri: str, between: Callable[[str], None]) -> None:
+def test_a_table_that_changed_gets_no_commit(uri: str, between: Callable[[str], None]) -> None:
     published = publication(observe(uri), "id")
     between(uri)
     moved = observe(uri)
@@ -167,7 +167,7 @@ def test_a_table_that_moved_on_gets_no_commit(uri: str, between: Callable[[str],
 
 
 @pytest.mark.parametrize("between", COMMITS_BETWEEN)
-def test_a_late_landing_is_told_and_its_tag_refused(
+def test_a_late_landing_is_reported_and_its_tag_refused(
     uri: str, between: Callable[[str], None]
 ) -> None:
     published = publication(observe(uri), "id")
@@ -183,7 +183,7 @@ def test_a_late_landing_is_told_and_its_tag_refused(
 
 
 @pytest.mark.parametrize("between", COMMITS_BETWEEN)
-def test_a_commit_between_look_and_attempt_is_told_afterwards(
+def test_a_commit_between_observation_and_attempt_is_reported_afterwards(
     uri: str, between: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = publication(observe(uri), "id")
