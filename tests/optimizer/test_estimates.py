@@ -121,7 +121,7 @@ def narrowed(
     return replace(table, load_fragments=lambda: Fragments(left))
 
 
-def test_a_whole_table_is_told_as_published(whole: ReadTable) -> None:
+def test_a_whole_table_has_its_published_statistics(whole: ReadTable) -> None:
     found = told(whole)
     assert (found.rows, found.fragment_ids) == (100, None)
     assert found.verdict.reason is GuardReason.CURRENT
@@ -133,12 +133,14 @@ def test_a_whole_table_is_told_as_published(whole: ReadTable) -> None:
     assert found.size_bytes == 100 * (8 + 4 + 1 + 8)
 
 
-def test_only_projected_columns_are_told(whole: ReadTable) -> None:
+def test_only_projected_columns_have_statistics(whole: ReadTable) -> None:
     assert list(told(whole, ["name"]).columns) == ["name"]
     assert told(whole, []).size_bytes == 100 * 8
 
 
-def test_survivors_narrow_everything_alike(whole: ReadTable, pieces: list[pa.Table]) -> None:
+def test_remaining_fragments_narrow_all_statistics(
+    whole: ReadTable, pieces: list[pa.Table]
+) -> None:
     found = told(narrowed(whole, pieces[:1]), filters=DAY_FILTER)
     assert (found.rows, found.fragment_ids) == (25, (0,))
     assert found.columns == {
@@ -149,7 +151,7 @@ def test_survivors_narrow_everything_alike(whole: ReadTable, pieces: list[pa.Tab
     assert found.size_bytes == 25 * (8 + 4 + 1 + 8)
 
 
-def test_a_column_not_known_in_the_survivors_is_scaled(
+def test_a_column_without_partials_of_remaining_fragments_is_scaled(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
     found = told(narrowed(whole, pieces[:1], only="day"), filters=DAY_FILTER)
@@ -185,7 +187,7 @@ def sampled(table: ReadTable, share: float) -> ReadTable:
     return replace(table, sampler=Sampled(fail, 100, found=share))
 
 
-def test_what_a_sample_says_scales_everything(whole: ReadTable) -> None:
+def test_a_sample_scales_all_statistics(whole: ReadTable) -> None:
     found = told(sampled(whole, 0.1), settings=Settings(samples=True))
     assert (found.rows, found.sampled_share) == (10, 0.1)
     assert found.columns == {
@@ -196,7 +198,7 @@ def test_what_a_sample_says_scales_everything(whole: ReadTable) -> None:
     assert found.size_bytes == 10 * (8 + 4 + 1 + 8)
 
 
-def test_samples_are_taken_only_when_wanted(whole: ReadTable) -> None:
+def test_samples_are_taken_only_when_enabled(whole: ReadTable) -> None:
     assert told(sampled(whole, 0.1)).rows == 100
     assert told(sampled(whole, 0.0001), settings=Settings(samples=True)).rows == 1
 
@@ -209,7 +211,7 @@ def test_refused_statistics_leave_nothing_to_sample(whole: ReadTable) -> None:
         assert found.size_bytes == told(given(whole, entries)).size_bytes
 
 
-def test_survivors_without_bounds_do_not_count_twice(
+def test_remaining_fragments_without_bounds_are_not_counted_twice(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
     found = told(narrowed(whole, pieces[:1], is_known=False), filters=DAY_FILTER)
@@ -230,7 +232,7 @@ def test_refused_statistics_leave_live_rows_and_size(
     assert (some.rows, some.columns) == (50, {})
 
 
-def test_switched_off_statistics_are_not_told(whole: ReadTable) -> None:
+def test_disabled_statistics_are_not_used(whole: ReadTable) -> None:
     found = told(whole, settings=Settings(enabled=False))
     assert (found.verdict.reason, found.columns) == (GuardReason.DISABLED, {})
 
@@ -274,7 +276,7 @@ def test_settings_come_before_the_policy(
 
 
 @pytest.mark.parametrize(("gone", "use"), [(4, True), (6, False), (None, False)])
-def test_a_bound_on_rows_asks_how_far_the_table_moved(
+def test_a_bound_on_rows_reads_the_number_of_changed_rows(
     whole: ReadTable, gone: int | None, use: bool
 ) -> None:
     def look_back(now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
@@ -291,7 +293,7 @@ def test_a_bound_on_rows_asks_how_far_the_table_moved(
     assert told(table).verdict.use is use
 
 
-def test_history_is_not_looked_at_without_need(whole: ReadTable) -> None:
+def test_history_is_read_only_when_needed(whole: ReadTable) -> None:
     def fail(now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
         raise AssertionError("asked for the history")
 

@@ -114,7 +114,7 @@ RULED_OUT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
 
 
 @pytest.mark.parametrize(("filter", "values", "type"), RULED_OUT, ids=str)
-def test_what_cannot_match_is_ruled_out(
+def test_fragments_that_cannot_match_are_ruled_out(
     filter: Filter, values: Sequence[object], type: pa.DataType
 ) -> None:
     assert matching([filter], [column(values, type)]) == [False]
@@ -142,7 +142,7 @@ KEPT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
 
 
 @pytest.mark.parametrize(("filter", "values", "type"), KEPT, ids=str)
-def test_what_may_match_or_is_in_doubt_is_kept(
+def test_fragments_that_may_match_are_kept(
     filter: Filter, values: Sequence[object], type: pa.DataType
 ) -> None:
     assert matching([filter], [column(values, type)]) == [True]

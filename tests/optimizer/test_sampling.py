@@ -83,7 +83,7 @@ def test_the_share_is_that_of_the_rows(
         [contains("void", "x")],
     ],
 )
-def test_what_spark_estimates_itself_is_not_counted(
+def test_filters_that_spark_estimates_are_not_sampled(
     dataset: lance.LanceDataset, filters: Sequence[Filter]
 ) -> None:
     assert Sampler(lambda: dataset, ROWS).share(filters) is None
@@ -96,7 +96,7 @@ def test_a_small_table_is_not_sampled() -> None:
     assert Sampler(fail, 19_999).share([contains("name", "green")]) is None
 
 
-def test_an_answer_is_remembered(dataset: lance.LanceDataset) -> None:
+def test_an_answer_is_cached(dataset: lance.LanceDataset) -> None:
     opened = []
 
     def open() -> lance.LanceDataset:

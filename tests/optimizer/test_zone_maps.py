@@ -83,7 +83,7 @@ def test_a_filter_rules_fragments_out(path: str) -> None:
     assert left.range("k") is None
 
 
-def test_a_table_without_zone_maps_is_not_told_apart(tmp_path: Path) -> None:
+def test_a_table_without_zone_maps_is_not_pruned(tmp_path: Path) -> None:
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(numbers(0, 40), uri, max_rows_per_file=10)
     assert known(uri) == NoFragmentStatistics()
@@ -164,7 +164,7 @@ def test_an_index_that_cannot_be_read_rules_nothing_out(
 
 
 @pytest.mark.s3
-def test_zone_maps_on_an_object_store(object_store: ObjectStore) -> None:
+def test_zone_maps_are_read_from_an_object_store(object_store: ObjectStore) -> None:
     options = object_store.storage_options
     uri = object_store.fresh_uri("t.lance")
     lance.write_dataset(numbers(0, 40), uri, max_rows_per_file=10, storage_options=options)
@@ -176,13 +176,13 @@ def test_zone_maps_on_an_object_store(object_store: ObjectStore) -> None:
     assert list(found.fragment_ids) == [0, 1]
 
 
-def test_a_clone_is_not_told_apart(path: str, tmp_path: Path) -> None:
+def test_a_clone_is_not_pruned(path: str, tmp_path: Path) -> None:
     clone = str(tmp_path / "clone.lance")
     lance.dataset(path).shallow_clone(clone, lance.dataset(path).version)
     assert left_of(clone, BELOW_12) is None
 
 
-def test_filters_too_deep_to_judge_rule_nothing_out(path: str) -> None:
+def test_filters_nested_too_deeply_rule_nothing_out(path: str) -> None:
     deep: Filter = BELOW_12[0]
     for _ in range(5000):
         deep = Not(deep)
@@ -230,7 +230,7 @@ def test_filters_too_deep_to_judge_rule_nothing_out(path: str) -> None:
         "long strings",
     ],
 )
-def test_awkward_types(
+def test_awkward_types_are_pruned_correctly(
     tmp_path: Path, values: pa.Array, filter: Filter, left: list[int] | None
 ) -> None:
     uri = str(tmp_path / "t.lance")
@@ -246,7 +246,7 @@ def test_awkward_types(
     st.lists(FILTERS, min_size=4, max_size=8),
     st.integers(0, 4),
 )
-def test_neither_spark_nor_lance_finds_a_row_in_what_is_ruled_out(
+def test_ruled_out_fragments_have_no_matching_rows_in_spark_or_lance(
     fragments: list[pa.Table], filters: list[Filter], deleted: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
