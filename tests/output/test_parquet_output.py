@@ -56,7 +56,7 @@ def test_the_link_is_relative_so_that_folders_can_move(path: Path) -> None:
     assert seen(PARQUET, str(moved / path.name)) == table(rows(0, 3))
 
 
-def test_many_readers_see_it(path: Path) -> None:
+def test_many_readers_read_a_result(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
     expected = table(rows(0, 5))
     assert pyarrow.dataset.dataset(str(path)).to_table() == expected
@@ -64,7 +64,9 @@ def test_many_readers_see_it(path: Path) -> None:
     assert polars.scan_parquet(path).collect().to_arrow().cast(SCHEMA) == expected
 
 
-def test_uris_and_relative_paths_name_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uris_and_relative_paths_name_the_same_result(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(path.parent)
     state = put(PARQUET, path.name, [rows(0, 3)])
     for uri in (path.as_uri(), str(path), f"{path.parent}/x/../{path.name}"):
@@ -104,7 +106,7 @@ def test_files_are_copied_where_there_are_no_hard_links(
     assert seen(PARQUET, str(path)) == table(rows(0, 5))
 
 
-def test_earlier_results_stay_for_those_who_read_them(
+def test_earlier_results_are_kept_for_their_readers(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
@@ -119,7 +121,7 @@ def test_earlier_results_stay_for_those_who_read_them(
     assert names(path) - OWN == {path.readlink().name, previous.name}
 
 
-def test_the_digest_tells_files_apart(path: Path) -> None:
+def test_the_digest_distinguishes_files(path: Path) -> None:
     state = put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
     files = sorted(path.iterdir())
     files[1].unlink()
@@ -129,7 +131,7 @@ def test_the_digest_tells_files_apart(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "gone"])
-def test_files_that_are_damaged_are_no_result(path: Path, damage: str) -> None:
+def test_damaged_files_are_not_a_result(path: Path, damage: str) -> None:
     state = put(PARQUET, str(path), [rows(0, 3)])
     [file] = path.iterdir()
     match damage:
@@ -166,7 +168,7 @@ def test_an_object_store_is_refused() -> None:
 
 
 @pytest.mark.parametrize("thing", ["folder", "file", "link"])
-def test_a_folder_of_that_name_that_is_not_ours_is_refused(path: Path, thing: str) -> None:
+def test_a_folder_of_generations_without_a_marker_is_refused(path: Path, thing: str) -> None:
     beside = generations(path)
     match thing:
         case "folder":
@@ -253,7 +255,7 @@ def test_hidden_files_change_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["copy", "move"])
-def test_a_folder_that_was_copied_with_a_result_holds_none(path: Path, how: str) -> None:
+def test_a_copied_folder_with_a_result_is_not_a_result(path: Path, how: str) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
     put(PARQUET, str(path), [rows(3, 5)])
     elsewhere = path.parent.with_name(f"{path.parent.name} elsewhere")
@@ -266,7 +268,7 @@ def test_a_folder_that_was_copied_with_a_result_holds_none(path: Path, how: str)
     assert seen(PARQUET, str(elsewhere / path.name)) == table(rows(3, 5))
 
 
-def test_a_folder_of_generations_that_was_copied_is_left(path: Path) -> None:
+def test_a_copied_folder_of_generations_is_not_changed(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
     other = path.with_name("other.parquet")
     shutil.copytree(generations(path), generations(other))
@@ -274,7 +276,7 @@ def test_a_folder_of_generations_that_was_copied_is_left(path: Path) -> None:
     assert str(generations(other)) in error.message
 
 
-def test_rows_that_came_to_a_result_that_was_replaced_meanwhile_stay(
+def test_rows_added_to_a_result_replaced_meanwhile_are_kept(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
@@ -295,7 +297,7 @@ def earlier_result(path: Path) -> str:
     return state.digest
 
 
-def test_an_earlier_result_is_taken_over_if_the_state_remembers_it(path: Path) -> None:
+def test_an_earlier_result_is_adopted_if_the_state_has_its_record(path: Path) -> None:
     digest = earlier_result(path)
     assert output.current(PARQUET, str(path), {}, digest) is not None
     writer = output.begin(PARQUET, str(path), "run", {}, digest)
@@ -331,7 +333,7 @@ def owned_by(path: Path, generation: str, **owner: object) -> Path:
     return folder
 
 
-def test_what_killed_runs_left_is_removed(path: Path) -> None:
+def test_generations_of_killed_runs_are_removed(path: Path) -> None:
     from lancestat.lake.lease import this_process
 
     put(PARQUET, str(path), [rows(0, 3)])
@@ -434,7 +436,9 @@ def main(path, how, last):
 
 @pytest.mark.fault
 @pytest.mark.parametrize("how", ["replace", "append"])
-def test_killed_at_each_step(path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_killed_at_any_step_leaves_a_whole_result(
+    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
     old = table(rows(0, 5))
     new = table(rows(5, 9)) if how == "replace" else table(rows(0, 9))
@@ -490,7 +494,7 @@ def assert_equal(found: pa.Array, expected: pa.Array) -> None:
 
 @pytest.mark.parametrize("form", list(OutputFormat))
 @pytest.mark.parametrize("type", TYPES)
-def test_types_come_back(form: OutputFormat, type: str, path: Path) -> None:
+def test_types_round_trip(form: OutputFormat, type: str, path: Path) -> None:
     values = TYPES[type]
     schema = pa.schema([pa.field("x", values.type)])
     batch = pa.RecordBatch.from_arrays([values], schema=schema)
@@ -506,7 +510,7 @@ def test_types_come_back(form: OutputFormat, type: str, path: Path) -> None:
         assert_equal(found.column(0), values)
 
 
-def test_what_a_run_left_that_was_killed_after_it_published_is_removed(path: Path) -> None:
+def test_marks_of_a_run_killed_after_publication_are_removed(path: Path) -> None:
     """The files that are seen stay."""
     from lancestat.lake.lease import this_process
 

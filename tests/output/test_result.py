@@ -68,7 +68,7 @@ def test_a_place_inside_a_dataset_is_refused(
     assert files_below(outer) == before
 
 
-def test_nothing_is_seen_before_the_commit(form: OutputFormat, uri: str) -> None:
+def test_no_rows_are_visible_before_the_commit(form: OutputFormat, uri: str) -> None:
     before = put(form, uri, [rows(0, 3)])
     writer = output.begin(form, uri, "run", {})
     write(writer, [rows(3, 9)])
@@ -181,7 +181,7 @@ def test_rows_of_other_columns_do_not_follow(form: OutputFormat, uri: str) -> No
         output.append(writer, other, previous, [])
 
 
-def test_what_is_discarded_leaves_nothing(form: OutputFormat, uri: str, tmp_path: Path) -> None:
+def test_discarded_files_are_removed(form: OutputFormat, uri: str, tmp_path: Path) -> None:
     writer = output.begin(form, uri, "run", {})
     written = write(writer, [rows(0, 3)], [rows(3, 5)])
     assert files_below(tmp_path)
@@ -196,7 +196,7 @@ def test_what_is_discarded_leaves_nothing(form: OutputFormat, uri: str, tmp_path
     assert output.current(form, uri, {}) == state
 
 
-def test_what_was_committed_is_not_discarded(form: OutputFormat, uri: str) -> None:
+def test_committed_files_are_not_discarded(form: OutputFormat, uri: str) -> None:
     """As after a commit whose answer got lost."""
     writer = output.begin(form, uri, "run", {})
     written = write(writer, [rows(0, 3)])
@@ -205,7 +205,7 @@ def test_what_was_committed_is_not_discarded(form: OutputFormat, uri: str) -> No
     assert seen(form, uri) == table(rows(0, 3))
 
 
-def test_attempts_that_are_repeated_do_no_harm(form: OutputFormat, uri: str) -> None:
+def test_repeated_attempts_do_not_repeat_rows(form: OutputFormat, uri: str) -> None:
     writer = output.begin(form, uri, "run", {})
     first = output.write(writer, 0, SCHEMA, [rows(0, 3)])
     late = output.write(writer, 0, SCHEMA, [rows(0, 3)])
@@ -215,7 +215,7 @@ def test_attempts_that_are_repeated_do_no_harm(form: OutputFormat, uri: str) -> 
     assert seen(form, uri) == table(rows(0, 3))
 
 
-def test_what_goes_wrong_with_the_rows_is_told_as_it_is(
+def test_an_error_of_the_rows_is_raised_unchanged(
     form: OutputFormat, uri: str, tmp_path: Path
 ) -> None:
     def failing() -> Iterator[pa.RecordBatch]:
@@ -229,7 +229,7 @@ def test_what_goes_wrong_with_the_rows_is_told_as_it_is(
     assert files_below(tmp_path) == before
 
 
-def test_a_place_that_cannot_be_written_to_is_told(form: OutputFormat, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_an_error(form: OutputFormat, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError) as caught:
         put(form, str(tmp_path / "file" / "result"), [rows(0, 3)])
@@ -238,7 +238,7 @@ def test_a_place_that_cannot_be_written_to_is_told(form: OutputFormat, tmp_path:
 
 
 @pytest.mark.parametrize("thing", ["file", "folder", "empty file", "lance", "parquet", "link"])
-def test_what_is_no_result_is_refused_and_untouched(
+def test_an_output_that_is_not_a_result_is_refused_and_unchanged(
     form: OutputFormat, uri: str, thing: str, tmp_path: Path
 ) -> None:
     place = Path(uri)
@@ -269,7 +269,7 @@ def test_what_is_no_result_is_refused_and_untouched(
     assert {path: (tmp_path / path).read_bytes() for path in files_below(tmp_path)} == before
 
 
-def test_what_came_meanwhile_is_refused(form: OutputFormat, uri: str) -> None:
+def test_an_output_created_meanwhile_is_refused(form: OutputFormat, uri: str) -> None:
     writer = output.begin(form, uri, "run", {})
     written = write(writer, [rows(0, 3)])
     place = Path(uri)
@@ -287,7 +287,7 @@ def test_what_came_meanwhile_is_refused(form: OutputFormat, uri: str) -> None:
         assert place.read_text() == "mine"
 
 
-def test_runs_at_once_leave_one_whole_result(form: OutputFormat, uri: str) -> None:
+def test_concurrent_runs_leave_one_whole_result(form: OutputFormat, uri: str) -> None:
     writers = [output.begin(form, uri, run, {}) for run in ("one", "two")]
     written = [write(writer, [rows(0, 5, tag)]) for writer, tag in zip(writers, "ab", strict=True)]
     for writer, pieces in zip(writers, written, strict=True):
@@ -299,7 +299,7 @@ def nobody(generation: str) -> bool:
     return False
 
 
-def test_a_folder_that_another_run_marks_meanwhile_is_no_strangers(
+def test_a_folder_marked_by_another_run_meanwhile_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, read = location_of(str(tmp_path / "similar.parquet")), Path.read_text
@@ -318,7 +318,7 @@ def test_a_folder_that_another_run_marks_meanwhile_is_no_strangers(
     assert sorted(entry.suffix for entry in ours.root.iterdir())[-1] == ".part"
 
 
-def test_replacing_at_once_ends_with_one_whole_result(form: OutputFormat, uri: str) -> None:
+def test_concurrent_replacements_leave_one_whole_result(form: OutputFormat, uri: str) -> None:
     def replace(number: int) -> OutputState:
         return put(form, uri, [rows(0, 3, f"{number}-")], [rows(3, 6, f"{number}-")])
 
