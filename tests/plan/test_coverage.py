@@ -61,7 +61,7 @@ def test_compactions_in_a_row_are_followed() -> None:
     assert set(carry.sources) == {(fingerprint(name),) for name in "abd"}
 
 
-def test_several_new_fragments_are_known_together_only() -> None:
+def test_several_new_fragments_are_known_only_together() -> None:
     rewrite = Rewritten(old=(group(0, "a"),), new=(group(9, "c"), group(10, "d")))
     stored = index({"a": FIELDS})
     whole = cover([group(9, "c"), group(10, "d")], stored, [rewrite])

@@ -82,7 +82,7 @@ def test_digests_are_equal_for_equal_values_only(one: object, other: object) -> 
         (NOW, NOW + timedelta(microseconds=1)),
     ],
 )
-def test_what_looks_alike_is_told_apart(one: object, other: object) -> None:
+def test_similar_values_have_different_digests(one: object, other: object) -> None:
     assert value_digest(one) != value_digest(other)
 
 
@@ -91,7 +91,7 @@ def test_an_instant_is_the_same_in_every_zone() -> None:
     assert value_digest(there) == value_digest(NOW)
 
 
-def test_secrets_have_no_part_in_it() -> None:
+def test_secrets_do_not_affect_the_digest() -> None:
     @dataclass(frozen=True)
     class Side:
         uri: str
@@ -175,12 +175,12 @@ def test_reasons_and_nodes_count_and_notes_do_not(make: Callable[[], object]) ->
     assert action_digest(noted) == digest  # type: ignore[arg-type]
 
 
-def test_actions_of_other_kinds_are_others() -> None:
+def test_actions_of_other_kinds_have_other_digests() -> None:
     found = {action_digest(make("t")) for make in (analyze, refresh, restamp, skip, blocked)}  # type: ignore[operator]
     assert len(found) == 5
 
 
-def test_the_order_of_what_is_done_in_any_order_does_not_count() -> None:
+def test_the_order_of_independent_work_does_not_count() -> None:
     def turned(coverage: Coverage) -> Coverage:
         carries = tuple(replace(each, sources=each.sources[::-1]) for each in coverage.carries)
         return Coverage(coverage.reuse[::-1], carries[::-1], coverage.missing[::-1])
@@ -195,12 +195,12 @@ def test_the_order_of_what_is_done_in_any_order_does_not_count() -> None:
     )
 
 
-def test_content_that_counts_twice_is_not_content_that_counts_once() -> None:
+def test_repeated_content_has_another_digest_than_single_content() -> None:
     one = Carry(((A,),), (A,), frozenset({"1:int"}))
     assert value_digest(one) != value_digest(replace(one, sources=((A,), (A,))))
 
 
-def test_a_blocked_node_is_known_by_its_code() -> None:
+def test_a_blocked_node_is_identified_by_its_code() -> None:
     here = DatasetMissing("gone from here", location=Location("a.yml", 1, 1))
     there = DatasetMissing("gone from there", location=Location("b.yml", 2, 2))
     assert action_digest(blocked(error=here)) == action_digest(blocked(error=there))
@@ -244,7 +244,7 @@ def test_every_part_of_a_manifest_counts(other: Snapshot) -> None:
     assert snapshot_digest(other) != snapshot_digest(SNAPSHOT)
 
 
-def test_the_version_and_its_time_are_no_content() -> None:
+def test_the_version_and_its_time_are_not_content() -> None:
     other = replace(SNAPSHOT, uri="u", version=3, committed_at=None)
     assert snapshot_digest(other) == snapshot_digest(SNAPSHOT)
 

@@ -23,7 +23,7 @@ def seen(**changes: object) -> SavedNode:
     return replace(NODE, inputs=(replace(NODE.inputs[0], **changes),))  # type: ignore[arg-type]
 
 
-def test_equal_plans_have_not_moved() -> None:
+def test_equal_plans_have_no_differences() -> None:
     assert drift(SAVED, replace(SAVED, made_at=SAVED.made_at.replace(year=2027))) == []
 
 
@@ -37,19 +37,19 @@ def test_the_spelling_of_a_uri_is_not_compared() -> None:
     assert told(NODE, seen(uri="orders.lance")) == []
 
 
-def test_an_error_that_became_another() -> None:
+def test_a_changed_error_is_reported() -> None:
     failed = seen(version=None, content=None, error="LS201")
     other = seen(version=None, content=None, error="LS204")
     assert told(failed, other) == ["orders: its dataset fails with LS204, was LS201"]
 
 
-def test_a_dataset_that_is_read_too() -> None:
+def test_an_additional_dataset_is_reported() -> None:
     more = replace(NODE, inputs=(*NODE.inputs, ObservedDataset("j", "parts.lance", 1, None, "c")))
     assert told(NODE, more) == ["orders: it reads parts.lance"]
     assert told(more, NODE) == ["orders: it no longer reads parts.lance"]
 
 
-def test_another_dataset_has_another_record() -> None:
+def test_a_replaced_dataset_is_reported() -> None:
     """A table whose URI changed: what the state remembers is of the old place."""
     moved = replace(seen(identity="j", uri="/elsewhere.lance"), record="r")
     assert told(NODE, moved) == [
@@ -75,7 +75,7 @@ def test_the_order_of_nodes_is_part_of_a_plan() -> None:
     assert drift(saved(NODE, other), saved(other, NODE)) == ["the nodes are in another order"]
 
 
-def test_a_node_that_stands_twice_in_a_file() -> None:
+def test_a_repeated_node_of_a_file_is_reported() -> None:
     assert drift(saved(NODE, NODE), saved(NODE)) == ["the nodes are in another order"]
 
 

@@ -97,7 +97,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
 
 @settings(deadline=None)
 @given(plans())
-def test_a_plan_is_read_as_it_was_written(plan: SavedPlan) -> None:
+def test_a_plan_round_trips_through_its_file(plan: SavedPlan) -> None:
     stored = encode_plan(plan).encode("utf-8", "surrogatepass")
     assert decode_plan(json.loads(stored.decode("utf-8", "surrogatepass"))) == plan
 
@@ -163,7 +163,9 @@ NAMELESS = {**json.loads(text_of())["nodes"][0], "plan": {"kind": "table"}}
         ),
     ],
 )
-def test_what_is_no_plan_is_told(content: str, code: str, expected: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_plan_is_an_error(
+    content: str, code: str, expected: str, tmp_path: Path
+) -> None:
     path = tmp_path / "plan.json"
     path.write_text(content)
     with pytest.raises(PlanFileError) as raised:
@@ -198,7 +200,7 @@ def endless(path: Path) -> None:
         (endless, "it is larger than 1 MiB, as no plan is"),
     ],
 )
-def test_what_cannot_be_read_is_told(
+def test_an_unreadable_plan_file_is_an_error(
     make: Callable[[Path], None], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_file, "MAX_BYTES", 1 << 20)
@@ -208,7 +210,7 @@ def test_what_cannot_be_read_is_told(
     assert (raised.value.code, expected in raised.value.message) == ("LS622", True)
 
 
-def test_names_that_no_file_can_have_are_told() -> None:
+def test_names_that_no_file_can_have_are_an_error() -> None:
     with pytest.raises(PlanFileError, match="LS622"):
         read_plan_file(Path("a\0b"))
     with pytest.raises(PlanFileError, match="LS621"):
@@ -226,7 +228,7 @@ def test_an_older_plan_is_replaced_also_behind_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "precious", "{}", '{"kind": "other"}', "\x89"])
-def test_what_is_no_plan_is_not_replaced(content: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_plan_is_not_replaced(content: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.json"
     path.write_text(content)
     with pytest.raises(PlanFileError, match=r"LS621.*it holds something else than a plan"):
