@@ -95,7 +95,7 @@ def same(left: Filter, right: Filter) -> bool:
 
 
 @given(st.randoms(use_true_random=False))
-def test_every_filter_is_read_as_it_was_written(random: Random) -> None:
+def test_every_filter_round_trips(random: Random) -> None:
     filters = [predicate(random) for _ in range(5)]
     found = read_filters(json.loads(json.dumps([written(each) for each in filters])), FIELDS)
     assert all(map(same, found, filters))
@@ -124,7 +124,9 @@ def test_every_filter_is_read_as_it_was_written(random: Random) -> None:
         ("it's", "", ""),
     ],
 )
-def test_values_in_the_words_of_java(column: str, value: str, literal: Literal | None) -> None:
+def test_values_are_read_from_their_java_form(
+    column: str, value: str, literal: Literal | None
+) -> None:
     told = {"op": "=", "column": column, "type": type_of(column), "value": value}
     expected = Decimal(value) if literal is None else literal
     [found] = read_filters([told], FIELDS)
@@ -162,11 +164,11 @@ KNOWN = {"op": "isnull", "column": "i8"}
     ],
     ids=str,
 )
-def test_what_is_not_known_is_left_out(told: Mapping[str, Any]) -> None:
+def test_unknown_filters_are_omitted(told: Mapping[str, Any]) -> None:
     assert read_filters([KNOWN, told, KNOWN], FIELDS) == [IsNull("i8"), IsNull("i8")]
 
 
-def test_what_is_nested_too_deeply_is_left_out() -> None:
+def test_filters_nested_too_deeply_are_omitted() -> None:
     deep: dict[str, Any] = KNOWN
     for _ in range(100_000):
         deep = {"op": "not", "child": deep}

@@ -95,13 +95,13 @@ def kept(rows: pa.Table) -> list[Row]:
 
 @settings(max_examples=16, deadline=None, derandomize=True, database=None)
 @given(st.randoms(use_true_random=False))
-def test_lance_selects_what_spark_would(written: Written, random: Random) -> None:
+def test_lance_selects_the_rows_that_spark_selects(written: Written, random: Random) -> None:
     said = [written.agrees(predicate(random)) for _ in range(AT_ONCE)]
     assert any(said)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_each_column(written: Written, name: str) -> None:
+def test_comparisons_of_each_column_select_the_same_rows(written: Written, name: str) -> None:
     random = Random(name)
     filters = [leaf(random, BY_NAME[name]) for _ in range(15)]
     filters += [Not(each) for each in filters]
@@ -147,7 +147,7 @@ def compare(type: pa.DataType, literal: Literal, operator: Operator = Operator.L
     ],
     ids=str,
 )
-def test_what_is_doubtful_stays_with_spark(type: pa.DataType, literal: Literal) -> None:
+def test_doubtful_comparisons_stay_with_spark(type: pa.DataType, literal: Literal) -> None:
     assert compare(type, literal) is None
     assert to_lance(Not(Comparison("x", Operator.LESS, literal)), field(type)) is None
     assert to_lance(Or(IsNull("x"), In("x", (literal, literal))), field(type)) is None or (
@@ -169,21 +169,21 @@ def test_what_is_doubtful_stays_with_spark(type: pa.DataType, literal: Literal) 
     ],
     ids=str,
 )
-def test_types_whose_nulls_are_not_sure(type: pa.DataType) -> None:
+def test_types_with_uncertain_nulls_stay_with_spark(type: pa.DataType) -> None:
     assert to_lance(IsNull("x"), field(type)) is None
 
 
-def test_a_prefix_of_what_is_no_string() -> None:
+def test_prefixes_of_other_types_than_strings_stay_with_spark() -> None:
     assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "a"), field(pa.binary())) is None
     assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "\ud800"), field(pa.string())) is None
 
 
 @pytest.mark.parametrize("name", ["", "a`b", "_rowid", "_rowaddr", "_ROW", "_distance", "_score"])
-def test_names_that_lance_cannot_read_or_means_otherwise(name: str) -> None:
+def test_names_that_lance_misreads_stay_with_spark(name: str) -> None:
     assert to_lance(IsNull(name), field(pa.int32(), name)) is None
 
 
-def test_a_column_that_is_not_there() -> None:
+def test_a_missing_column_stays_with_spark() -> None:
     assert to_lance(IsNull("y"), field(pa.int32())) is None
     assert to_lance(IsNull("X"), field(pa.int32())) is None
 
@@ -198,7 +198,7 @@ def test_names_differ_by_case(tmp_path: Path) -> None:
     assert two.agrees(Comparison("X", Operator.EQUAL, 1))
 
 
-def test_dictionaries_of_strings(tmp_path: Path) -> None:
+def test_dictionaries_of_strings_are_compared(tmp_path: Path) -> None:
     indices = pa.array([0, 1, None, 2, 3], pa.int8())
     words = pa.DictionaryArray.from_arrays(indices, pa.array(["a", None, "b'", "a_"]))
     rows = pa.table({"id": range(5), "x": words})
@@ -274,7 +274,7 @@ def test_a_list_of_nothing_stays_with_spark() -> None:
     assert to_lance(In("x", ()), field(pa.int32())) is None
 
 
-def test_under_or_and_not_all_or_nothing_is_said() -> None:
+def test_under_or_and_not_filters_are_pushed_whole_or_not_at_all() -> None:
     fields = {**field(pa.int32()), **field(pa.date64(), "y")}
     said, unsaid = IsNull("x"), Comparison("y", Operator.EQUAL, Day(0))
     assert to_lance(Or(said, unsaid), fields) is None
@@ -282,7 +282,7 @@ def test_under_or_and_not_all_or_nothing_is_said() -> None:
     assert to_lance(And(said, unsaid), fields) is None
 
 
-def test_of_a_conjunction_the_exact_part_is_said() -> None:
+def test_the_exact_part_of_a_conjunction_is_pushed() -> None:
     fields = {**field(pa.int32()), **field(pa.date64(), "y")}
     one, two = IsNull("x"), Comparison("x", Operator.EQUAL, 2)
     unsaid = Comparison("y", Operator.EQUAL, Day(0))
@@ -299,7 +299,7 @@ def orders(tmp_path: Path) -> lance.LanceDataset:
     return lance.write_dataset(rows, tmp_path / "orders.lance")
 
 
-def test_long_chains_and_lists_are_said_up_to_a_bound(orders: lance.LanceDataset) -> None:
+def test_long_chains_and_lists_are_pushed_up_to_a_bound(orders: lance.LanceDataset) -> None:
     fields = {each.name: each for each in snapshot(orders).fields}
     chain: Filter = Comparison("id", Operator.EQUAL, 0)
     for number in range(1, 1_000):
@@ -313,7 +313,7 @@ def test_long_chains_and_lists_are_said_up_to_a_bound(orders: lance.LanceDataset
 
 
 @pytest.mark.parametrize(("depth", "is_said"), [(14, True), (40, False), (5_000, False)])
-def test_what_is_nested_too_deeply_stays_with_spark(
+def test_filters_nested_too_deeply_stay_with_spark(
     orders: lance.LanceDataset, depth: int, is_said: bool
 ) -> None:
     fields = {each.name: each for each in snapshot(orders).fields}
