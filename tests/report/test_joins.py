@@ -36,7 +36,7 @@ def test_a_join_that_never_ran_is_an_error(joins: JoinWorld) -> None:
     assert (found.record, found.error, found.runs) == (None, None, ())
 
 
-def test_a_join_after_a_run_is_well(joins: JoinWorld) -> None:
+def test_a_join_after_a_run_is_healthy(joins: JoinWorld) -> None:
     joins.run()
     found = report(joins)
     assert (found.health, found.verdict, found.problems) == (Health.OK, "current", ())
@@ -94,7 +94,7 @@ def test_a_last_run_that_failed_is_an_error(joins: JoinWorld) -> None:
     assert report(joins).health is Health.OK
 
 
-def test_what_reads_what_is_told_of_the_nodes_that_are_there(joins: JoinWorld) -> None:
+def test_dependencies_name_only_reported_nodes(joins: JoinWorld) -> None:
     joins.others = (Table("found", joins.uri("near"), PLACE),)
     every = ("l", "r", "near", "found")
     assert dict(whole(joins, every).reads) == {
@@ -106,7 +106,7 @@ def test_what_reads_what_is_told_of_the_nodes_that_are_there(joins: JoinWorld) -
     assert dict(whole(joins, ("r", "near")).reads) == {"r": (), "near": ("r",)}
 
 
-def test_a_join_whose_input_is_about_to_be_made_awaits_it(joins: JoinWorld) -> None:
+def test_a_join_waits_for_an_input_that_will_be_created(joins: JoinWorld) -> None:
     joins.run("l", "r", "near")
     joins.declare(k=3)
     joins.others = (Table("found", joins.uri("near"), PLACE),)
@@ -117,7 +117,9 @@ def test_a_join_whose_input_is_about_to_be_made_awaits_it(joins: JoinWorld) -> N
 
 
 @pytest.mark.parametrize("health", list(Health))
-def test_a_project_is_as_well_as_its_worst_node(joins: JoinWorld, health: Health) -> None:
+def test_the_health_of_a_project_is_that_of_its_worst_node(
+    joins: JoinWorld, health: Health
+) -> None:
     if health is not Health.ERROR:
         joins.run("l", "r", "near")
     if health is Health.WARN:

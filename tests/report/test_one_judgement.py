@@ -26,7 +26,7 @@ from tests.report.surfaces import check_surfaces
         st.tuples(st.sampled_from(STEPS), st.sampled_from(POLICIES)), min_size=1, max_size=8
     ),
 )
-def test_all_surfaces_judge_alike_and_rightly(
+def test_all_surfaces_give_the_same_correct_verdict(
     publish: Publish, seed: int, steps: list[tuple[Step, bool | StaleBounds]]
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="lancestat-judged-") as folder:
@@ -40,7 +40,7 @@ def test_all_surfaces_judge_alike_and_rightly(
 
 @pytest.mark.parametrize("publish", Publish)
 @pytest.mark.parametrize("step", list(dict.fromkeys(STEPS)), ids=lambda step: step.__name__)
-def test_all_surfaces_judge_every_single_step_alike(
+def test_all_surfaces_give_the_same_verdict_after_every_step(
     step: Step, publish: Publish, tmp_path: Path
 ) -> None:
     table = JudgedTable.create(tmp_path / "t.lance", publish, seed=7)

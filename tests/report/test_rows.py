@@ -65,12 +65,12 @@ def test_columns_without_statistics_have_rows_without_figures() -> None:
 
 
 @pytest.mark.parametrize("shape", [STATISTICS, RUNS, FRAGMENTS])
-def test_no_rows_are_a_table_too(shape: RowShape) -> None:
+def test_a_table_may_have_no_rows(shape: RowShape) -> None:
     empty = shape.table([])
     assert (empty.num_rows, empty.column_names) == (0, list(shape.columns))
 
 
-def test_only_what_is_wanted_is_gathered() -> None:
+def test_only_requested_views_are_computed() -> None:
     lost = replace(TABLE, shown=None, fragments=())
     asked: list[str] = []
 

@@ -48,7 +48,7 @@ def test_a_table_without_statistics_is_an_error(gathering: Gathering) -> None:
     assert (found.runs, found.error, found.freshness) == ((), None, None)
 
 
-def test_a_table_after_a_run_is_well(gathering: Gathering) -> None:
+def test_a_table_after_a_run_is_healthy(gathering: Gathering) -> None:
     gathering.world.run()
     found = gathering.report(with_fragments=True)
     assert (found.health, found.verdict, found.reason) == (Health.OK, "use", "current")
@@ -90,7 +90,7 @@ def test_statistics_that_the_policy_refuses_are_an_error(gathering: Gathering) -
         (StaleBounds(max_versions=1, max_changed_rows=0.1), Health.ERROR, "stale"),
     ],
 )
-def test_staleness_that_the_policy_accepts_is_well(
+def test_accepted_staleness_is_healthy(
     gathering: Gathering, bounds: bool | StaleBounds, health: Health, reason: str
 ) -> None:
     gathering.world.run()
@@ -99,7 +99,7 @@ def test_staleness_that_the_policy_accepts_is_well(
     assert (found.health, found.reason) == (health, reason)
 
 
-def test_how_many_rows_changed_is_not_known_once_versions_are_cleaned_up(
+def test_the_number_of_changed_rows_is_unknown_after_a_cleanup(
     gathering: Gathering,
 ) -> None:
     gathering.world.run()
@@ -113,7 +113,7 @@ def test_how_many_rows_changed_is_not_known_once_versions_are_cleaned_up(
     assert gathering.report(policy=Policy(allow_stale=True)).health is Health.OK
 
 
-def test_wanted_columns_without_statistics_are_a_warning(gathering: Gathering) -> None:
+def test_selected_columns_without_statistics_are_a_warning(gathering: Gathering) -> None:
     gathering.world.columns = only("o_id")
     gathering.world.run()
     gathering.world.columns = ColumnSelection()
@@ -162,7 +162,7 @@ def test_the_age_of_rows_is_that_of_their_last_change(gathering: Gathering) -> N
     assert gathering.report().changed_at == gathering.committed_at(3)
 
 
-def test_a_dataset_that_is_not_there_is_an_error_and_stops_no_other(
+def test_a_missing_dataset_is_an_error_and_does_not_stop_others(
     gathering: Gathering, tmp_path: Path
 ) -> None:
     gathering.world.run()
@@ -180,7 +180,7 @@ def test_a_dataset_that_is_not_there_is_an_error_and_stops_no_other(
     assert well.health is Health.OK
 
 
-def test_a_declared_column_that_is_not_there_is_an_error(gathering: Gathering) -> None:
+def test_a_missing_declared_column_is_an_error(gathering: Gathering) -> None:
     gathering.world.run()
     found = gathering.report(columns=only("o_ids"))
     assert (found.health, found.reason) == (Health.ERROR, "unreadable")
@@ -188,7 +188,7 @@ def test_a_declared_column_that_is_not_there_is_an_error(gathering: Gathering) -
     assert "did you mean 'o_id'?" in found.problems[0]
 
 
-def test_a_last_run_that_failed_is_an_error_until_another_finds_the_table_well(
+def test_a_failed_last_run_is_an_error_until_another_succeeds(
     gathering: Gathering, tmp_path: Path
 ) -> None:
     world = gathering.world
@@ -225,7 +225,7 @@ def test_statistics_that_only_the_state_has_are_judged_like_others(gathering: Ga
     assert (found.shown.versions_behind, found.shown.changed_rows) == (1, 0.2)
 
 
-def test_a_policy_that_refreshes_when_stale_is_judged_by_what_it_accepts(
+def test_a_policy_that_refreshes_when_stale_is_judged_by_its_bounds(
     gathering: Gathering,
 ) -> None:
     gathering.world.policy = Policy(
@@ -302,6 +302,6 @@ def test_the_state_is_read_once_for_all_tables(
     assert asked["joins"] == asked["runs"] == 0
 
 
-def test_no_nodes_are_a_report_too(gathering: Gathering) -> None:
+def test_a_report_may_have_no_nodes(gathering: Gathering) -> None:
     found = gather(gathering.spec(), gathering.world.state, gathering.world.clock, [])
     assert (found.nodes, found.health, dict(found.reads)) == ((), Health.OK, {})

@@ -154,7 +154,7 @@ def test_search_finds_names_columns_and_owners_with_the_keyboard(
         page.wait_for_url("**/tables/t1.html")
 
 
-def test_the_theme_is_the_systems_until_it_is_switched(browser: Browser, site: Path) -> None:
+def test_the_theme_follows_the_system_until_it_is_switched(browser: Browser, site: Path) -> None:
     with visit(browser, site, scheme="dark") as visitor:
         page = visitor.open("index.html")
         background = "getComputedStyle(document.body).backgroundColor"
@@ -171,7 +171,7 @@ def test_the_theme_is_the_systems_until_it_is_switched(browser: Browser, site: P
         expect(page.locator("[data-history] canvas")).to_have_count(1)
 
 
-def test_the_keyboard_alone_is_enough(browser: Browser, site: Path) -> None:
+def test_pages_can_be_used_with_the_keyboard_alone(browser: Browser, site: Path) -> None:
     with visit(browser, site) as visitor:
         page = visitor.open("index.html")
         page.keyboard.press("Tab")
@@ -197,7 +197,7 @@ def test_long_tables_are_filtered(browser: Browser, site: Path) -> None:
         expect(rows).to_contain_text("customer")
 
 
-def test_a_list_of_hundreds_is_folded_and_found_in(browser: Browser, tmp_path: Path) -> None:
+def test_a_list_of_hundreds_is_folded_and_searchable(browser: Browser, tmp_path: Path) -> None:
     report = project(*(table_report(f"t{at}") for at in range(250)))
     site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
     with visit(browser, site) as visitor:
@@ -212,7 +212,7 @@ def test_a_list_of_hundreds_is_folded_and_found_in(browser: Browser, tmp_path: P
         expect(last).to_be_visible()
 
 
-def test_pages_are_of_use_without_scripts(browser: Browser, site: Path) -> None:
+def test_pages_are_readable_without_scripts(browser: Browser, site: Path) -> None:
     with visit(browser, site, scripts=False) as visitor:
         page = visitor.open("tables/orders.html")
         expect(page.get_by_role("cell", name="555285.16")).to_be_visible()
@@ -263,7 +263,7 @@ def test_text_stands_out_from_its_background(scheme: Scheme, browser: Browser, s
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
-def test_a_poisoned_report_does_nothing(payload: str, browser: Browser, tmp_path: Path) -> None:
+def test_a_malicious_report_runs_no_code(payload: str, browser: Browser, tmp_path: Path) -> None:
     report = poisoned(project(), payload)
     site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
     with visit(browser, site) as visitor:
@@ -280,7 +280,9 @@ def test_a_poisoned_report_does_nothing(payload: str, browser: Browser, tmp_path
         assert visitor.overflow <= 0
 
 
-def test_the_rules_of_a_page_stop_what_is_not_its_own(browser: Browser, tmp_path: Path) -> None:
+def test_the_content_security_policy_blocks_foreign_content(
+    browser: Browser, tmp_path: Path
+) -> None:
     """Were a text ever not escaped, the page would still run nothing of it."""
     report = project()
     site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent

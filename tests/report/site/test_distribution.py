@@ -101,7 +101,7 @@ def test_values_read_as_their_type_does(kind: str, value: float, shown: str, dra
     assert shape.edges[0] == pytest.approx(drawn)
 
 
-def test_an_outline_is_whole() -> None:
+def test_an_outline_is_closed() -> None:
     path = made(leaning(857.71, 555285.16)).path
     assert path.startswith("M0 56V")
     assert path.endswith("H240V56Z")
