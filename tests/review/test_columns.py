@@ -94,7 +94,7 @@ TABLES = st.builds(
 
 
 @given(TABLES, TABLES)
-def test_what_patterns_rule_out_happens_with_no_schema(old: Table, new: Table) -> None:
+def test_comparing_patterns_is_conservative(old: Table, new: Table) -> None:
     """Patterns may only be too careful."""
     careful = compare_columns(old, new, None, Mask())
     exact = compare_columns(old, new, SCHEMA, Mask())
@@ -104,7 +104,7 @@ def test_what_patterns_rule_out_happens_with_no_schema(old: Table, new: Table) -
 
 
 @given(TABLES)
-def test_what_stays_gains_and_loses_nothing(declared: Table) -> None:
+def test_an_unchanged_selection_gains_and_loses_nothing(declared: Table) -> None:
     for schema in (None, SCHEMA):
         found = compare_columns(declared, declared, schema, Mask())
         assert (found.change.gained, found.change.lost) == ((), ())

@@ -78,7 +78,7 @@ def planned_bytes(root: Path) -> int:
     return action.figures.bytes_scanned
 
 
-def test_a_new_table_costs_what_its_first_plan_says(root: Path) -> None:
+def test_a_new_table_costs_the_bytes_of_its_first_plan(root: Path) -> None:
     # A dataset is opened only where BASE reads it already.
     base = join(3).replace("left: {lance: parts.lance", "left: {lance: orders.lance")
     [node] = compare(root, base, orders("all") + base).nodes
@@ -110,7 +110,7 @@ def test_histograms_need_columns_read_again(root: Path) -> None:
     assert node.cost_bytes == planned_bytes(root) > 0
 
 
-def test_a_state_that_cannot_be_read_is_told_and_takes_nothing_for_known(
+def test_an_unreadable_state_is_reported_and_everything_is_unknown(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember(root, ["o_price"])

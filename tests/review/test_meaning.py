@@ -28,7 +28,7 @@ def compared(base: ProjectSpec, head: ProjectSpec) -> Diff:
 
 @few
 @given(st.data())
-def test_another_way_to_write_a_project_is_no_change(data: st.DataObject) -> None:
+def test_equivalent_spellings_of_a_project_are_not_a_change(data: st.DataObject) -> None:
     nodes = data.draw(projects())
     diff = compared(loaded(written(nodes)), loaded(data.draw(rewritten(nodes))))
     assert diff.nodes == ()
@@ -38,7 +38,7 @@ def test_another_way_to_write_a_project_is_no_change(data: st.DataObject) -> Non
 
 @few
 @given(st.data())
-def test_one_change_is_found_however_the_rest_is_rewritten(data: st.DataObject) -> None:
+def test_one_change_is_found_in_a_rewritten_project(data: st.DataObject) -> None:
     nodes = data.draw(projects())
     changed = copy.deepcopy(nodes)
     node = data.draw(st.sampled_from(changed))
@@ -74,7 +74,7 @@ def test_every_property_counts(node: Node, edit: Edit) -> None:
 
 @few
 @given(st.data())
-def test_a_node_that_comes_or_goes_is_the_only_one_that_changes(data: st.DataObject) -> None:
+def test_an_added_or_removed_node_is_the_only_change(data: st.DataObject) -> None:
     nodes = data.draw(projects())
     gone = data.draw(st.sampled_from(nodes))
     rest: list[Node] = [node for node in nodes if node is not gone]

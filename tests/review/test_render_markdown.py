@@ -87,7 +87,7 @@ TEXTS = st.text(st.sampled_from("`|\\<>&#@!*_~[]()-+.:/\"'$ \tab0é\u202e"), min
 
 
 @given(TEXTS.filter(lambda text: text.strip()))
-def test_a_renderer_sees_the_same_page_whatever_the_texts_are(text: str) -> None:
+def test_texts_do_not_change_the_elements_of_a_page(text: str) -> None:
     assert structure(as_markdown(diff(node(text, text)))) == structure(
         as_markdown(diff(node("x", "x")))
     )
@@ -106,13 +106,13 @@ def test_a_span_is_one_span(text: str) -> None:
 
 
 @given(st.text())
-def test_prose_calls_nobody(text: str) -> None:
+def test_prose_mentions_no_user(text: str) -> None:
     found = prose(text)
     assert not re.search(r"@[^\u200b]|(?<!\\)[`<\[\]*_|]", f"{found} ")
     assert "\n" not in found
 
 
-def test_a_block_cannot_be_left() -> None:
+def test_a_code_block_cannot_be_closed_by_its_text() -> None:
     text = "select 1\n```\n@team <b>\n````"
     page = as_markdown(diff(replace(node(), properties=(change("right.sql", "select 1", text),))))
     fences = re.findall(r"^ *(`{3,})(?:diff)?$", page, flags=re.MULTILINE)
@@ -122,7 +122,7 @@ def test_a_block_cannot_be_left() -> None:
 @pytest.mark.parametrize(
     ("count", "length"), [(1, 3), (1, 200_000), (40, 3), (40, 900), (40, 20_000), (2000, 3)]
 )
-def test_a_page_is_never_too_long_and_says_what_it_leaves_out(count: int, length: int) -> None:
+def test_a_page_has_a_maximum_length_and_counts_omitted_nodes(count: int, length: int) -> None:
     nodes = [node(f"n{number}", "x" * length) for number in range(count)]
     page = as_markdown(diff(*nodes))
     assert len(page) <= MAX_CHARACTERS
@@ -135,6 +135,6 @@ def test_a_page_is_never_too_long_and_says_what_it_leaves_out(count: int, length
     assert page.count("<details>") == page.count("</details>")
 
 
-def test_a_diff_of_nothing_is_known_as_such() -> None:
+def test_an_empty_diff_is_recognized() -> None:
     assert has_no_changes(as_markdown(diff()))
     assert not has_no_changes(as_markdown(diff(node())))

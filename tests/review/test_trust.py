@@ -115,13 +115,13 @@ def told(diff: Diff) -> str:
     return "\n".join(notes)
 
 
-def test_a_dataset_of_base_is_asked(change: Change, store: Store) -> None:
+def test_a_dataset_of_base_is_opened(change: Change, store: Store) -> None:
     diff = change.diff(project(TO_STORE, orders()), project(TO_STORE, orders(columns="[a, b]")))
     assert any(request.startswith("/lake") for request in store.requests)
     assert "the dataset cannot be opened: LS2" in told(diff)
 
 
-def test_storage_options_of_a_stranger_lead_nowhere(change: Change, store: Store) -> None:
+def test_untrusted_storage_options_are_not_used(change: Change, store: Store) -> None:
     diff = change.diff(
         project(ELSEWHERE, orders() + join(LEFT)),
         project(TO_STORE, orders(columns="[a, b]") + join(LEFT.replace("parts", "other"))),
@@ -150,7 +150,7 @@ def test_storage_options_of_a_stranger_lead_nowhere(change: Change, store: Store
         "s3://me@lake/orders.lance",
     ],
 )
-def test_a_uri_of_a_stranger_is_not_opened(change: Change, store: Store, uri: str) -> None:
+def test_an_untrusted_uri_is_not_opened(change: Change, store: Store, uri: str) -> None:
     base, head = project(TO_STORE, "tables: []"), project(TO_STORE, orders(uri))
     why = "the dataset is not opened: BASE reads nothing at its URI, and credentials go only where"
     assert why in told(change.diff(base, head))
@@ -171,7 +171,7 @@ def test_a_uri_of_a_stranger_is_not_opened(change: Change, store: Store, uri: st
         "{sql: \"select v from {{ ref('orders') }}\", vector: v}",
     ],
 )
-def test_a_side_of_a_stranger_is_not_opened(change: Change, store: Store, left: str) -> None:
+def test_an_untrusted_side_is_not_opened(change: Change, store: Store, left: str) -> None:
     evil = orders("s3://evil/rows.lance")
     diff = change.diff(project(TO_STORE, join(LEFT)), project(TO_STORE, evil + join(left)))
     assert not any("evil" in request for request in store.requests)
@@ -180,7 +180,7 @@ def test_a_side_of_a_stranger_is_not_opened(change: Change, store: Store, left: 
     assert node.cost_bytes is None
 
 
-def test_no_folder_of_the_machine_is_measured(change: Change, tmp_path: Path) -> None:
+def test_no_local_folder_is_measured(change: Change, tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "key").write_text("x" * 12345)
     left = f"{{parquet: '{tmp_path}/private', vector: v}}"
@@ -189,7 +189,7 @@ def test_no_folder_of_the_machine_is_measured(change: Change, tmp_path: Path) ->
     assert node.cost_bytes is None
 
 
-def test_before_there_was_a_project_nothing_is_opened(
+def test_without_a_project_in_base_nothing_is_opened(
     change: Change, store: Store, tmp_path: Path
 ) -> None:
     from tests.review.conftest import Repository
@@ -217,7 +217,7 @@ def test_before_there_was_a_project_nothing_is_opened(
         (f"{ELSEWHERE}    state: s3://lake/state\n", f"{TO_STORE}    state: s3://lake/state\n"),
     ],
 )
-def test_the_state_of_a_stranger_is_not_opened(
+def test_an_untrusted_state_is_not_opened(
     base: str, head: str, change: Change, store: Store, tmp_path: Path
 ) -> None:
     import lance
@@ -237,7 +237,7 @@ def test_the_state_of_a_stranger_is_not_opened(
     assert store.requests == []
 
 
-def test_the_state_of_base_is_asked(change: Change, store: Store) -> None:
+def test_the_state_of_base_is_opened(change: Change, store: Store) -> None:
     header = f"{TO_STORE}    state: s3://lake/state\n"
     with pytest.raises(StateError, match="LS301"):
         change.diff(
