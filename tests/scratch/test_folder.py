@@ -39,7 +39,7 @@ def left_below(root: Path) -> list[Path]:
     return list(root.rglob("*"))
 
 
-def test_a_folder_of_its_own_that_is_gone_afterwards(root: Path) -> None:
+def test_a_join_has_its_own_folder_that_is_removed_afterwards(root: Path) -> None:
     with scratch(str(root), "local-1", {}) as one, scratch(str(root), "local-1", {}) as two:
         assert one.uri != two.uri
         for each in (one, two):
@@ -52,14 +52,14 @@ def test_a_folder_of_its_own_that_is_gone_afterwards(root: Path) -> None:
 
 
 @pytest.mark.parametrize("application", ["../../out", "/etc", "a/b", "..", "", "app é"])
-def test_no_name_of_an_application_leads_elsewhere(root: Path, application: str) -> None:
+def test_names_of_applications_stay_inside_the_root(root: Path, application: str) -> None:
     with scratch(str(root), application) as found:
         assert Path(found.uri).parent.parent == root
     assert left_below(root) == []
 
 
 @pytest.mark.parametrize("error", [ValueError, RunError, KeyboardInterrupt, SystemExit])
-def test_it_is_gone_after_a_failure(root: Path, error: type[BaseException]) -> None:
+def test_a_folder_is_removed_after_a_failure(root: Path, error: type[BaseException]) -> None:
     raised = JoinFailed("no") if error is RunError else error()
     with pytest.raises(error) as caught, scratch(str(root), "app", settle_seconds=0) as found:
         fill(found)
@@ -68,7 +68,7 @@ def test_it_is_gone_after_a_failure(root: Path, error: type[BaseException]) -> N
     assert left_below(root) == []
 
 
-def test_it_is_gone_when_nobody_ends_the_block(root: Path) -> None:
+def test_a_folder_is_removed_when_its_block_is_never_left(root: Path) -> None:
     entered = scratch(str(root), "app", settle_seconds=0)
     entered.__enter__()
     assert left_below(root)
@@ -76,7 +76,7 @@ def test_it_is_gone_when_nobody_ends_the_block(root: Path) -> None:
     assert left_below(root) == []
 
 
-def test_what_cancelled_tasks_still_write_is_removed(root: Path) -> None:
+def test_late_files_of_cancelled_tasks_are_removed(root: Path) -> None:
     done = threading.Event()
 
     def straggle(folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_runs_of_one_application_do_not_remove_each_other(root: Path) -> None:
     assert left_below(root) == []
 
 
-def test_its_heart_beats(root: Path) -> None:
+def test_the_heartbeat_of_a_folder_is_updated(root: Path) -> None:
     beats = []
     with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as found:
         path = Path(found.uri) / HEARTBEAT
@@ -126,7 +126,9 @@ def test_its_heart_beats(root: Path) -> None:
     assert all(abs(now() - beat) < timedelta(minutes=1) for beat in beats)
 
 
-def test_a_heart_that_fails_fails_no_join(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_heartbeat_does_not_fail_the_join(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as found:
         shutil.rmtree(found.uri)
         deadline = time.monotonic() + 20
@@ -136,7 +138,7 @@ def test_a_heart_that_fails_fails_no_join(root: Path, caplog: pytest.LogCaptureF
     assert left_below(root) == []
 
 
-def test_a_removal_that_fails_is_logged_and_hides_nothing(
+def test_a_failed_removal_is_logged_and_does_not_hide_errors(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def busy(*arguments: object) -> None:
@@ -151,7 +153,7 @@ def test_a_removal_that_fails_is_logged_and_hides_nothing(
     assert "Permission denied" in warning.getMessage()
 
 
-def test_a_root_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_root_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError) as caught, scratch(str(tmp_path / "file"), "app"):
         pass
@@ -192,7 +194,9 @@ def test_a_full_disk_is_one_clear_error(root: Path, error: Exception) -> None:
     assert left_below(root) == []
 
 
-def test_no_room_for_the_first_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_at_the_first_file_is_one_clear_error(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*arguments: object, **options: object) -> None:
         raise FULL[0]
 
@@ -203,7 +207,7 @@ def test_no_room_for_the_first_file(root: Path, monkeypatch: pytest.MonkeyPatch)
     assert left_below(root) == []
 
 
-def test_a_result_that_does_not_fit_is_no_matter_of_scratch(root: Path) -> None:
+def test_a_full_disk_of_the_output_is_not_an_error_of_scratch(root: Path) -> None:
     raised = OutputNotWritten("the result does not fit: No space left on device")
     with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0):
         raise raised

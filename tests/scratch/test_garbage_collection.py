@@ -56,7 +56,7 @@ def left_by(
     return folder
 
 
-def test_what_a_dead_join_left_is_removed(root: Path) -> None:
+def test_folders_of_dead_joins_are_removed(root: Path) -> None:
     beat = NOW - 11 * MINUTE
     folder = left_by(root, beat=beat)
     size = sum((folder / each).stat().st_size for each in files_below(folder))
@@ -70,7 +70,7 @@ def test_what_a_dead_join_left_is_removed(root: Path) -> None:
     assert sweep_scratch(str(root), now=NOW).swept == ()
 
 
-def test_a_live_one_stays(root: Path) -> None:
+def test_a_folder_of_a_live_join_is_kept(root: Path) -> None:
     here = this_process()
     assert here.started is not None
     gone = Process(here.host, here.pid, here.started - 1)
@@ -94,7 +94,7 @@ def test_a_live_one_stays(root: Path) -> None:
     assert not (root / "dead").exists()
 
 
-def test_what_carries_no_marker_stays(root: Path) -> None:
+def test_folders_without_a_marker_are_kept(root: Path) -> None:
     foreign = root / "app" / "0123456789abcdef"
     foreign.mkdir(parents=True)
     (foreign / "rows.lance").write_text("mine")
@@ -121,7 +121,7 @@ def test_what_carries_no_marker_stays(root: Path) -> None:
         json.dumps({**json.loads(encode("a", ELSEWHERE, NOW)), "process": {"pid": "x"}}),
     ],
 )
-def test_a_broken_marker_is_left_and_told(root: Path, text: str) -> None:
+def test_a_folder_with_a_broken_marker_is_kept_and_reported(root: Path, text: str) -> None:
     folder = left_by(root)
     (folder / MARKER).write_text(text)
     found = sweep_scratch(str(root), now=NOW)
@@ -138,7 +138,7 @@ def outside(tmp_path: Path) -> Path:
     return left_by(tmp_path / "outside")
 
 
-def test_links_lead_nowhere(root: Path, outside: Path) -> None:
+def test_links_are_not_followed(root: Path, outside: Path) -> None:
     before = files_below(outside)
     left_by(root, "app/dead")
     (root / "app" / "run").symlink_to(outside)
@@ -169,7 +169,9 @@ def test_a_root_that_does_not_exist_holds_nothing(tmp_path: Path) -> None:
     assert sweep_scratch(str(tmp_path / "none"), now=NOW).swept == ()
 
 
-def test_what_cannot_be_removed_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_removed_is_reported(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def busy(*arguments: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -184,7 +186,7 @@ def test_what_cannot_be_removed_is_told(root: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("question", ["children", "read"])
-def test_what_belongs_to_others_does_not_stop_the_sweep(
+def test_unreadable_folders_do_not_stop_the_sweep(
     root: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     own, other = left_by(root, "b/own"), left_by(root, "a/other")
@@ -202,7 +204,7 @@ def test_what_belongs_to_others_does_not_stop_the_sweep(
     assert other.exists()
 
 
-def test_a_root_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_root_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError) as caught:
         sweep_scratch(str(tmp_path / "file"), now=NOW)
@@ -296,7 +298,7 @@ def test_an_interrupted_join_leaves_nothing(root: Path, join: subprocess.Popen[s
 
 
 @pytest.mark.s3
-def test_scratch_in_an_object_store(object_store: ObjectStore) -> None:
+def test_scratch_in_an_object_store_is_swept(object_store: ObjectStore) -> None:
     import lance
     import pyarrow as pa
 
@@ -333,7 +335,7 @@ def test_scratch_in_an_object_store(object_store: ObjectStore) -> None:
 
 
 @pytest.mark.s3
-def test_an_object_store_that_refuses_is_told(object_store: ObjectStore) -> None:
+def test_an_object_store_that_denies_access_is_reported(object_store: ObjectStore) -> None:
     options = {**object_store.storage_options, "aws_secret_access_key": "wrong-and-hidden"}
     root = object_store.fresh_uri("scratch")
     with pytest.raises(RunError) as caught:
@@ -364,9 +366,7 @@ with scratch(sys.argv[1], "app"):
 
 
 @pytest.mark.parametrize("point", ["made", "drafted"])
-def test_what_a_process_left_that_was_killed_before_it_marked_its_folder_is_removed(
-    root: Path, point: str
-) -> None:
+def test_folders_of_processes_killed_before_marking_are_removed(root: Path, point: str) -> None:
     """And nothing that it did not make, or that holds anything else."""
     command = [sys.executable, "-c", KILLED_WHILE_MARKING, str(root), point]
     killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
