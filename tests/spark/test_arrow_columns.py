@@ -55,7 +55,7 @@ def test_every_type_becomes_one_that_spark_reads(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_slices_and_joined_columns_are_converted_alike(case: Case) -> None:
+def test_slices_and_concatenated_columns_are_converted_alike(case: Case) -> None:
     twice = pa.concat_arrays([case.column, case.column, case.column])
     size = len(case.column)
     for start, length in ((1, size), (size, size), (size + 1, 2), (3 * size, 0)):
@@ -93,7 +93,7 @@ def test_small_decimals_are_decimals(type: pa.DataType) -> None:
     assert converted(column, narrow=True).to_pylist() == [-1_234_567, None, 1]
 
 
-def test_wide_and_nested_decimals_stay_what_they_are() -> None:
+def test_wide_and_nested_decimals_are_unchanged() -> None:
     for column in (CASES["19 digits"].column, CASES["struct"].column):
         assert converted(column, narrow=True).type == converted(column).type
 
@@ -107,7 +107,7 @@ def test_wide_and_nested_decimals_stay_what_they_are() -> None:
         (pa.array([-(2**62)], pa.duration("ms")), "does not fit Spark's microseconds"),
     ],
 )
-def test_what_spark_cannot_hold_is_refused(column: pa.Array, said: str) -> None:
+def test_values_that_spark_cannot_hold_are_refused(column: pa.Array, said: str) -> None:
     with pytest.raises(OverflowError, match=said):
         converted(column)
 
@@ -124,7 +124,7 @@ def test_values_of_vectors_are_not_copied() -> None:
     assert converted(vectors).values.buffers()[1].address == vectors.values.buffers()[1].address
 
 
-def test_extensions_are_what_they_are_stored_as() -> None:
+def test_extension_types_become_their_storage_type() -> None:
     column = pa.array([b"0123456789abcdef", None], pa.uuid())
     assert converted(column).to_pylist() == [b"0123456789abcdef", None]
 

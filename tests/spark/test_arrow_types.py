@@ -30,7 +30,7 @@ def test_types_are_those_that_schema_hashes_name(case: Case) -> None:
         pa.time32("ms"),
     ],
 )
-def test_types_that_files_do_not_hold_have_one_too(type: pa.DataType) -> None:
+def test_types_that_files_do_not_hold_have_a_spark_type(type: pa.DataType) -> None:
     assert data_type(type).simpleString() == spark_type(type)
 
 

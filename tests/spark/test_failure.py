@@ -44,7 +44,7 @@ ABORTED = (
     st.none() | st.text(),
 )
 @settings(deadline=None)
-def test_what_a_worker_raised_comes_back_as_it_was(
+def test_an_error_of_a_worker_is_restored(
     kind: type[LancestatError], message: str, hint: str | None
 ) -> None:
     raised = kind(message, hint=hint)
@@ -66,7 +66,7 @@ def test_what_a_worker_raised_comes_back_as_it_was(
         'lancestat-error:{"code": "LS999"}',
     ],
 )
-def test_other_texts_carry_no_error(text: str) -> None:
+def test_other_texts_contain_no_error(text: str) -> None:
     assert carried_error(text) is None
 
 
@@ -83,7 +83,7 @@ def test_a_crash_names_the_last_cause_without_the_jvms_stack() -> None:
     assert "memory" in found.hint
 
 
-def test_a_cancelled_job_is_no_failure_of_the_table() -> None:
+def test_a_cancelled_job_is_not_a_failure_of_the_table() -> None:
     text = "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled part of group"
     assert explain(RuntimeError(text), TABLE, {}).code == "LS512"
 
@@ -96,7 +96,7 @@ def test_any_other_error_is_cut_to_its_first_line_and_shows_no_secret() -> None:
     assert found.message.endswith("RuntimeError: cannot sign with ***")
 
 
-def test_what_a_worker_raised_outside_its_work_is_told_and_not_where() -> None:
+def test_an_error_outside_the_task_is_reported_without_its_traceback() -> None:
     traceback = (
         "Traceback (most recent call last):\n"
         '  File "worker.py", line 4184, in invoke_udf\n'
@@ -113,7 +113,7 @@ def test_what_a_worker_raised_outside_its_work_is_told_and_not_where() -> None:
         assert found.hint is not None
 
 
-def test_a_task_of_a_join_without_memory_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_join_task_without_memory_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "prepare_worker", lambda *_: None)
     with pytest.raises(WorkerError) as caught, worker.worker_task(1, {}, worker.SEARCHING):
         raise MemoryError("Unable to allocate 64.0 MiB")

@@ -119,7 +119,7 @@ def test_wide_values_are_looked_up_and_batches_stay_small(tmp_path: Path) -> Non
     assert max(batch.num_rows for batch in batches) < BATCH_ROWS
 
 
-def test_values_that_grow_on_the_way_make_batches_shorter(
+def test_values_that_grow_when_converted_make_batches_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (batch_size, filtered_rows):

@@ -51,7 +51,7 @@ def test_ranges_of_a_fragment_are_its_live_rows_in_order(
     assert found == LIVE
 
 
-def test_batches_stay_small_however_wide_the_values(tmp_path: Path) -> None:
+def test_batches_of_wide_values_stay_small(tmp_path: Path) -> None:
     wide = pa.array([bytes([i]) * MIB for i in range(40)] * 2, pa.large_binary())
     lance.write_dataset(pa.table({"b": wide}), tmp_path)
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
@@ -86,7 +86,7 @@ def test_few_datasets_stay_open(tmp_path: Path) -> None:
     assert len(fragment_reader._opened) == fragment_reader.OPEN_DATASETS
 
 
-def test_values_that_grow_on_the_way_make_batches_shorter(
+def test_values_that_grow_when_converted_make_batches_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_size, "BATCH_BYTES", 100_000)
@@ -132,7 +132,7 @@ def test_a_damaged_file_names_its_fragment(tmp_path: Path) -> None:
     assert bad.value.code == "LS204"
 
 
-def test_a_missing_file_and_a_missing_fragment_are_told_apart(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_missing_fragment_have_different_errors(tmp_path: Path) -> None:
     made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path)
     (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).unlink()
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
@@ -150,7 +150,7 @@ def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:
     assert bad.value.code == "LS206"
 
 
-def test_a_dataset_made_anew_at_the_same_version_is_opened_anew(tmp_path: Path) -> None:
+def test_a_recreated_dataset_of_the_same_version_is_reopened(tmp_path: Path) -> None:
     found = []
     for number in (1, 2):
         shutil.rmtree(tmp_path / "t.lance", ignore_errors=True)
@@ -160,7 +160,7 @@ def test_a_dataset_made_anew_at_the_same_version_is_opened_anew(tmp_path: Path) 
     assert found == [{"a": [1]}, {"a": [2]}]
 
 
-def test_files_that_went_with_a_dropped_dataset_are_no_damage(tmp_path: Path) -> None:
+def test_files_of_a_dropped_dataset_are_not_damage(tmp_path: Path) -> None:
     uri = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"id": [1, 2, 3]}), uri)
     dataset = pinned_dataset(pinned(uri), {})

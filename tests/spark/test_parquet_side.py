@@ -70,7 +70,7 @@ def test_rows_are_taken_by_their_places(side: ParquetSide, places: set[int]) -> 
 
 @settings(deadline=None)
 @given(st.integers(0, ROWS), st.integers(0, ROWS), st.integers(1, 50))
-def test_blocks_hold_what_can_match_and_no_more_rows_than_fit(
+def test_blocks_hold_matchable_rows_up_to_their_size(
     side: ParquetSide, one: int, other: int, size: int
 ) -> None:
     rows = Rows(min(one, other), max(one, other))

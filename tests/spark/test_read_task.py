@@ -100,7 +100,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("process")
-def test_a_task_answers_what_it_is_asked(uri: str) -> None:
+def test_a_task_returns_the_requested_rows(uri: str) -> None:
     text = (
         encode_scan(QueryScan(pinned(uri), ("id",)))
         + "\n"
@@ -112,7 +112,7 @@ def test_a_task_answers_what_it_is_asked(uri: str) -> None:
 
 
 @pytest.mark.usefixtures("process")
-def test_a_failure_crosses_as_text_without_secrets(tmp_path: Path) -> None:
+def test_a_failure_is_passed_as_text_without_secrets(tmp_path: Path) -> None:
     made = lance.write_dataset(pa.table({"id": [1]}), tmp_path)
     (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).write_bytes(b"\0" * 100)
     text = (

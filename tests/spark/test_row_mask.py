@@ -34,7 +34,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
         (0, 6 * BLOCK),
     ],
 )
-def test_lance_reads_the_rows_of_the_range(
+def test_a_mask_selects_the_rows_of_the_range(
     dataset: lance.LanceDataset, fragment: int, start: int, stop: int
 ) -> None:
     first = 6 * BLOCK * fragment
@@ -48,7 +48,9 @@ def test_lance_reads_the_rows_of_the_range(
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 5), (9, 2 * BLOCK), (1, 5 * BLOCK)])
-def test_it_means_what_lance_writes(dataset: lance.LanceDataset, start: int, stop: int) -> None:
+def test_a_mask_equals_one_written_by_lance(
+    dataset: lance.LanceDataset, start: int, stop: int
+) -> None:
     theirs = serialize_row_addrs(range((1 << 32) + start, (1 << 32) + stop))
     ours = row_mask(1, start, stop)
     read = [

@@ -29,7 +29,7 @@ def test_local_masters_retry_as_clusters_do(given: str, expected: str) -> None:
     assert with_attempts(given) == expected
 
 
-def test_the_number_of_attempts_is_the_users_when_given() -> None:
+def test_a_given_number_of_attempts_is_kept() -> None:
     assert with_attempts("local[2]", "7") == "local[2,7]"
 
 
@@ -109,7 +109,7 @@ def test_a_java_home_without_java_is_named(java_home: Path) -> None:
     assert bad.value.code == "LS520"
 
 
-def test_no_java_at_all_stops_before_spark_does(
+def test_a_missing_java_is_an_error_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -124,7 +124,7 @@ def test_no_java_at_all_stops_before_spark_does(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_jvm_that_does_not_start_says_why(
+def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     executable(

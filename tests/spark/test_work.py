@@ -108,7 +108,7 @@ def test_a_fragment_of_a_few_huge_rows_is_cut_into_no_more_items_than_rows() -> 
     assert len(split([scan(3, 8 << 30)], cores=16)) == 3
 
 
-def test_a_thousand_tiny_fragments_are_not_a_thousand_tasks() -> None:
+def test_a_thousand_tiny_fragments_share_few_tasks() -> None:
     assert len(split([scan(10, 1_000)] * 1_000, cores=2)) <= 40
 
 
