@@ -135,7 +135,7 @@ def test_links_inside_the_repository_are_followed(project: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [".env", ".git/HEAD", ".git/notes.yml", "notes.txt"])
-def test_links_to_what_is_no_spec_file_are_refused_and_not_quoted(
+def test_links_to_other_files_than_specs_are_refused_and_not_quoted(
     project: Path, target: str
 ) -> None:
     """An earlier step of a pipeline may have left secrets in files that git ignores."""
@@ -147,7 +147,7 @@ def test_links_to_what_is_no_spec_file_are_refused_and_not_quoted(
     assert "hunter2" not in told
 
 
-def test_links_in_a_circle_and_links_to_nothing_are_told(project: Path) -> None:
+def test_circular_and_dangling_links_are_errors(project: Path) -> None:
     (project / "specs" / "a.yml").symlink_to("b.yml")
     (project / "specs" / "b.yml").symlink_to("a.yml")
     (project / "specs" / "c.yml").symlink_to("nothing.yml")
@@ -157,14 +157,14 @@ def test_links_in_a_circle_and_links_to_nothing_are_told(project: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["specs", "x" * 5000])
-def test_a_spec_path_that_cannot_be_read_is_told(project: Path, path: str) -> None:
+def test_an_unreadable_spec_path_is_an_error(project: Path, path: str) -> None:
     (project / "specs").rename(project / "old")
     (project / "specs").symlink_to("specs")
     (project / "lancestat_project.yml").write_text(f"{PROJECT}spec-paths: [{path}]\n")
     assert refused(project).startswith("LS101 lancestat_project.yml:3:14  cannot read spec path '")
 
 
-def test_a_pipe_is_refused_and_not_waited_for(project: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(project: Path) -> None:
     os.mkfifo(project / "specs" / "pipe.yml")
     assert "'specs/pipe.yml' is not a regular file" in refused(project)
     (project / "specs" / "pipe.yml").unlink()
@@ -202,7 +202,7 @@ def test_paths_are_resolved_link_by_link(tmp_path: Path) -> None:
     assert resolved_inside(top / "a", top) is None
 
 
-def test_errors_of_the_layer_have_no_place_of_their_own(project: Path) -> None:
+def test_errors_of_the_layer_have_no_location(project: Path) -> None:
     from lancestat.spec.files import Folder
 
     with pytest.raises(SpecError) as caught:

@@ -169,7 +169,7 @@ def test_a_value_has_one_error_however_many_keywords_it_breaks() -> None:
 
 
 @pytest.mark.parametrize("output", [None, "lance", [], 5])
-def test_a_choice_that_is_no_mapping_has_the_wrong_type_and_nothing_else(output: Any) -> None:
+def test_a_choice_that_is_not_a_mapping_has_one_error_of_its_type(output: Any) -> None:
     sides = {"left": {"lance": "x", "vector": "v"}, "right": {"lance": "x", "vector": "v"}}
     value = {"knn_joins": [{"name": "j", **sides, "k": 1, "output": output}]}
     ((path, error),) = judge(SPECS_SCHEMA, value)
@@ -177,13 +177,13 @@ def test_a_choice_that_is_no_mapping_has_the_wrong_type_and_nothing_else(output:
     assert "must be a mapping with 'lance' or 'parquet'" in error.message
 
 
-def test_a_schema_asks_nothing_of_a_network() -> None:
+def test_schemas_refer_to_no_url() -> None:
     for name in SCHEMAS:
         text = json.dumps(schema(name))
         assert text.count('"$ref": "') == text.count('"$ref": "#/$defs/')
 
 
-def test_every_part_of_a_schema_tells_editors_what_it_is() -> None:
+def test_every_part_of_a_schema_has_a_title_and_a_description() -> None:
     def walk(part: Any, path: str) -> None:
         if not isinstance(part, dict):
             return

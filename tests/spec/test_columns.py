@@ -36,7 +36,7 @@ def resolve(*rules: ColumnRule, exclude: tuple[str, ...] = ()) -> ResolvedColumn
     return resolve_columns(selection, SCHEMA, "orders")
 
 
-def test_all_skips_what_cannot_be_analyzed_or_stored_and_says_why() -> None:
+def test_all_skips_unsupported_columns_with_a_reason() -> None:
     found = resolve()
     assert found.names == ("o_id", "o_key", "price", "day", "odd[1]")
     assert found.skipped == (
@@ -75,7 +75,7 @@ def test_patterns_have_case_and_may_match_nothing() -> None:
     assert found.notes == ("pattern 'O_*' matches no column", "pattern 'zzz*' matches no column")
 
 
-def test_a_pattern_reports_what_it_skips() -> None:
+def test_a_pattern_reports_the_skipped_columns() -> None:
     found = resolve(rule("e*", "*.b"))
     assert found.names == ()
     assert [name for name, _ in found.skipped] == ["emb", "a.b"]
@@ -106,7 +106,7 @@ def test_a_name_must_be_a_column_that_can_have_statistics(
     assert expected in str(caught.value)
 
 
-def test_excluding_a_name_that_is_not_there_is_an_error() -> None:
+def test_excluding_a_missing_name_is_an_error() -> None:
     with pytest.raises(SpecError, match="has no column 'pirce'"):
         resolve(exclude=("pirce",))
     assert resolve(exclude=("emb",)).skipped[0][0] == "a.b"

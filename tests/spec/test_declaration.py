@@ -123,7 +123,7 @@ def test_every_field_has_a_key_or_is_derived(resource: type[Any]) -> None:
     assert others - DERIVED <= ({"name"} if resource is Target else set())
 
 
-def test_a_default_that_is_an_enum_is_a_word_of_it() -> None:
+def test_a_default_of_an_enum_is_one_of_its_values() -> None:
     for _, declared, key in declarations():
         if isinstance(declared.default, Enum):
             assert isinstance(key.shape, Words)

@@ -119,7 +119,7 @@ def test_rows_may_have_to_be_fresh(load: Load, text: str, expected: Freshness) -
     assert table(load, "{name: t, uri: u}").freshness is None
 
 
-def test_policies_may_be_named_in_another_file(load: Load) -> None:
+def test_policies_may_be_declared_in_another_file(load: Load) -> None:
     spec = load(
         {
             "specs/a.yml": "tables: [{name: t, uri: u, policy: lazy}]",
@@ -177,7 +177,7 @@ def test_columns_know_where_they_were_written(load: Load) -> None:
     assert str(found.exclude[1].location) == "specs/shop.yml:2:60"
 
 
-def test_a_knn_join_is_loaded_whole(load: Load, tmp_path: Path) -> None:
+def test_a_knn_join_is_loaded_with_all_keys(load: Load, tmp_path: Path) -> None:
     root = tmp_path.resolve()
     spec = load(
         """

@@ -62,14 +62,14 @@ def complaints(document: dict[str, object], file: str = SPECS_SCHEMA) -> list[st
 
 @pytest.mark.parametrize("kind", ["tables", "column_sets", "policies", "knn_joins", "tags"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_neither_letter_nor_digit_is_in_no_name(kind: str, name: str) -> None:
+def test_names_have_only_letters_digits_and_underscores(kind: str, name: str) -> None:
     [message] = complaints(spec(kind, name))
     assert "of letters, digits, '_'" in message
 
 
 @pytest.mark.parametrize("kind", ["tables", "column_sets", "policies", "knn_joins", "tags"])
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_letters_and_digits_of_all_scripts_are_in_names(kind: str, name: str) -> None:
+def test_names_may_have_letters_and_digits_of_all_scripts(kind: str, name: str) -> None:
     assert complaints(spec(kind, name)) == []
 
 
@@ -93,7 +93,7 @@ def test_tags_and_targets_may_hold_more() -> None:
 
 @given(st.text(max_size=6))
 @example("a\u0308")
-def test_a_name_is_what_the_message_says(text: str) -> None:
+def test_names_follow_the_rule_in_the_message(text: str) -> None:
     letters = [char for char in text if unicodedata.category(char)[0] in "LM" or char.isdecimal()]
     if is_name(text, "_-"):
         assert len(letters) + text.count("_") + text.count("-") == len(text)
@@ -157,7 +157,7 @@ def test_patterns_mean_the_same_to_javascript() -> None:
         ("\u0130", "i\u0307"),
     ],
 )
-def test_names_that_look_the_same_are_one(one: str, other: str, load: Load) -> None:
+def test_names_that_look_the_same_are_equal(one: str, other: str, load: Load) -> None:
     text = f'tables:\n  - {{name: "{one}", uri: a}}\n  - {{name: "{other}", uri: b}}\n'
     with pytest.raises(InvalidProject, match=r"LS109 specs/shop.yml:3:12 .* is declared twice"):
         load(text)
@@ -166,7 +166,7 @@ def test_names_that_look_the_same_are_one(one: str, other: str, load: Load) -> N
         load("", project=targets)
 
 
-def test_a_decomposed_name_says_how_to_write_it(load: Load) -> None:
+def test_a_decomposed_name_has_a_hint_with_its_composed_form(load: Load) -> None:
     with pytest.raises(InvalidProject, match="hint: write 'caf\u00e9' in the normal form NFC"):
         load('tables:\n  - {name: "cafe\\u0301", uri: a}\n')
 
