@@ -47,7 +47,7 @@ def content(state: StateWriter, table: str) -> tuple[object, object, object]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.one_of(ADDITIONS, TIDYINGS), max_size=12))
-def test_both_stores_hold_the_same(
+def test_both_stores_hold_the_same_content(
     changes: list[tuple[str, list[StoredPartials] | frozenset[bytes]]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -81,5 +81,5 @@ def test_both_stores_hold_the_same(
         bounds=st.dictionaries(TEXT, st.tuples(TEXT, TEXT)),
     )
 )
-def test_records_survive_their_stored_form(record: TableRecord) -> None:
+def test_records_round_trip_through_their_stored_form(record: TableRecord) -> None:
     assert decode_record(encode_record(record)) == record

@@ -69,7 +69,7 @@ def generations(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("retention", [MINUTES, "2"])
-def test_runs_at_once_lose_nothing(folder: Path, retention: str) -> None:
+def test_concurrent_runs_lose_nothing(folder: Path, retention: str) -> None:
     """All start on an empty state, so that they also race to create it."""
     names = [f"w{number}" for number in range(4)]
     writers = [start(folder, name, 12, retention) for name in names]

@@ -43,7 +43,7 @@ def objects(object_store: ObjectStore, uri: str) -> list[str]:
     return [each.path for each in found if each.is_file]
 
 
-def test_partials_and_runs_come_back(
+def test_partials_and_runs_round_trip(
     object_store: ObjectStore, uri: str, state: LanceState
 ) -> None:
     assert state.records() == {}
@@ -57,7 +57,7 @@ def test_partials_and_runs_come_back(
     assert list(again.partials("t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
 
 
-def test_summaries_come_back(object_store: ObjectStore, uri: str, state: LanceState) -> None:
+def test_summaries_round_trip(object_store: ObjectStore, uri: str, state: LanceState) -> None:
     found = summary(7, "a", "b")
     state.add_summary("t", found, blocks(found, "x", "y"))
     again = open_state(uri, object_store.storage_options)
@@ -65,7 +65,7 @@ def test_summaries_come_back(object_store: ObjectStore, uri: str, state: LanceSt
     assert len(list(again.summary_blocks("t", block_keys(found)))) == 4
 
 
-def test_it_does_not_grow_with_the_number_of_runs(
+def test_the_state_does_not_grow_with_the_number_of_runs(
     object_store: ObjectStore, uri: str, state: LanceState
 ) -> None:
     live = frozenset({fingerprint("a")})
@@ -96,7 +96,9 @@ def test_damage_is_set_aside_and_swept(
     assert all("partials-2" in path for path in objects(object_store, uri))
 
 
-def test_runs_at_once_lose_nothing(object_store: ObjectStore, uri: str, state: LanceState) -> None:
+def test_concurrent_runs_lose_nothing(
+    object_store: ObjectStore, uri: str, state: LanceState
+) -> None:
     names = ["w0", "w1"]
     credentials = {key.upper(): value for key, value in object_store.storage_options.items()}
     writers = [
@@ -117,7 +119,7 @@ def test_runs_at_once_lose_nothing(object_store: ObjectStore, uri: str, state: L
 
 
 @pytest.mark.parametrize("change", [{"aws_secret_access_key": "wrong"}, {"bucket": "no-such"}])
-def test_no_access_is_an_error_and_no_damage(
+def test_denied_access_is_an_error_but_not_damage(
     object_store: ObjectStore, uri: str, state: LanceState, change: dict[str, str]
 ) -> None:
     state.add_run(run(1, record("t", 1)))

@@ -36,12 +36,12 @@ def ids(state: StateWriter, limit: int) -> dict[str, list[str]]:
     return {node: [each.run_id for each in outcomes] for node, outcomes in found.items()}
 
 
-def test_a_new_state_remembers_nothing(state: StateWriter) -> None:
+def test_a_new_state_has_no_outcomes(state: StateWriter) -> None:
     assert state.outcomes("dev", 5) == {}
     assert state.partial_indexes([]) == {}
 
 
-def test_the_newest_outcomes_of_each_node_come_newest_first(make_state: MakeState) -> None:
+def test_outcomes_of_each_node_are_listed_newest_first(make_state: MakeState) -> None:
     writer = make_state()
     # As they are stored: clocks of those who run may differ.
     for run in (ended(2, "a", "b"), ended(1, "a"), ended(4, "a"), ended(3), ended(5, "c", "a")):
@@ -57,7 +57,7 @@ def test_the_newest_outcomes_of_each_node_come_newest_first(make_state: MakeStat
     assert not any(state.outcomes("dev", 0).values())
 
 
-def test_an_outcome_tells_all_of_its_run_that_matters(make_state: MakeState) -> None:
+def test_an_outcome_has_the_fields_of_its_run(make_state: MakeState) -> None:
     make_state().add_run(ended(7, "a", target="prod"))
     [found] = make_state().outcomes("prod", 1)["a"]
     assert (found.run_id, found.command, found.target) == ("run 7", "run", "prod")

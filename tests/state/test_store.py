@@ -173,7 +173,7 @@ def test_reading_creates_nothing(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_folder_without_a_manifest_is_taken_over(folder: Path) -> None:
+def test_a_folder_without_a_manifest_is_reused(folder: Path) -> None:
     (partials_dataset(folder) / "data").mkdir(parents=True)
     (partials_dataset(folder) / "data" / "1.lance").write_bytes(b"left by a killed run")
     state = open_state(str(folder))
@@ -230,7 +230,7 @@ def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) 
         assert found == stored(number, x=number)
 
 
-def test_tidy_commits_nothing_when_nothing_has_to_be_done(filled: Path) -> None:
+def test_expire_commits_nothing_when_nothing_is_superseded(filled: Path) -> None:
     before = files_under(filled)
     open_state(str(filled)).expire({"t": frozenset(map(fingerprint, range(50)))})
     assert files_under(filled) == before
@@ -261,7 +261,7 @@ def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(filled: Path) ->
     assert not partials_dataset(filled, 2).exists()
 
 
-def test_runs_long_past_go_but_for_the_newest_record_of_every_table(folder: Path) -> None:
+def test_old_runs_are_dropped_except_the_newest_record_of_every_table(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(run(0, record("seldom", 1)))
     for number in range(1, 260):
@@ -291,7 +291,7 @@ def test_threads_share_a_state(folder: Path) -> None:
     assert len(list((folder / "v1").iterdir())) == 2
 
 
-def test_runs_that_create_the_same_state_at_once_lose_nothing(
+def test_runs_that_create_the_same_state_concurrently_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lance's own mode `create` does, on a busy machine: three rounds of a hundred."""
@@ -335,7 +335,7 @@ def test_a_long_stream_commits_once(folder: Path) -> None:
     assert found[(fingerprint(700),)] == {"x": partial(700)}
 
 
-def test_many_wanted_fingerprints_are_found_too(folder: Path) -> None:
+def test_many_requested_fingerprints_are_found(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_partials("t", [stored(number, x=1) for number in range(5000)])
     wanted = {(fingerprint(number),): X for number in range(100, 5100)}
@@ -362,7 +362,7 @@ def test_places_sort_by_generation(folder: Path) -> None:
     ]
 
 
-def test_what_a_compaction_moves_behind_newer_rows_stays_older(folder: Path) -> None:
+def test_rows_moved_by_a_compaction_stay_older(folder: Path) -> None:
     state = open_state(str(folder))
     for number in range(1, 4):
         state.add_run(run(number, record("t", number)))

@@ -30,13 +30,13 @@ def by_key(found: list[SummaryBlock]) -> dict[BlockKey, SummaryBlock]:
     return {block.key: block for block in found}
 
 
-def test_a_state_without_summaries(state: StateWriter) -> None:
+def test_a_new_state_has_no_summaries(state: StateWriter) -> None:
     assert state.summary("t") is None
     assert list(state.summary_blocks("t", [BlockKey("x", fingerprint("a"))])) == []
     state.expire({"t": frozenset()})
 
 
-def test_summaries_come_back_as_they_went_in(make_state: MakeState) -> None:
+def test_summaries_round_trip(make_state: MakeState) -> None:
     first = summary(7, "a", "b")
     make_state().add_summary("t", first, blocks(first, "x", "y"))
     assert make_state().summary("t") == first
@@ -48,7 +48,7 @@ def test_summaries_come_back_as_they_went_in(make_state: MakeState) -> None:
     assert list(make_state().summary_blocks("it's", wanted)) == []
 
 
-def test_only_wanted_blocks_come_back(state: StateWriter) -> None:
+def test_only_requested_blocks_are_returned(state: StateWriter) -> None:
     first = summary(7, "a", "b")
     state.add_summary("t", first, blocks(first, "x", "y"))
     [wanted, *_] = blocks(first, "y")
@@ -63,7 +63,7 @@ def test_the_newest_summary_counts_and_shares_blocks(make_state: MakeState) -> N
     assert len(list(make_state().summary_blocks("t", block_keys(second)))) == 4
 
 
-def test_what_is_not_stored_has_no_content(state: StateWriter) -> None:
+def test_missing_blocks_have_no_content(state: StateWriter) -> None:
     first = summary(7, "a", "b", "c", blocks=(2, 1))
     state.add_summary("t", first, [*blocks(first, "x"), blocks(first, "y")[1]])
     found = state.summary("t")
@@ -72,7 +72,7 @@ def test_what_is_not_stored_has_no_content(state: StateWriter) -> None:
     assert found.contents["y"] == (*EMPTY, fingerprint("c"))
 
 
-def test_tidy_keeps_what_the_newest_summary_names(make_state: MakeState) -> None:
+def test_expire_keeps_the_blocks_of_the_newest_summary(make_state: MakeState) -> None:
     first, second = summary(7, "a", "b"), summary(8, "a", "c")
     state = make_state()
     for table in ("t", "other"):
@@ -88,7 +88,7 @@ def test_tidy_keeps_what_the_newest_summary_names(make_state: MakeState) -> None
         assert len(by_key(list(seen.summary_blocks("other", every)))) == 6
 
 
-def test_a_failing_source_leaves_nothing_behind(state: StateWriter) -> None:
+def test_a_failing_source_stores_nothing(state: StateWriter) -> None:
     first = summary(7, "a", "b")
 
     class BrokenError(Exception):
@@ -145,7 +145,9 @@ def test_damage_is_set_aside_and_rebuilt(
     assert (folder / "v1" / "summaries-2.lance").exists()
 
 
-def test_what_does_not_decode_is_not_used(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_summaries_that_do_not_decode_are_not_used(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     first = summary(7, "a", "b")
     state = open_state(str(folder))
     state.add_summary("t", first, blocks(first, "x", "y"))
@@ -207,12 +209,12 @@ def summaries(draw: st.DrawFn) -> TableSummary:
 
 
 @given(summaries())
-def test_summaries_survive_their_stored_form(found: TableSummary) -> None:
+def test_summaries_round_trip_through_their_stored_form(found: TableSummary) -> None:
     assert decode_summary(encode_summary(found)) == found
 
 
 @given(st.binary(max_size=40))
-def test_noise_is_no_summary(noise: bytes) -> None:
+def test_random_bytes_are_not_a_summary(noise: bytes) -> None:
     with pytest.raises(ValueError):
         decode_summary(noise)
 
