@@ -90,14 +90,14 @@ def test_lengths_of_other_types_are_their_size() -> None:
         (1.0, 1.5, 12, 99, 12),
     ],
 )
-def test_distinct_counts_stay_within_what_is_possible(
+def test_distinct_counts_are_limited_by_rows_and_range(
     minimum: Bound, maximum: Bound, estimate: int, rows: int, expected: int
 ) -> None:
     found = summarize(partial(minimum, maximum, estimate, rows), typed(pa.int64()))
     assert found.distinct == expected
 
 
-def test_nan_alone_is_one_value_without_bounds() -> None:
+def test_a_column_of_nan_is_one_value_without_bounds() -> None:
     column = next(column for column in COLUMNS if column.type == pa.float64())
     found = summarize(true_partial(column, [math.nan, -math.nan, None]), typed(pa.float64()))
     assert (found.nulls, found.distinct) == (1, 1)

@@ -60,7 +60,7 @@ def counts(found: Histogram) -> list[int]:
         )
     )
 )
-def test_whatever_the_values_spark_can_take_it(
+def test_any_histogram_satisfies_the_assertions_of_spark(
     drawn: tuple[Column, list[list[object]], int],
 ) -> None:
     """What its estimation asserts of a histogram, or divides by."""
@@ -114,11 +114,11 @@ def as_spark_reads(bound: int | float, type: ColumnType) -> float:
     ],
     ids=str,
 )
-def test_where_spark_has_no_bounds_there_is_none(array: pa.Array) -> None:
+def test_a_column_without_bounds_has_no_histogram(array: pa.Array) -> None:
     assert equi_height(reduced(array), type_of(array)) is None
 
 
-def test_nobody_asked_means_none() -> None:
+def test_without_quantiles_there_is_no_histogram() -> None:
     array = pa.array([1, 2, 3])
     assert equi_height(reduced(array, with_quantiles=False), type_of(array)) is None
 

@@ -36,7 +36,7 @@ def rows(draw: st.DrawFn, column: Column) -> list[Any]:
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 @given(data=st.data())
 @slow
-def test_partial_is_what_the_definitions_say(column: Column, data: st.DataObject) -> None:
+def test_a_partial_equals_its_definition(column: Column, data: st.DataObject) -> None:
     values = data.draw(rows(column))
 
     found = analyze_arrays([column.array(values)], column.type)
@@ -65,7 +65,7 @@ def test_merging_any_split_equals_the_whole(column: Column, data: st.DataObject)
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 @given(data=st.data())
 @slow
-def test_slices_mean_their_own_rows_only(column: Column, data: st.DataObject) -> None:
+def test_slices_count_only_their_own_rows(column: Column, data: st.DataObject) -> None:
     around = data.draw(rows(column))
     values = data.draw(rows(column))
     array = column.array(around + values + around).slice(len(around), len(values))
@@ -76,7 +76,7 @@ def test_slices_mean_their_own_rows_only(column: Column, data: st.DataObject) ->
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 @given(data=st.data())
 @slow
-def test_dictionaries_mean_their_values(column: Column, data: st.DataObject) -> None:
+def test_dictionaries_count_their_values(column: Column, data: st.DataObject) -> None:
     """Unused entries, repeated entries and nulls in the dictionary included."""
     entries = data.draw(st.lists(st.one_of(st.none(), column.values), max_size=8))
     codes = data.draw(
@@ -91,7 +91,7 @@ def test_dictionaries_mean_their_values(column: Column, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
-def test_no_rows_and_nulls_alone(column: Column) -> None:
+def test_empty_and_all_null_columns_have_partials(column: Column) -> None:
     assert analyze_arrays([], column.type) == EMPTY_PARTIAL
     assert analyze_arrays([column.array([])], column.type) == EMPTY_PARTIAL
     nulls = analyze_arrays([column.array([None, None])], column.type)
@@ -100,7 +100,7 @@ def test_no_rows_and_nulls_alone(column: Column) -> None:
 
 @pytest.mark.parametrize("spread", [200, 70_000, 10**6, 2**40])
 @pytest.mark.parametrize("order", ["ascending", "descending", "shuffled"])
-def test_integers_of_many_batches(spread: int, order: str) -> None:
+def test_integers_of_many_batches_are_merged(spread: int, order: str) -> None:
     """Windows that stay, move up, move down, and do not fit."""
     values = np.random.default_rng(spread).integers(-spread, spread, 60_000)
     if order != "shuffled":
@@ -117,7 +117,7 @@ def test_integers_of_many_batches(spread: int, order: str) -> None:
 
 @pytest.mark.parametrize("words", [10, 50_000], ids=["few distinct", "all distinct"])
 @pytest.mark.parametrize("prefix", ["", "https://example.com/"])
-def test_strings_of_many_batches(words: int, prefix: str) -> None:
+def test_strings_of_many_batches_are_merged(words: int, prefix: str) -> None:
     chosen = np.random.default_rng(words).integers(0, words, 20_000)
     texts = [f"{prefix}{number * 7919}" for number in chosen.tolist()]
     arrays = [pa.array(texts[start : start + 3000]) for start in range(0, len(texts), 3000)]
@@ -128,7 +128,7 @@ def test_strings_of_many_batches(words: int, prefix: str) -> None:
     assert found == true_partial(column, [text.encode() for text in texts])
 
 
-def test_few_values_that_change_from_batch_to_batch() -> None:
+def test_few_values_that_change_between_batches_are_merged() -> None:
     texts = [[f"{batch // 2}-{number % 5}" for number in range(40)] for batch in range(200)]
 
     found = analyze_arrays([pa.array(batch) for batch in texts], pa.string())
@@ -150,7 +150,7 @@ def test_null_slots_with_content_do_not_count() -> None:
     assert found == true_partial(column, [b"b", None, b"cc"])
 
 
-def test_megabytes_in_one_value() -> None:
+def test_values_of_megabytes_are_analyzed() -> None:
     values = [b"m" * 5_000_000, b"n" * 3_000_000 + b"\xc3\xa9", b"short"]
 
     found = analyze_arrays([pa.array(values, pa.binary()).cast(pa.string())], pa.string())
@@ -162,7 +162,7 @@ def test_megabytes_in_one_value() -> None:
 
 
 @pytest.mark.parametrize("column", [c for c in COLUMNS if c.is_text], ids=repr)
-def test_a_slice_between_nulls(column: Column) -> None:
+def test_a_slice_between_nulls_is_analyzed(column: Column) -> None:
     """No null in the slice, but a bitmap that the whole array shares."""
     values = [b"0", b"0", b"00", b"0", b"0", b"00"]
     array = column.array([None, *values, None]).slice(1, 6)
@@ -197,7 +197,7 @@ def test_memory_follows_the_batch_and_not_the_rows() -> None:
     assert max(held) - held[0] < 3 * found.total_bytes / 100
 
 
-def test_only_the_asked_columns_are_looked_at() -> None:
+def test_only_requested_columns_are_analyzed() -> None:
     batch = pa.record_batch(
         {"a": pa.array([1, 2]), "nested": pa.array([[1], None]), "b": pa.array(["x", None])}
     )
@@ -237,7 +237,7 @@ def test_equal_values_count_once_across_decimal_widths() -> None:
     assert round(found.sketch.estimate()) == 5
 
 
-def test_signalling_nan_are_nan() -> None:
+def test_signalling_nan_count_as_nan() -> None:
     for bits, dtype in ((0x7FF0000000000001, "u8"), (0x7F800001, "u4"), (0x7C01, "u2")):
         words = np.array([bits, 0], dtype)
         array = pa.array(words.view(dtype.replace("u", "f")))

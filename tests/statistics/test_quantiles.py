@@ -85,7 +85,7 @@ def test_the_kernel_keeps_few_values_as_they_are(drawn: tuple[Column, list[objec
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
-def test_nobody_asked_means_none(column: Column) -> None:
+def test_without_a_request_there_are_no_quantiles(column: Column) -> None:
     array = column.array([None])
     schema = pa.schema([pa.field("c", array.type)])
     batch = pa.RecordBatch.from_arrays([array], schema=schema)
@@ -107,7 +107,7 @@ def test_a_quantile_is_the_least_value_with_its_share_up_to_it() -> None:
     assert found.quantiles([0, 0.25, 0.26, 0.75, 0.76, 1]) == [1, 1, 2, 2, 3, 3]
 
 
-def test_of_nothing_there_are_no_quantiles() -> None:
+def test_a_column_without_values_has_no_quantiles() -> None:
     for nothing in (sketch([]), sketch([math.nan, math.inf, -math.inf]), union([])):
         assert nothing.count == 0
         assert nothing.quantiles([0.5]) == []
@@ -125,7 +125,7 @@ def test_ranks_are_within_the_error(order: str) -> None:
     assert rank_error(sketch(values), values) < NEVER_EXCEEDED
 
 
-def test_a_union_of_many_is_as_good_as_one() -> None:
+def test_a_union_of_many_sketches_is_as_accurate_as_one() -> None:
     random = np.random.default_rng(11)
     parts = [random.exponential(scale, random.integers(1, 20_000)) for scale in range(1, 41)]
     found = union(sketch(part) for part in parts)
@@ -141,7 +141,7 @@ def test_a_union_of_few_values_is_exact(parts: list[list[float]]) -> None:
     assert kept(found) == sorted(value for part in parts for value in part)
 
 
-def test_what_it_takes_is_bounded() -> None:
+def test_the_size_of_a_sketch_is_bounded() -> None:
     values = np.random.default_rng(13).random(1_000_000)
     found = sketch(values)
     assert len(found.serialized) < 20_000
@@ -151,7 +151,7 @@ def test_what_it_takes_is_bounded() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False), max_size=50))
-def test_the_stored_form_comes_back(values: list[float]) -> None:
+def test_the_stored_form_round_trips(values: list[float]) -> None:
     found = sketch(values)
     assert QuantileSketch.decode(found.encode()) == found
     assert pickle.loads(pickle.dumps(found)) == found
@@ -192,7 +192,7 @@ def test_a_large_batch_is_thinned_out_evenly(count: int, spread: int) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 30_000), max_size=6), st.integers(0, 60_000))
-def test_whatever_is_made_is_sound(counts: list[int], batch: int) -> None:
+def test_every_built_sketch_is_valid(counts: list[int], batch: int) -> None:
     parts = [sketch(np.arange(count), max(batch, 1000)) for count in counts]
     made = [*parts, union(parts), union([union(parts), union(parts)])]
     assert [QuantileSketch.decode(each.encode()) for each in made] == made
@@ -214,7 +214,7 @@ def test_whatever_is_made_is_sound(counts: list[int], batch: int) -> None:
         zlib.compress(sketch([1, 2]).serialized)[:-1],
     ],
 )
-def test_what_is_no_sketch_is_refused(stored: bytes) -> None:
+def test_bytes_that_are_not_a_sketch_are_refused(stored: bytes) -> None:
     with pytest.raises(ValueError, match="quantile sketch"):
         QuantileSketch.decode(stored)
 
@@ -224,7 +224,7 @@ def partial(rows: int, quantiles: QuantileSketch | None) -> ColumnPartial:
     return ColumnPartial(rows, 0, 0, low, high, 0, 0, EMPTY_PARTIAL.sketch, quantiles=quantiles)
 
 
-def test_merging_needs_the_quantiles_of_all_rows() -> None:
+def test_a_merge_needs_the_quantiles_of_all_rows() -> None:
     known = partial(3, sketch([0, 1, 2]))
     merged = merge([known, EMPTY_PARTIAL, partial(2, sketch([0, 1]))])
     assert merged.quantiles is not None
@@ -243,7 +243,7 @@ def test_a_partial_is_stored_with_its_quantiles(count: int) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_cut_partial_with_quantiles_is_refused(data: st.DataObject) -> None:
+def test_a_truncated_partial_with_quantiles_is_refused(data: st.DataObject) -> None:
     body = encode(partial(3, sketch([0, 1, 2])))[:-4]
     cut = body[: data.draw(st.integers(0, len(body) - 1))]
     with pytest.raises(ValueError):

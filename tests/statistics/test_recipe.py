@@ -85,14 +85,14 @@ print(json.dumps(output))
 """
 
 
-def test_the_patch_touches_no_more_files_than_the_recipe_says() -> None:
+def test_the_patch_touches_only_the_files_of_the_recipe() -> None:
     touched = re.findall(r"^\+\+\+ b/(.*)$", PATCH.read_text(encoding="utf-8"), re.MULTILINE)
     recipe = (TOP / "docs/recipes/statistic.md").read_text(encoding="utf-8")
     assert len(touched) == 4
     assert all(f"`{path.removeprefix('lancestat/')}`" in recipe for path in touched)
 
 
-def test_a_statistic_that_is_declared_is_published_told_and_shown(tmp_path: Path) -> None:
+def test_a_declared_statistic_is_published_reported_and_shown(tmp_path: Path) -> None:
     package, shop = tmp_path / "package", tmp_path / "shop"
     for folder in ("lancestat", "specs", "schemas", "docs"):
         shutil.copytree(TOP / folder, package / folder)
