@@ -207,7 +207,7 @@ def processes() -> list[Process]:
 
 
 def descends(pid: int, parents: dict[int, int]) -> bool:
-    """Whether a process is this one or descends from it."""
+    """Return whether a process is this one or descends from it."""
     while pid in parents and pid != os.getpid():
         pid = parents[pid]
     return pid == os.getpid()

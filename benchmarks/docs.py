@@ -74,7 +74,7 @@ def build(folder: Path, tiny: bool) -> Measures:
 
 
 def opened(site: Path, times: int) -> Iterator[tuple[str, float]]:
-    """How long a browser takes to open pages; nothing where there is no browser."""
+    """Yield the seconds that a browser takes to open each page; nothing without a browser."""
     chromium = os.environ.get("LANCESTAT_CHROMIUM") or shutil.which("chromium")
     if not chromium:
         return
@@ -172,7 +172,7 @@ def histogram(chance: random.Random) -> Histogram:
 
 
 def node_run(name: str, night: int) -> NodeRunReport:
-    """What a run did."""
+    """Return the result of a run for a node."""
     from lancestat.plan.node_result import NodeResult, Status
     from lancestat.report.values import NodeRunReport
 

@@ -1,4 +1,4 @@
-"""What an estimate costs when a filter leaves some of the fragments of a huge table.
+"""Measure the cost of an estimate when a filter leaves some fragments of a huge table.
 
     python benchmarks/groups.py [--tiny]
 
@@ -44,7 +44,7 @@ def size(tiny: bool) -> tuple[int, int]:
 
 
 def widths(tiny: bool) -> tuple[int, ...]:
-    """How many columns are projected."""
+    """Return the numbers of projected columns."""
     return (1, 16, size(tiny)[1])
 
 
@@ -89,7 +89,7 @@ def median_ms(task: Callable[[], object]) -> float:
 
 
 def known_of(folder: Path, now: Snapshot) -> GroupedStatistics:
-    """What the state knows, with no column loaded."""
+    """Return the grouped statistics of the state, with no column loaded."""
     from lancestat.optimizer.groups import GroupedStatistics, load_groups
 
     known = load_groups(opened(folder), "t", now)
@@ -137,7 +137,7 @@ def merge_stream(
 def estimated(
     known: FragmentStatistics, names: list[str], filters: list[Filter]
 ) -> list[ColumnPartial | None]:
-    """What an estimate asks for."""
+    """Return the partials that an estimate needs."""
     left: FragmentStatistics | RemainingFragments = known.prune(filters) or known
     found = [left.partial(name) for name in names]
     assert all(each is not None and each.rows for each in found)

@@ -1,4 +1,4 @@
-"""What a run costs after a change, beside a full analysis of the same table.
+"""Measure the cost of a run after a change and of a full analysis of the same table.
 
     python benchmarks/incremental.py                # TPC-H lineitem at scale 1, local[2]
     python benchmarks/incremental.py --tiny         # a smoke run at scale 0.01

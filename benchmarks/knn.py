@@ -89,7 +89,7 @@ def by_lancestat(left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def pairs(rows: DataFrame) -> set[tuple[int, int]]:
-    """Who is whose neighbour."""
+    """Return the pairs of left and right ids."""
     return {(row.id, row.id_right) for row in rows.collect()}
 
 
@@ -159,7 +159,7 @@ def pinned(uri: str) -> PinnedTable:
 
 
 def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
-    """How long all pairs take to be compared when tasks do nothing else."""
+    """Return the seconds that tasks take to compare all pairs and do nothing else."""
     rates = []
 
     def hear(progress: StageProgress) -> None:

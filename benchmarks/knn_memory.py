@@ -1,4 +1,4 @@
-"""What a worker of an exact KNN join holds in memory, and how its cost grows with each side.
+"""Measure the memory of a worker of an exact KNN join, and its cost by the size of each side.
 
     python benchmarks/knn_memory.py           # up to 1,000,000 right rows of dimension 768
     python benchmarks/knn_memory.py --tiny    # a smoke run

@@ -49,7 +49,7 @@ def parse_arguments(doc: str, *, runs: int) -> argparse.Namespace:
 
 
 def make_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
-    """What every benchmark over TPC-H tables on Spark can be told."""
+    """Return a parser with the options of every benchmark over TPC-H tables on Spark."""
     parser = spark_parser(doc, runs=runs)
     parser.add_argument("--scale", default="1", help="TPC-H scale factor")
     parser.add_argument("--data", type=Path, help="a folder that holds <table>.parquet")

@@ -1,4 +1,4 @@
-"""What the benchmarks measure with: clocks, peaks, processes of their own."""
+"""Clocks, memory peaks and child processes of the benchmarks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def peak_megabytes() -> float:
 
 
 def spark_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
-    """What every benchmark on Spark can be told."""
+    """Return a parser with the options of every benchmark on Spark."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )

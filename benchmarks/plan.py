@@ -1,4 +1,4 @@
-"""What a command costs when there is nothing to do.
+"""Measure the cost of a command when there is nothing to do.
 
     python benchmarks/plan.py [--tiny] [PART ...]
 

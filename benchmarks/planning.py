@@ -1,4 +1,4 @@
-"""What planning with statistics costs: per table of a query, and to attach a project's tables.
+"""Measure planning with statistics: per table of a query, and to attach a project's tables.
 
     python benchmarks/planning.py [--tiny] [PART ...]
 
@@ -141,7 +141,7 @@ def attached(folder: Path, tiny: bool) -> Measures:
 
 
 def processor_seconds(spark: SparkSession) -> float:
-    """What this process and its JVM have taken of the processors."""
+    """Return the processor seconds that this process and its JVM have used."""
     jvm: Any = spark._jvm
     taken = jvm.java.lang.ProcessHandle.current().info().totalCpuDuration().get()
     return time.process_time() + float(taken.toNanos()) / 1e9

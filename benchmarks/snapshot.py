@@ -1,4 +1,4 @@
-"""What planning costs before it decides anything: opening many tables, and looking at one huge one.
+"""Measure planning up to its decisions: opening many tables, and observing one huge table.
 
     python benchmarks/snapshot.py [--tiny]
 

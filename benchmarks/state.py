@@ -1,4 +1,4 @@
-"""What the state costs a plan: the records of many tables, and the index of a huge one.
+"""Measure the cost of the state for a plan: records of many tables, the index of a huge one.
 
     python benchmarks/state.py [--tiny]
 
