@@ -1,4 +1,4 @@
-"""What TPC-H lacks: the names of parts as vectors, and customers who spell them as they like."""
+"""Data that TPC-H lacks: names of parts as vectors, and misspelt inquiries of customers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def part_names(part: lance.LanceDataset) -> pa.Table:
 
 
 def inquiries(part_name: lance.LanceDataset, count: int, first: int = 1) -> pa.Table:
-    """What customers ask for, from the inquiry `first` on; the same numbers ask the same."""
+    """Return inquiries of customers from number `first` on; equal numbers have equal inquiries."""
     import pyarrow as pa
 
     names = part_name.to_table(columns=["p_name"])["p_name"].to_pylist()
@@ -59,7 +59,7 @@ def _misspelt(word: str, chance: random.Random) -> str:
 
 
 def _vectors(texts: Sequence[str | None]) -> pa.Array:
-    """As Lance likes them: lists of one length; null where there is no text."""
+    """Return fixed-size lists, as Lance prefers them; null where there is no text."""
     import numpy as np
     import pyarrow as pa
 

@@ -93,7 +93,7 @@ def load_tables(page: Page, scale: Decimal) -> None:
 
 
 def explain_unaware(page: Page) -> None:
-    """What Spark believes of a join without statistics."""
+    """Show the estimates of Spark for a join without statistics."""
     page.step("What does Spark believe?")
     page.command("sql", "--explain", QUERY)
     page.say(
@@ -157,7 +157,7 @@ def explain_aware(page: Page) -> None:
 
 
 def show_suggestions(page: Page) -> None:
-    """What the join found."""
+    """Show the neighbours that the join found."""
     page.step("Which parts do customers mean?")
     page.script("suggestions.py", "1", "3", "4", "50")
     page.say(

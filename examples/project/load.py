@@ -76,7 +76,7 @@ def empty(warehouse: Path) -> None:
 
 
 def table_path(warehouse: Path, name: str) -> Path:
-    """Where a table is."""
+    """Return the path of a table."""
     return warehouse / f"{name}.lance"
 
 
@@ -155,7 +155,7 @@ def next_lineitems(scale: Decimal, folder: Path) -> pa.RecordBatchReader:
 
 
 def look(warehouse: Path, name: str, *, is_new: bool) -> Loaded:
-    """What a table of the warehouse is now."""
+    """Return the rows, fragments and bytes of a table of the warehouse."""
     dataset = opened(warehouse, name)
     size = sum(
         file.file_size_bytes or 0

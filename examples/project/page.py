@@ -91,7 +91,7 @@ def lancestat() -> str:
 
 
 def way_in(folder: Path) -> list[str]:
-    """What to type from here so that `lancestat` is found and sees the project in a folder."""
+    """Return the commands that put `lancestat` on the path and select the project of a folder."""
     lines = [] if Path.cwd() == folder else [f"cd {typed(folder, Path.cwd())}"]
     activate = Path(lancestat()).with_name("activate")
     if shutil.which("lancestat") != lancestat() and activate.exists():

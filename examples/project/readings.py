@@ -1,4 +1,4 @@
-"""What the project's latest runs read, from the log in its state."""
+"""The reads of the project's latest runs, from the log in its state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Reading:
-    """What one run read, in words; `share` is that of the rows. `commits` are those to tables."""
+    """The reads of one run as text; `share` is that of the rows, `commits` those to tables."""
 
     rows: str
     fragments: str

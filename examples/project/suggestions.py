@@ -1,4 +1,4 @@
-"""What the join found for some inquiries: `python suggestions.py 1 2 3`."""
+"""Print the neighbours of some inquiries: `python suggestions.py 1 2 3`."""
 
 from __future__ import annotations
 
