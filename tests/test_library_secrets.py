@@ -72,7 +72,7 @@ def test_plans_and_reports_show_no_secret(project: Project) -> None:
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """What a program logs that has set up its logs before it used lancestat."""
+    """The log of a program that set up logging before it used lancestat."""
     stream, logger = io.StringIO(), logging.getLogger("lancestat")
     before, is_above = logger.handlers, logging.StreamHandler(stream)
     logger.handlers = [logging.StreamHandler(stream)]

@@ -1,4 +1,4 @@
-"""How modules import each other, beyond the layers that import-linter checks."""
+"""Imports between modules, beyond the layers that import-linter checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOORS = ("lancestat", "lancestat.project", "lancestat.cli", "lancestat.presentat
 
 @dataclass
 class Module:
-    """What a module imports of lancestat, and the heavy libraries that it imports at its top."""
+    """The modules of lancestat and the heavy libraries that a module imports at its top."""
 
     top: set[str] = field(default_factory=set)
     in_functions: set[tuple[str, int]] = field(default_factory=set)
