@@ -33,7 +33,7 @@ _KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
 
 @dataclass
 class Ran:
-    """What a job left behind."""
+    """The exit code, log and outputs of a job."""
 
     code: int = 0
     steps: list[str] = field(default_factory=list)
