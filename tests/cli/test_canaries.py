@@ -1,4 +1,4 @@
-"""What came from the environment does not show: every command, every form, every mistake."""
+"""No command, format or error shows values of the environment."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
-    """What is offered for the last of some words."""
+    """Return the completions of the last of some words."""
     monkeypatch.chdir(folder)
 
     def offered(*words: str) -> list[str]:
@@ -265,7 +265,7 @@ class Terminal:
         self.wait("ready> ")
 
     def tab(self, line: str) -> str:
-        """What the line is after Tab at its end."""
+        """Return the line after Tab at its end."""
         # At the line's start: what follows is a text that is printed.
         self.type(f"{line}\t\x01printf '<%q>' \r")
         shown = self.wait(">ready> ")

@@ -48,7 +48,7 @@ def lancestat(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def spark_is_starting(group: int) -> bool:
-    """Whether a process of the group has become Spark's JVM."""
+    """Return whether a process of the group has become Spark's JVM."""
     shown = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pgid=,args="], capture_output=True, text=True, check=True
     )

@@ -66,7 +66,7 @@ def queried(form: str, result: QueryResult, *, verbose: bool = False) -> QueryVi
 
 
 def printed(form: str, shown: Callable[[], object], *, verbose: bool = False) -> str:
-    """What an output puts on stdout."""
+    """Return the stdout of an output."""
 
     @click.command()
     def run() -> None:
