@@ -53,6 +53,6 @@ class Counted(MemoryState):
 
 
 def check(world: World) -> None:
-    """What the state knows by group is what one pass over the table gives."""
+    """Check that the groups of the state equal one pass over the table."""
     found = load_groups(world.state, table_identity(str(world.path)), snapshot(world.dataset))
     check_whole(found, world.dataset)

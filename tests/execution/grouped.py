@@ -1,4 +1,4 @@
-"""What is known by group of fragments, held against the rows themselves."""
+"""Statistics by group of fragments, compared with the rows."""
 
 from __future__ import annotations
 

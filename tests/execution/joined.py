@@ -162,7 +162,7 @@ class JoinWorld:
         return lance.dataset(self.join.output_uri).to_table().to_pylist()
 
     def expected(self) -> list[Row]:
-        """What joining everything gives now."""
+        """Return the rows of a full join of the current sides."""
         action = self.action(full_refresh=True)
         assert isinstance(action, JoinAction), action
         work = replace(action.work, scope=Scope.FULL, new_fragments=frozenset())

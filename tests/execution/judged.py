@@ -76,7 +76,7 @@ class JudgedTable:
         return self.world.observer.assess(self.world.table)[0].statistics
 
     def remember(self) -> None:
-        """What was read just now, if statistics of it were kept."""
+        """Remember the version that was just read, if its statistics were kept."""
         published, version = self.statistics().published, self.dataset.version
         if published is not None and published.version_tag == version:
             self.described.setdefault(version, self.columns())

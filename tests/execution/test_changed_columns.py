@@ -69,7 +69,7 @@ def judged(world: World) -> TableStatistics:
 
 
 def expected_of(world: World) -> dict[str, str]:
-    """What a project without any state would make of the table as it is."""
+    """Return the entries that a project without any state would publish."""
     fresh = World(world.path, clock=world.clock, publish=Publish.NONE)
     assert fresh.run().status == "success"
     return columns_of(fresh)
@@ -128,7 +128,7 @@ def test_partials_of_a_dropped_column_are_not_carried_over_to_the_one_that_gets_
 def test_statistics_of_the_state_describe_their_own_version(
     small: World,
 ) -> None:
-    """Nothing was committed: a look from the version before would count half of the table."""
+    """Nothing was committed: relative to the version before, half of the table has changed."""
     lance.write_dataset(
         pa.table({"id": range(1000, 2000), "x": [0] * 1000}), small.path, mode="append"
     )

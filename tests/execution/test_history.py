@@ -89,7 +89,7 @@ def rows(seed: int, count: int) -> pa.Table:
 
 
 def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]:
-    """What one pass over the whole table gives, without fragments, partials or state."""
+    """Return statistics of one pass over the whole table, without fragments, partials or state."""
     types = {field.name: column_type(field.type) for field in dataset.schema}
     schema = pa.schema([field for field in dataset.schema if types[field.name]])
     partials = analyze(dataset.to_batches(columns=schema.names), schema)

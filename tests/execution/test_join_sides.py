@@ -1,4 +1,4 @@
-"""What may be a side of a join, what is known of it when planning, and what is refused."""
+"""Sides of joins: supported sources, their facts at planning, and refused ones."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_query_not_proven_unchanged_is_joined_again_with_a_reason(
 
 
 def test_a_query_that_was_never_analyzed_is_joined_again(world: JoinWorld) -> None:
-    """As of a record of an earlier release."""
+    """The record is one of an earlier release."""
     world.declare(right=query("select * from r"))
     world.run()
     [made] = world.state.joins().values()

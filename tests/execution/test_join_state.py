@@ -1,4 +1,4 @@
-"""What is remembered of joins, and what asks for it."""
+"""Records of joins and their readers."""
 
 from __future__ import annotations
 

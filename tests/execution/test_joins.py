@@ -315,7 +315,7 @@ def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld)
 
 
 def test_of_two_runs_with_one_plan_the_second_joins_in_full(world: JoinWorld) -> None:
-    """What the first one appended is not appended again."""
+    """Rows that the first one appended are not appended again."""
     settle(world)
     append(world, "l", 100, 4)
     plan = world.plan()
@@ -335,7 +335,7 @@ class Forgetful(MemoryState):
 
 
 def test_a_result_that_was_not_recorded_is_joined_again(world: JoinWorld) -> None:
-    """As when a run is killed right after its commit."""
+    """A run may be killed right after its commit."""
     world.state = Forgetful()
     assert world.run().status == "success"
     assert planned(world).reasons == (Reason.NEW,)

@@ -19,7 +19,7 @@ VECTOR = {"l": "v", "r": "w"}
 
 
 class Changes:
-    """What may happen to a side; every row that ever comes has a number of its own."""
+    """The changes of a side; every row that is ever added has its own number."""
 
     def __init__(self, world: JoinWorld) -> None:
         self.world = world

@@ -77,7 +77,7 @@ def edit(folder: Path, old: str, new: str, file: str = "specs/shop.yml") -> None
 
 
 def refusal(folder: Path, **loaded: object) -> list[str]:
-    """What has moved, a line each."""
+    """Return the changes that outdate the plan, a line each."""
     with pytest.raises(PlanMoved) as raised:
         Project.load(folder, **loaded).load_plan(folder / "plan.json")  # type: ignore[arg-type]
     error = raised.value
@@ -305,7 +305,7 @@ def test_a_copy_of_the_state_is_another_state(folder: Path) -> None:
 
 
 def test_options_are_remembered(folder: Path) -> None:
-    """What was not selected may move, and a full refresh stays one."""
+    """Nodes that were not selected may change, and a full refresh stays one."""
     path = folder / "plan.json"
     made = Project.load(folder).save_plan(path, "kind:table", ["returns"], full_refresh=True)
     append(folder, "returns")

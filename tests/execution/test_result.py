@@ -1,4 +1,4 @@
-"""What a node's object in the JSON of runs says comes back from it."""
+"""Results of nodes round-trip through the JSON of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failed last time is run again, alone."""
+"""A retry runs only the nodes that failed last time."""
 
 from __future__ import annotations
 

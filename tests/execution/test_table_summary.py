@@ -1,4 +1,4 @@
-"""What making a summary reads and writes: only what is new."""
+"""Updating a summary reads and writes only its changed groups."""
 
 from __future__ import annotations
 

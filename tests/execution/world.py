@@ -129,7 +129,7 @@ class World:
             yield scan, {key: partials[names[key]] for key in scan.fields}
 
     def published(self) -> dict[str, str]:
-        """What the manifest says about the rows, without the stamps."""
+        """Return the published entries about the rows, without the stamps."""
         return unstamped(self.dataset.config())
 
 
