@@ -27,7 +27,7 @@ from tests.faults.tally import KINDS, Result, Trial, table
 
 @dataclass(frozen=True)
 class Kind:
-    """How trials of a kind are made: on what, by what, and which share each command has."""
+    """A kind of trial: its subject, its fault, and the share of each command."""
 
     bench: Callable[[Path], AbstractContextManager[Any]]
     try_one: Callable[[Any, Trial], Result]

@@ -1,4 +1,4 @@
-"""Where trials take place: a shop that is as new for each of them, and the ways to judge it."""
+"""The set-up of trials: a fresh shop for each of them, and its checks."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Bench:
         return self.server.start(commands, self.shop.folder, environment).wait()
 
     def settle(self, *, with_fresh: bool = False) -> list[str]:
-        """What is wrong after a fault, then after a run, and after a sweep."""
+        """Return the problems after a fault, then after a run, and after a sweep."""
         problems = check_readers(self.shop)
         ended = self.run(["run", "--quiet"], ["plan", "--check"], ["gc"])
         problems += defects(ended)
@@ -74,7 +74,7 @@ class Bench:
         return problems + (self.compare() if with_fresh else [])
 
     def compare(self) -> list[str]:
-        """What differs from a fresh project over a copy of the tables."""
+        """Return the differences from a fresh project over a copy of the tables."""
         fresh = Shop(self.folder / "fresh")
         shutil.rmtree(fresh.folder, ignore_errors=True)
         results = ("near.lance", "far.parquet", ".far*")
@@ -91,7 +91,7 @@ class Bench:
 
 
 def defects(ended: Ended) -> list[str]:
-    """What a command must not say, whatever happens to it."""
+    """Return the problems of an ended command: hangs and forbidden words in its output."""
     problems = [f"it hangs for {ended.seconds:.0f} s"] if ended.hangs else []
     for word in _DEFECTS:
         before, is_there, after = ended.output.partition(word)

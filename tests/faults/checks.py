@@ -1,4 +1,4 @@
-"""What has to hold after a fault, each as a list of sentences that say what does not."""
+"""Checks after a fault; each returns a list of sentences that describe violations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_converged(shop: Shop) -> list[str]:
 
 
 def check_same(shop: Shop, fresh: Shop) -> list[str]:
-    """What is published is what a fresh project over a copy of the tables publishes."""
+    """Check that a fresh project over a copy of the tables publishes the same statistics."""
     problems = []
     for name in (*shop.tables, RESULT):
         here, there = shop.project.show(name), fresh.project.show(name)

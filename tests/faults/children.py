@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended; `steps` are None when it was killed, as it is when it hangs."""
+    """The end of a child; `steps` are None when it was killed, as it is when it hangs."""
 
     status: int
     seconds: float
@@ -96,7 +96,7 @@ class Server:
         return Child(self, self._answer()["pid"], log, started)
 
     def has_answer(self, seconds: float) -> bool:
-        """Whether a line comes within that time."""
+        """Return whether a line arrives within that time."""
         assert self.process.stdout
         return bool(select.select([self.process.stdout], [], [], seconds)[0])
 

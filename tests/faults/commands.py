@@ -29,7 +29,7 @@ class Command(ABC):
 
     @abstractmethod
     def problems(self) -> list[str]:
-        """What is wrong, and what remains wrong when the command is given again."""
+        """Return the problems, and those that remain when the command is repeated."""
 
 
 class Run(Command):

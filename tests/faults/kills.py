@@ -82,7 +82,7 @@ def _kill_spark(
 
 
 def measure(bench: Bench, command: str) -> None:
-    """How long a command takes and how many steps it has when nothing disturbs it."""
+    """Measure the duration and the number of steps of an undisturbed command."""
     if command in bench.usual:
         return
     bench.renew()

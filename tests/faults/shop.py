@@ -53,14 +53,14 @@ class Shop:
 
     @property
     def project(self) -> Project:
-        """As a reader opens it, without faults."""
+        """Return the project as a reader opens it, without faults."""
         return Project.load(self.folder)
 
     def uri(self, name: str) -> str:
         return f"{self.base or self.folder}/{name}"
 
     def environment(self) -> dict[str, str]:
-        """What children are started with."""
+        """Return the environment of child processes."""
         (self.folder / "tmp").mkdir(exist_ok=True)
         return {
             SCRATCH: self.uri("scratch"),

@@ -50,7 +50,7 @@ class StoreBench:
     shops: int = 0
 
     def environment(self, endpoint: str, timeout: str = _PATIENT) -> dict[str, str]:
-        """How a process reaches the store, each of whose requests may take `timeout`."""
+        """Return the environment of a process whose requests to the store have a `timeout`."""
         return {
             ENDPOINT: endpoint,
             TIMEOUT: timeout,

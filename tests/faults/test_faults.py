@@ -29,7 +29,7 @@ KILLED = (
 
 
 def try_all(kind: str, *commands: str) -> int:
-    """How many faults struck, none of which may do harm."""
+    """Return the number of faults that struck, none of which may do harm."""
     wanted = [Trial(kind, command, SEED, number) for number, command in enumerate(commands)]
     results = list(carry_out(wanted))
     assert [problem for result in results for problem in result.problems] == []
