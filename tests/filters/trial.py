@@ -79,7 +79,7 @@ class Rows:
 
     @cached_property
     def parquet(self) -> DataFrame:
-        """What Spark says of the rows by itself."""
+        """Return the rows as Spark reads them from Parquet."""
         frame = self._spark.read.parquet(str(self._folder / "rows.parquet"))
         return frame.selectExpr("id", *map(parquet_view, COLUMNS))
 
@@ -117,7 +117,7 @@ def drawn(seed: int, families: Sequence[str] = ()) -> Iterator[str]:
 def trial(
     spark: SparkSession, rows: Rows, zone: str, conditions: Sequence[str], ways: Sequence[str]
 ) -> list[Finding]:
-    """What is wrong by some ways under a session's zone."""
+    """Return the findings of some ways to filter under a session's time zone."""
     with _settings(spark, **{**_TRIED_WITH, "spark.sql.session.timeZone": zone}):
         expected = _truth(spark, rows.parquet, conditions)
         found = []
