@@ -43,7 +43,7 @@ Drawn = tuple[str, int]
 
 @dataclass
 class Counts:
-    """What was tried."""
+    """Counts of reads, refusals and steps."""
 
     histories: int = 0
     steps: Counter[str] = field(default_factory=Counter)

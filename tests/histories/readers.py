@@ -42,7 +42,7 @@ _ATTACH = re.compile(r"attach .*again", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What went wrong, in one line of what was looked at and one of what was seen."""
+    """A defect: one line on the observed object and one on the observed value."""
 
     what: str
     seen: str
@@ -67,11 +67,11 @@ class Pin:
     cleaned: int
 
     def is_orphan(self, world: HistoryWorld) -> bool:
-        """Whether its table is another one now."""
+        """Return whether its table has been replaced."""
         return self.epoch != world.epoch
 
     def may_refuse(self, world: HistoryWorld) -> bool:
-        """Whether its version may be gone."""
+        """Return whether its version may have been cleaned up."""
         return self.is_orphan(world) or self.cleaned != world.cleaned
 
 

@@ -96,7 +96,7 @@ def conformed(rows: pa.Table, schema: pa.Schema, random: Random) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about the rows that a condition selects: all of them, or one column's figures.
+    """A question about the rows that a condition selects: all of them, or one column's figures.
 
     Args:
         predicate: The condition.
@@ -118,7 +118,7 @@ class Question:
         return ["count(*)", f"count({shown})", f"min({shown})", f"max({shown})"]
 
     def answer(self, rows: pa.Table) -> list[list[Any]]:
-        """What Lance's rows make of it."""
+        """Return the answer computed from the rows of Lance."""
         if not self.is_count:
             columns = [_values(rows[field.name]) for field in rows.schema if _shown(field)]
             return sorted(map(list, zip(*columns, strict=True)), key=repr)
@@ -169,5 +169,5 @@ def parsed(rows: list[list[str | None]], expected: list[list[Any]]) -> list[list
 
 
 def lance_rows(uri: str, version: int, predicate: Predicate = ALL) -> pa.Table:
-    """What Lance itself reads."""
+    """Return the rows that Lance itself reads."""
     return lance.dataset(uri, version=version).to_table(filter=predicate.lance)

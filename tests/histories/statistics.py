@@ -42,7 +42,7 @@ _FILTERS: tuple[Filter, ...] = (
 
 
 def check_statistics(world: HistoryWorld) -> list[Finding]:
-    """What `show`, an attached view and `read_table` would believe of the table as it is now."""
+    """Compare `show`, an attached view and `read_table` with the current rows of the table."""
     try:
         project = world.project
         [table] = project.spec.tables
@@ -112,7 +112,7 @@ def _differing(
 
 
 def _stale(world: HistoryWorld, who: str, verdict: Verdict, table: Table) -> list[Finding]:
-    """Whether the policy accepts what was accepted, by the rows themselves."""
+    """Return findings where the policy does not accept the used statistics, judged by the rows."""
     bounds = table.policy.allow_stale
     if bounds is True:
         return []

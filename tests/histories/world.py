@@ -82,7 +82,7 @@ class HistoryWorld:
 
     @property
     def project(self) -> Project:
-        """As it is declared now."""
+        """Return the project of the current declarations."""
         return Project.load(self.folder)
 
     def run(self, *nodes: str, full_refresh: bool = False) -> None:
