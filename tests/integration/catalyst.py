@@ -84,7 +84,7 @@ class Catalyst:
         return str(serializer.serialize(logical.Histogram(float(height), array)))
 
     def bound(self, text: str, type: ColumnType) -> Any:
-        """What Spark reads in a bound's text, in its internal form."""
+        """Return the value that Spark parses from a bound's text, in its internal form."""
         return self.codec.fromExternalString(text, "c", self.types.fromDDL(type.spark_type), 2)
 
 

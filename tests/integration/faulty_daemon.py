@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def configuration(folder: Path) -> dict[str, str]:
-    """What makes Spark's workers look for faults in a folder."""
+    """Return the configuration that makes workers of Spark read faults from a folder."""
     return {
         "spark.python.daemon.module": "tests.integration.faulty_daemon",
         f"spark.executorEnv.{FOLDER}": str(folder),

@@ -53,7 +53,7 @@ def main(master: str, faults: str) -> None:
 
 
 def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str | None) -> Any:
-    """How a join ended: its strategy and tasks that failed, or an error."""
+    """Return the outcome of a join: its strategy and number of failed tasks, or an error."""
     try:
         if by == "knn_join":
             frames = (spark.read.parquet(side) for side in (left, right))

@@ -18,7 +18,7 @@ Row = tuple[int, int | None, float | None, int | None]
 
 
 def usable(vector: Vector, metric: str) -> bool:
-    """Whether a vector can match anything."""
+    """Return whether a vector can match any other."""
     if vector is None or any(each is None for each in vector):
         return False
     with np.errstate(over="ignore"):

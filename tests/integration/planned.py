@@ -1,4 +1,4 @@
-"""What Spark's optimizer believes about a query."""
+"""The statistics that Spark's optimizer has of a query."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def planned(frame: DataFrame) -> Planned:
 
 
 def optional(option: Any) -> Any:
-    """What a Scala option holds, None when nothing."""
+    """Return the value of a Scala option, or None."""
     return option.get() if option.isDefined() else None
 
 

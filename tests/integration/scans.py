@@ -25,7 +25,7 @@ TARGET = Target(name="test", state="state")
 def whole_table(
     uri: str, version: int | None = None, columns: Collection[str] | None = None
 ) -> TableScan:
-    """Everything that can be analyzed in a table at one version."""
+    """Return a scan of all columns of a table at one version that can be analyzed."""
     seen = snapshot(lance.dataset(uri, version=version), uri)
     fields = tuple(
         field
@@ -61,7 +61,7 @@ def whole_table(
 def scanned(
     work: TableScan, scanner: SparkScanner | None = None
 ) -> list[tuple[Scan, dict[str, ColumnPartial]]]:
-    """What one scan of a table yields."""
+    """Return the results of one scan of a table."""
     scanner = scanner or SparkScanner(TARGET)
     results = scanner.scan(work.node, work.table, work.scans)
     return [(scan, dict(partials)) for scan, partials in results]

@@ -1,4 +1,4 @@
-"""What came from the environment does not show when Spark runs: outputs, logs, the whole state."""
+"""No output, log or state of a run on Spark shows values of the environment."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lancestat(folder: Path, *commands: tuple[str, ...]) -> subprocess.CompletedP
 
 
 def stored(folder: Path) -> str:
-    """All that a folder of Lance datasets holds: rows as text, and the bytes of every file."""
+    """Return the content of a folder of Lance datasets: rows as text, and bytes of all files."""
     texts = [
         str(lance.dataset(str(place)).to_table().to_pylist())
         + str(lance.dataset(str(place)).config())

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 @dataclass(frozen=True)
 class Walk:
-    """What the demo printed, by step: the text below each heading."""
+    """The output of the demo by step: the text below each heading."""
 
     folder: Path
     stderr: str

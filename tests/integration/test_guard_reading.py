@@ -76,7 +76,7 @@ def everything(path: Path) -> dict[str, str | None]:
 
 
 def answer(frame: DataFrame) -> list[tuple[object, ...]]:
-    """What a query with a filter, a join of the table with itself and an aggregate finds."""
+    """Return the rows of a query with a filter, a self-join and an aggregate."""
     other = frame.select("o_id").where("o_id >= 30").withColumnRenamed("o_id", "o_other")
     joined = frame.where("o_total < 10").join(other, frame.o_id + 20 == other.o_other)
     counted = joined.groupBy("o_status").count().collect()

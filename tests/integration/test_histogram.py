@@ -204,7 +204,7 @@ def catalyst(spark: SparkSession) -> Iterator[Catalyst]:
 
 @pytest.fixture
 def tables(catalyst: Catalyst, tmp_path: Path) -> Iterator[list[PlannedTable]]:
-    """What `table` makes, dropped in the end."""
+    """A list of tables that are dropped after the test."""
     made: list[PlannedTable] = []
     yield made
     for each in made:

@@ -295,7 +295,7 @@ def peak_bytes(process: int) -> int:
 
 
 def told(process: int, field: str) -> str:
-    """What Linux tells of a process; nothing for one that has ended."""
+    """Return a file of a process in /proc; an empty text for one that has ended."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:

@@ -250,7 +250,7 @@ def parquet(rows: DataFrame, path: Path) -> DataFrame:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which sides were written to scratch."""
+    """The names of the sides that were written to scratch."""
     sides: list[str] = []
 
     def write(rows: DataFrame, scan: Any, writing: Any) -> Any:

@@ -261,7 +261,7 @@ def test_concurrent_joins_in_one_process_are_both_correct(
 def test_a_cluster_without_shared_scratch_is_refused_before_the_join_starts(
     shop: Shop, side: str
 ) -> None:
-    """Whether or not the join would put anything there."""
+    """The join is refused even if it would not use scratch."""
     shop.right = {side: f"r.{side}"}
     shop.declare(master="local-cluster[2,1,1024]", scratch=None)
     shop.offer(NEW)

@@ -1,4 +1,4 @@
-"""What a scan on Spark makes of Lance tables equals what Spark computes over the same rows."""
+"""Statistics of a scan of Lance tables equal those that Spark computes over the same rows."""
 
 from __future__ import annotations
 

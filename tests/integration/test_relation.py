@@ -390,7 +390,7 @@ def test_a_limit_leaves_the_workers_alive(spark: SparkSession, view: DataFrame) 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the JVM asks."""
+    """The requests of the JVM."""
     questions: list[dict[str, Any]] = []
     answer = PlanningService.answer
 

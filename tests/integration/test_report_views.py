@@ -1,4 +1,4 @@
-"""What is known of a project, asked in SQL and compared with what `show` tells."""
+"""System views of a project, compared with the output of `show`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the optimizer is told of a scan is what is published, in Spark's own form."""
+"""The optimizer receives the published statistics of a scan in Spark's own form."""
 
 from __future__ import annotations
 

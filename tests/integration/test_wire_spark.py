@@ -1,4 +1,4 @@
-"""What lancestat publishes is what Spark computes, decodes and can plan with."""
+"""Published statistics equal those that Spark computes, and Spark can decode and plan with them."""
 
 from __future__ import annotations
 
