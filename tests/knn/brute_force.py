@@ -46,7 +46,7 @@ def assert_same(found: Neighbours, expected: Neighbours) -> None:
 def assert_nearest(
     found: Neighbours, all_distances: NDArray[np.float64], k: int, *, noise: float
 ) -> None:
-    """That neighbours are right by somebody else's distances, which are off by up to `noise`.
+    """Check neighbours against other distances, which are off by up to `noise`.
 
     Places are columns of `all_distances`.
     """

@@ -54,7 +54,7 @@ def queries() -> Matrix:
 def lay_out(
     rows: Matrix, centroids: Centroids, sample: Matrix, uri: Path
 ) -> tuple[list[WrittenPart], PartitionedDataset]:
-    """As two tasks do it: odd places first, then even ones, in blocks of 400."""
+    """Write the lists as two tasks do: odd places first, then even ones, in blocks of 400."""
     places = np.arange(len(rows), dtype=np.int64)
     parts = [
         write_partition(

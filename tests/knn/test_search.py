@@ -18,7 +18,7 @@ Matrix = NDArray[np.float32]
 
 
 def ranked(queries: Matrix, rows: Matrix, k: int, metric: Metric) -> Neighbours:
-    """What a search has to find, pair by pair."""
+    """Return the expected neighbours of a search, computed pair by pair."""
     found = np.array(
         [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
     ).reshape(len(queries), len(rows))
@@ -246,7 +246,7 @@ def test_products_with_the_largest_allowed_error_do_not_change_the_result(
 
 
 def test_few_pairs_are_compared_twice() -> None:
-    """What certainty costs on vectors as embeddings have them: k distances for each query."""
+    """On vectors like those of embeddings, exactness costs k distances for each query."""
     random = np.random.default_rng(18)
     for dimension in (128, 768):
         rows = normal(random, 20_000, dimension)
