@@ -1,4 +1,4 @@
-"""When rows last changed, held to the times of the commits that changed them."""
+"""The time of the last change of rows, compared with the times of commits."""
 
 from __future__ import annotations
 

@@ -359,7 +359,7 @@ def test_the_latest_version_has_no_later_commits(orders: Dataset) -> None:
 
 
 def test_a_future_version_proves_nothing(orders: Dataset) -> None:
-    """As after a table was made anew: its versions start over."""
+    """The versions of a recreated table start over."""
     assert not commits_since(orders, 9).is_complete
     assert not commits_since(orders, 9).rows_unchanged
 

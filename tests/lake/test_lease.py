@@ -1,4 +1,4 @@
-"""Which processes still run, and what they have claimed."""
+"""Running processes and their leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written beside its place leaves nothing behind, whoever is killed."""
+"""Drafts of files are removed even if their writer was killed."""
 
 from __future__ import annotations
 
