@@ -1,4 +1,4 @@
-"""What the optimizer is told: whole tables, survivors of a filter, refused statistics."""
+"""Estimates for the optimizer: whole tables, remaining fragments, samples, refused statistics."""
 
 from __future__ import annotations
 

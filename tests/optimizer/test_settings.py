@@ -1,4 +1,4 @@
-"""Which of session, scan and policy decides."""
+"""Precedence of session, scan and policy."""
 
 from __future__ import annotations
 

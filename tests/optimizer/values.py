@@ -140,7 +140,7 @@ FILTERS: st.SearchStrategy[Filter] = st.recursive(
 
 
 def holds(filter: Filter, row: Row) -> bool | None:
-    """What Spark says of a row: true, false, or null as None."""
+    """Return the verdict of Spark on a row: true, false, or null as None."""
     match filter:
         case Comparison(column, operator, literal):
             return _compare(operator, row[column], literal)
