@@ -1,4 +1,4 @@
-"""What is peculiar to results as Lance datasets."""
+"""Results that are Lance datasets."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_restored_result_is_still_a_result(uri: str) -> None:
 
 
 def refusal(uri: str) -> RunError:
-    """What a join is told that would write there; nothing has changed by that."""
+    """Return the error of a join that would write there, and check that nothing has changed."""
     version, data = lance.dataset(uri).version, lance.dataset(uri).to_table()
     with pytest.raises(RunError) as caught:
         output.current(LANCE, uri, {})
@@ -249,7 +249,7 @@ def test_a_commit_during_the_replacement_of_a_result_is_detected(
 def test_a_table_that_replaced_a_result_before_the_commit_is_restored(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the version number that was looked at, so Lance takes the commit."""
+    """It has the expected version number, so Lance accepts the commit."""
     put(LANCE, uri, [rows(0, 3)])
     put(LANCE, uri, [rows(0, 3)])
     writer = output.begin(LANCE, uri, "run", {})
@@ -310,7 +310,7 @@ def test_spellings_of_a_uri_have_one_mark(uri: str, monkeypatch: pytest.MonkeyPa
 
 
 def earlier_result(uri: str, message: str = "lancestat 0.1.0: result of a KNN join") -> None:
-    """As releases wrote it whose mark named neither a place nor a content."""
+    """Write a result of a release whose mark named neither a URI nor a digest."""
     schema = SCHEMA.with_metadata({b"lancestat.output": b"knn_join"})
     fragments = lance.fragment.write_fragments(table(rows(0, 3)), uri, schema=schema)
     properties = {"__lance_commit_message": message, "lancestat.version": "0.1.0"}

@@ -1,4 +1,4 @@
-"""What is peculiar to results as Parquet: a link, and generations beside it."""
+"""Results that are Parquet: a link, and generations beside it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OWN = {"lancestat.json", "lock", "superseded"}
 
 
 def names(path: Path) -> set[str]:
-    """What there is beside the link."""
+    """Return the names beside the link."""
     return {each.name for each in generations(path).iterdir()}
 
 
@@ -76,7 +76,7 @@ def test_uris_and_relative_paths_name_the_same_result(
 
 
 def test_no_file_name_occurs_in_two_results(path: Path) -> None:
-    """Who lists one and opens files while the link moves gets an error, never a mixture."""
+    """A reader that lists a result while the link moves gets an error, never a mixture."""
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
     first = {each.name for each in path.iterdir()}
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
@@ -187,7 +187,7 @@ def test_a_folder_of_generations_without_a_marker_is_refused(path: Path, thing: 
 
 
 def refusal(path: Path) -> RunError:
-    """What a join is told that would write there; nothing has changed by that."""
+    """Return the error of a join that would write there, and check that nothing has changed."""
     before = contents(path.parent)
     with pytest.raises(RunError) as caught:
         output.current(PARQUET, str(path), {})
@@ -290,7 +290,7 @@ def test_rows_added_to_a_result_replaced_meanwhile_are_kept(
 
 
 def earlier_result(path: Path) -> str:
-    """As releases wrote it whose mark named neither a place nor files; its digest."""
+    """Write a result of a release whose mark named neither a URI nor files; return its digest."""
     state = put(PARQUET, str(path), [rows(0, 3)])
     mark = {"format_version": 1, "holds": "generations of a KNN join's result"}
     (generations(path) / "lancestat.json").write_text(json.dumps(mark))
@@ -362,7 +362,7 @@ def test_generations_of_killed_runs_are_removed(path: Path) -> None:
 
 
 def listed(path: Path) -> pa.Table | None:
-    """As most readers do: all names first. None for a listing that the link moved away under."""
+    """Read like most readers: all names first. None if the link moved during the listing."""
     try:
         found = pq.read_table(path)
     except FileNotFoundError:

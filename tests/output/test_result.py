@@ -1,4 +1,4 @@
-"""What holds for results of either format."""
+"""Results of either format."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_discarded_files_are_removed(form: OutputFormat, uri: str, tmp_path: Pat
 
 
 def test_committed_files_are_not_discarded(form: OutputFormat, uri: str) -> None:
-    """As after a commit whose answer got lost."""
+    """The answer of a commit may get lost."""
     writer = output.begin(form, uri, "run", {})
     written = write(writer, [rows(0, 3)])
     output.replace(writer, SCHEMA, written)
