@@ -1,4 +1,4 @@
-"""What is told of two saved plans that differ."""
+"""Differences of two saved plans."""
 
 from __future__ import annotations
 
