@@ -58,7 +58,7 @@ class Written:
         return sorted(found)
 
     def agrees(self, filter: Filter) -> bool:
-        """Whether the filter can be said; if so, Lance selects what Spark would."""
+        """Return whether the filter is translated; if so, Lance must select the rows of Spark."""
         sql = to_lance(filter, self.fields)
         if sql is not None:
             assert self.select(sql) == selected(filter, self.rows), sql

@@ -1,4 +1,4 @@
-"""What Spark makes of a filter on a row: true, false or unknown."""
+"""Three-valued logic of Spark: a filter on a row is true, false or unknown."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def truth(filter: Filter, row: Row) -> bool | None:
 
 
 def matches(operator: TextOperator, value: str, text: str) -> bool:
-    """Where text is looked for, in Python's words."""
+    """Return whether a text matches, computed with methods of Python."""
     match operator:
         case TextOperator.STARTS_WITH:
             return value.startswith(text)
