@@ -18,7 +18,7 @@ Answer = tuple[bool, str, str]
 
 @dataclass(frozen=True)
 class Surfaces:
-    """What all ways to ask say of a table under one policy."""
+    """The verdicts of all surfaces on a table under one policy."""
 
     table: JudgedTable
 
@@ -29,7 +29,7 @@ class Surfaces:
         return project
 
     def read(self) -> Verdict:
-        """What a view of `attach` and of `lancestat sql` is given."""
+        """Return the verdict of a view of `attach` and of `lancestat sql`."""
         world = self.table.world
         tables = DeclaredTables(world.observer.spec, world.state, world.clock)
         [opened] = tables.open([world.table]).values()
@@ -37,7 +37,7 @@ class Surfaces:
         return opened.judge(Settings(), world.clock())
 
     def read_by_uri(self, allow_stale: bool) -> Verdict:
-        """What `read_table` gives to somebody who knows of no project."""
+        """Return the verdict of `read_table` without a project."""
         opened = open_table(self.table.dataset.uri)
         return opened.judge(Settings(allow_stale=allow_stale), self.table.world.clock())
 
@@ -95,7 +95,7 @@ def check_action(table: JudgedTable, action: Action, verdict: Verdict) -> None:
 
 
 def check_truth(table: JudgedTable, allow_stale: bool | StaleBounds, verdict: Verdict) -> None:
-    """What is used describes the rows that are read, as nearly as the policy says."""
+    """Check that used statistics describe the rows, within the bounds of the policy."""
     if verdict.statistics is None:
         return
     tag, names = verdict.statistics.version_tag, verdict.statistics.columns

@@ -1,4 +1,4 @@
-"""What is told of joins, each rule of their health under exactly its own condition."""
+"""Reports of joins: each rule of their health under exactly its own condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of tables, each rule of their health under exactly its own condition."""
+"""Reports of tables: each rule of their health under exactly its own condition."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def table_run(name: str = "orders", number: int = 0, **changes: object) -> NodeR
 
 
 def table_report(name: str = "orders", **changes: object) -> TableReport:
-    """What is known of a table."""
+    """Return the report of a table."""
     given: dict[str, object] = {
         "spec": table(name),
         "health": Health.OK,
@@ -176,7 +176,7 @@ def join(name: str = "similar_parts", **changes: object) -> KnnJoin:
 
 
 def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
-    """What is known of a join."""
+    """Return the report of a join."""
     figures = JoinFigures("partitioned", "new_left", 20_000, 180_000, 3, 41, 3.6e9, 0.968, 12)  # type: ignore[arg-type]
     result = NodeResult(
         name,
