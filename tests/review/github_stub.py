@@ -16,7 +16,7 @@ BOT = {"login": "github-actions[bot]", "type": "Bot"}
 
 @dataclass
 class Reply:
-    """What to answer instead of what GitHub would."""
+    """An answer in place of the one of GitHub."""
 
     status: int
     payload: object = None

@@ -72,7 +72,7 @@ def only(diff: Diff) -> NodeDiff:
 
 
 def planned_bytes(root: Path) -> int:
-    """What `lancestat plan` says that a run of HEAD reads."""
+    """Return the bytes that a run of HEAD reads according to `lancestat plan`."""
     [action] = Project.load(root / "head").plan(select="orders").actions
     assert isinstance(action, TableAction)
     return action.figures.bytes_scanned

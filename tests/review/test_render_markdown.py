@@ -53,7 +53,7 @@ def diff(*nodes: NodeDiff) -> Diff:
 
 
 def outside_code(markdown: str) -> str:
-    """What is left of Markdown without code blocks and spans, and without what is escaped."""
+    """Return Markdown without code blocks, code spans and escaped characters."""
     text = re.sub(r"^ *(`{3,})diff\n.*?^ *\1$", "", markdown, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"<code>[^<]*</code>", "", text)
     text = re.sub(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
@@ -71,7 +71,7 @@ def test_nothing_of_a_specification_becomes_markup() -> None:
 
 
 def structure(page: str) -> list[str]:
-    """What a renderer makes of a page: its elements, and raw HTML, without any text."""
+    """Return the rendered elements of a page, and raw HTML, without any text."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     found: list[str] = []
     for token in parser.parse(page):

@@ -68,7 +68,7 @@ DISTANCES = st.builds(
 
 
 def accepts(allowed: bool | StaleBounds, distance: Distance) -> bool:
-    """What the guard says of statistics that are so far behind."""
+    """Return whether the guard accepts statistics of that distance."""
     entries = {
         wire.VERSION: wire.FORMAT_VERSION,
         wire.COMPLETE: "true",

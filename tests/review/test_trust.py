@@ -1,4 +1,4 @@
-"""Where a diff sends credentials, seen from a server that takes the place of an object store."""
+"""Requests of a diff with credentials, recorded by a server in place of an object store."""
 
 from __future__ import annotations
 
