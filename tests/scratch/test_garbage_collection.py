@@ -1,4 +1,4 @@
-"""What `gc` removes of scratch, and what it must never touch."""
+"""Garbage collection of scratch: folders that it removes and others that it must never touch."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_links_are_not_followed(root: Path, outside: Path) -> None:
 
 
 def test_the_root_may_be_a_link(root: Path, tmp_path: Path) -> None:
-    """It is declared, and so it is meant."""
+    """A declared root is followed even if it is a link."""
     folder = left_by(root)
     link = tmp_path / "link"
     link.symlink_to(root)
