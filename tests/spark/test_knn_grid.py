@@ -1,4 +1,4 @@
-"""How the pairs of a join are shared among tasks."""
+"""Distribution of the pairs of a join among tasks."""
 
 from __future__ import annotations
 

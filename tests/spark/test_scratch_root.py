@@ -1,4 +1,4 @@
-"""Where scratch goes when nothing is declared."""
+"""The default root of scratch."""
 
 from __future__ import annotations
 
