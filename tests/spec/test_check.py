@@ -1,4 +1,4 @@
-"""Nothing that the schemas refuse is lost on the way to an error, and nothing else is refused."""
+"""Every violation of the schemas becomes an error, and nothing else does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told about the text of a side's query without Spark."""
+"""Checks of the text of a side's query without Spark."""
 
 from __future__ import annotations
 

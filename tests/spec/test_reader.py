@@ -1,4 +1,4 @@
-"""What reads the rows of a target's tables."""
+"""The reader of a target's tables."""
 
 from __future__ import annotations
 
