@@ -1,4 +1,4 @@
-"""What every state does, whatever holds it."""
+"""Behaviour of every implementation of the state."""
 
 from __future__ import annotations
 

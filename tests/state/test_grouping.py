@@ -1,4 +1,4 @@
-"""How fragments are cut into groups, and groups into blocks."""
+"""Division of fragments into groups, and of groups into blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of joins."""
+"""Records of joins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of each node's last runs, whatever holds it."""
+"""Outcomes of each node's last runs in every implementation of the state."""
 
 from __future__ import annotations
 

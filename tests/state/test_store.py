@@ -1,4 +1,4 @@
-"""What only the Lance store does: damage, layouts, growth, several handles at once."""
+"""The Lance store only: damage, layouts, growth, several handles at once."""
 
 from __future__ import annotations
 
