@@ -51,7 +51,7 @@ def test_the_page_of_statistics_names_every_suffix() -> None:
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 def test_without_values_lengths_are_the_default_size(column: object) -> None:
-    """As Spark gives them for an empty table and for nulls alone."""
+    """Spark does so for an empty table and for nulls alone."""
     type = typed(column.type)  # type: ignore[attr-defined]
     for rows in (0, 3):
         found = summarize(replace(EMPTY_PARTIAL, rows=rows, nulls=rows), type)

@@ -63,7 +63,7 @@ def counts(found: Histogram) -> list[int]:
 def test_any_histogram_satisfies_the_assertions_of_spark(
     drawn: tuple[Column, list[list[object]], int],
 ) -> None:
-    """What its estimation asserts of a histogram, or divides by."""
+    """Its estimation asserts these properties of a histogram, or divides by these values."""
     column, parts, bins = drawn
     type = type_of(column.array([]))
     partial = merge([EMPTY_PARTIAL, *(reduced(column.array(part)) for part in parts)])
