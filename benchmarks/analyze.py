@@ -91,7 +91,7 @@ def main() -> None:
                 f"lineitem: {table.rows:,} rows, {len(table.fields)} columns, {given.cores} cores"
             )
             show(take_turns(sides, 1 if given.tiny else given.runs))
-            peak = max(each.peak_megabytes for each in processes() if each.is_worker)
+            peak = max(process.peak_megabytes for process in processes() if process.is_worker)
             print(f"{'peak of a Python worker, MB':<40} {peak:8.0f}")
         spark.stop()
 
@@ -133,8 +133,8 @@ def compute_column_stats(spark: SparkSession, parquet: Path) -> int:
     command = spark._jvm.org.apache.spark.sql.execution.command
     plan = spark.read.parquet(str(parquet))._jdf.queryExecution().analyzed()
     utils = getattr(getattr(command, "CommandUtils$"), "MODULE$")
-    found = utils.computeColumnStats(spark._jsparkSession, plan, plan.output())
-    return int(found._2().size())
+    statistics_of_columns = utils.computeColumnStats(spark._jsparkSession, plan, plan.output())
+    return int(statistics_of_columns._2().size())
 
 
 def read(uri: str, threads: int) -> int:
@@ -161,12 +161,12 @@ def take_turns(sides: dict[str, Callable[[], int]], runs: int) -> dict[str, Cost
             costs[name].append(Cost(elapsed, cpu))
             columns.add(count)
         assert len(columns) == 1, columns
-    return {name: middle(each[WARM_UPS:]) for name, each in costs.items()}
+    return {name: middle(seconds[WARM_UPS:]) for name, seconds in costs.items()}
 
 
 def middle(costs: list[Cost]) -> Cost:
     """The medians."""
-    return Cost(*(statistics.median(each) for each in zip(*costs, strict=True)))
+    return Cost(*(statistics.median(values) for values in zip(*costs, strict=True)))
 
 
 def show(costs: dict[str, Cost]) -> None:
@@ -186,7 +186,7 @@ def show(costs: dict[str, Cost]) -> None:
 def processes() -> list[Process]:
     """This process, Spark's JVM and its Python processes."""
     parents: dict[int, int] = {}
-    found: dict[int, Process] = {}
+    by_pid: dict[int, Process] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             status = (folder / "status").read_text(encoding="ascii", errors="replace")
@@ -198,12 +198,12 @@ def processes() -> list[Process]:
         fields = {line.split(":")[0]: line.split()[1:] for line in status.splitlines()}
         parents[int(folder.name)] = int(fields["PPid"][0])
         ticks = int(times[11]) + int(times[12])
-        found[int(folder.name)] = Process(
+        by_pid[int(folder.name)] = Process(
             ticks / os.sysconf("SC_CLK_TCK"),
             int(fields.get("VmHWM", ["0"])[0]) / 1024,
             is_worker,
         )
-    return [process for pid, process in found.items() if descends(pid, parents)]
+    return [process for pid, process in by_pid.items() if descends(pid, parents)]
 
 
 def descends(pid: int, parents: dict[int, int]) -> bool:

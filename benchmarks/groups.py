@@ -110,7 +110,7 @@ def by_file(folder: Path, tiny: bool) -> Measures:
     from lancestat.statistics.partial import decode, encode, merge
 
     fragments, _ = size(tiny)
-    stored = [encode(each) for each in full_partials(64)]
+    stored = [encode(part) for part in full_partials(64)]
     measures = {}
     for share, part in SHARES.items():
         files = max(1, round(fragments * part))
@@ -127,8 +127,8 @@ def merge_stream(
     """Merge some at a time, so that not all sketches are in memory."""
     merged = next(partials)
     batch = [merged]
-    for each in partials:
-        batch.append(each)
+    for part in partials:
+        batch.append(part)
         if len(batch) == 256:
             batch = [merge(batch)]
     return merge(batch)
@@ -139,9 +139,9 @@ def estimated(
 ) -> list[ColumnPartial | None]:
     """Return the partials that an estimate needs."""
     left: FragmentStatistics | RemainingFragments = known.prune(filters) or known
-    found = [left.partial(name) for name in names]
-    assert all(each is not None and each.rows for each in found)
-    return found
+    partials = [left.partial(name) for name in names]
+    assert all(column_partial is not None and column_partial.rows for column_partial in partials)
+    return partials
 
 
 def time_filter(now: Snapshot, share: float) -> list[Filter]:
@@ -183,8 +183,8 @@ def summary_of(now: Snapshot) -> TableSummary:
     groups = group_fragments((fragment.id for fragment in now.fragments), [], MOST_GROUPS)
     digests = {}
     for fields, fingerprints in contents(column_groups(now, now.fields)).items():
-        found = tuple(group_digest(group, fingerprints) or b"" for group in groups)
-        digests.update(dict.fromkeys(fields, found))
+        member_digests = tuple(group_digest(group, fingerprints) or b"" for group in groups)
+        digests.update(dict.fromkeys(fields, member_digests))
     return TableSummary(2, now.pin.manifest, groups, count_blocks(groups), digests)
 
 
@@ -197,7 +197,7 @@ def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
     numbers = count()
     for field, digests in summary.contents.items():
         for place in slices(summary.blocks):
-            found = tuple(
+            partials_of_group = tuple(
                 replace(
                     partials[number % len(partials)],
                     sketch=turned(partials[number % len(partials)].sketch, next(numbers)),
@@ -207,7 +207,7 @@ def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
                 )
                 for number, group in enumerate(summary.groups[place])
             )
-            yield SummaryBlock(BlockKey(field, block_digest(digests[place])), found)
+            yield SummaryBlock(BlockKey(field, block_digest(digests[place])), partials_of_group)
 
 
 def turned(sketch: Sketch, by: int) -> Sketch:

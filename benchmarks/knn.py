@@ -109,14 +109,14 @@ def end_to_end(spark: SparkSession, folder: Path, *, tiny: bool, runs: int) -> N
     left = spark.read.parquet(write_parquet(vectors(10 if tiny else 100, 2), folder / "left", 1))
     joins = {"nearestByJoin": by_spark, "lancestat.knn_join": by_lancestat}
     seconds: dict[str, list[float]] = {name: [] for name in joins}
-    found = {}
+    results = {}
     for join in joins.values():
         warm(lambda join=join: pairs(join(left, right)), 1.0 if tiny else WARMING_SECONDS)
     for _ in range(runs):
         for name, join in joins.items():
-            clock, found[name] = timed(lambda join=join: pairs(join(left, right)))
+            clock, results[name] = timed(lambda join=join: pairs(join(left, right)))
             seconds[name].append(clock)
-    assert found["nearestByJoin"] == found["lancestat.knn_join"]
+    assert results["nearestByJoin"] == results["lancestat.knn_join"]
     spark_clock, our_clock = (statistics.median(seconds[name]) for name in joins)
     show("end to end, Spark's nearestByJoin, s", spark_clock)
     show("end to end, lancestat.knn_join, s", our_clock)
@@ -147,7 +147,7 @@ def probe_rate(spark: SparkSession, folder: Path, cores: int, *, tiny: bool, run
         if turn:
             rates["product"].append(operations / clock / 1e9)
             rates["probe"].append(operations / probing / 1e9)
-    product, probe = (statistics.median(each) for each in rates.values())
+    product, probe = (statistics.median(times) for times in rates.values())
     show(f"one product of matrices, {cores} threads, GFLOP/s", product)
     show("probe stage, GFLOP/s", probe)
     show("probe / product", probe / product)

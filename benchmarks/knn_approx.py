@@ -54,8 +54,10 @@ def write(values: np.ndarray, uri: Path) -> PinnedTable:
 
 def measured_recall(exact: Path, approximate: Path) -> float:
     """The share of true neighbours that the approximate result has."""
-    found = (lance.dataset(str(uri)).to_table(["id", "id_right"]) for uri in (exact, approximate))
-    truth, other = (set(zip(*(c.to_pylist() for c in each.columns), strict=True)) for each in found)
+    results = (lance.dataset(str(uri)).to_table(["id", "id_right"]) for uri in (exact, approximate))
+    truth, other = (
+        set(zip(*(c.to_pylist() for c in table.columns), strict=True)) for table in results
+    )
     return len(truth & other) / len(truth)
 
 

@@ -73,9 +73,9 @@ def join(folder: Path, lefts: int, rights: int, conf: dict[str, str]) -> tuple[f
     spark.sparkContext.parallelize([0], 1).map(lambda _: imported()).collect()
     before = sum(seconds for seconds, _ in workers())
     run_join(Engine(spark, str(folder), uuid.uuid4().hex), work)
-    found = list(workers())
+    usages = list(workers())
     spark.stop()
-    return sum(seconds for seconds, _ in found) - before, max(peak for _, peak in found)
+    return sum(seconds for seconds, _ in usages) - before, max(peak for _, peak in usages)
 
 
 def imported() -> None:

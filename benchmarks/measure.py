@@ -83,8 +83,8 @@ def spark_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
 def run_case(name: str, folder: Path, tiny: bool) -> Measures:
     """Run a case of this benchmark in a process of its own."""
     command = [sys.executable, sys.argv[0], "--case", name, "--folder", str(folder)]
-    found: Measures = json.loads(process([*command, *["--tiny"] * tiny], Path.cwd()).stdout)
-    return found
+    measures: Measures = json.loads(process([*command, *["--tiny"] * tiny], Path.cwd()).stdout)
+    return measures
 
 
 def run(doc: str, parts: Mapping[str, Part], cases: Mapping[str, Case]) -> None:

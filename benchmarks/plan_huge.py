@@ -94,7 +94,7 @@ def plan_column_added(folder: Path, tiny: bool) -> Measures:
         now,
         version=1,
         fields=now.fields[:-1],
-        fragments=tuple(replace(each, files=each.files[:1]) for each in now.fragments),
+        fragments=tuple(replace(fragment, files=fragment.files[:1]) for fragment in now.fragments),
     )
     index = index_of(base)
     return decided(now, base, lambda: background(now, base, index, Effect.COLUMNS_WRITTEN))
