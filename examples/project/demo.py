@@ -77,8 +77,8 @@ def load_tables(page: Page, scale: Decimal) -> None:
     empty(WAREHOUSE)
     shutil.rmtree(STATE, ignore_errors=True)
     rows = [
-        [each.name, f"{each.rows:,}", str(each.fragments), f"{each.size_bytes / 1e6:.1f} MB"]
-        for each in load(WAREHOUSE, scale)
+        [table.name, f"{table.rows:,}", str(table.fragments), f"{table.size_bytes / 1e6:.1f} MB"]
+        for table in load(WAREHOUSE, scale)
     ]
     page.grid(rows, head=["table", "rows", "fragments", "on disk"], right=(1, 2, 3))
     page.say(
@@ -172,7 +172,10 @@ def show_suggestions(page: Page) -> None:
 def change_tables(page: Page, scale: Decimal) -> None:
     """A day passes."""
     page.step("A day passes")
-    rows = [[each.table, each.event, each.call] for each in change(WAREHOUSE, scale)]
+    rows = [
+        [change_made.table, change_made.event, change_made.call]
+        for change_made in change(WAREHOUSE, scale)
+    ]
     page.grid(rows, head=["table", "what happens", "with Lance"])
     page.say(
         """
@@ -232,7 +235,7 @@ def sum_up(page: Page, first_seconds: float, second_seconds: float) -> None:
         ["pairs compared", first.pairs, second.pairs],
         [
             "tables committed to",
-            *(f"{each.commits} of {len(FRAGMENTS)}" for each in (first, second)),
+            *(f"{reading.commits} of {len(FRAGMENTS)}" for reading in (first, second)),
         ],
         ["seconds", f"{first_seconds:.1f}", f"{second_seconds:.1f}"],
     ]

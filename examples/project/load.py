@@ -85,17 +85,17 @@ def generate(folder: Path, scale: Decimal, *options: str) -> None:
     command = [generator(), "parquet", "--scale-factor", str(scale), "--output-dir", str(folder)]
     made = subprocess.run([*command, "--quiet", *options], capture_output=True, text=True)
     if made.returncode:
-        said = (made.stderr or made.stdout).strip().splitlines() or ["no reason given"]
-        sys.exit(f"tpchgen-cli failed: {said[-1]}")
+        output = (made.stderr or made.stdout).strip().splitlines() or ["no reason given"]
+        sys.exit(f"tpchgen-cli failed: {output[-1]}")
 
 
 def generator() -> str:
     """The tpchgen-cli of this environment, else of the PATH."""
     beside = Path(sys.executable).parent
-    found = shutil.which("tpchgen-cli", path=beside) or shutil.which("tpchgen-cli")
-    if found is None:
+    path = shutil.which("tpchgen-cli", path=beside) or shutil.which("tpchgen-cli")
+    if path is None:
         sys.exit("tpchgen-cli is missing: pip install tpchgen-cli")
-    return found
+    return path
 
 
 def write(parquet: Path, path: Path, name: str) -> None:

@@ -84,10 +84,10 @@ class Page:
 def lancestat() -> str:
     """The lancestat of this environment, else of the PATH."""
     beside = Path(sys.executable).parent
-    found = shutil.which("lancestat", path=beside) or shutil.which("lancestat")
-    if found is None:
+    path = shutil.which("lancestat", path=beside) or shutil.which("lancestat")
+    if path is None:
         sys.exit("lancestat is not installed: make install")
-    return found
+    return path
 
 
 def way_in(folder: Path) -> list[str]:
@@ -106,8 +106,10 @@ def typed(path: str | Path, folder: Path) -> str:
 
 def _environment() -> dict[str, str]:
     # The demo is about its own project, whatever the person's settings say of theirs.
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("LANCESTAT_")}
-    return kept if sys.stdout.isatty() else {"COLUMNS": PIPED, **kept}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("LANCESTAT_")
+    }
+    return environment if sys.stdout.isatty() else {"COLUMNS": PIPED, **environment}
 
 
 def _print(*lines: str) -> None:

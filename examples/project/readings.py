@@ -42,7 +42,7 @@ def _reading(results: Sequence[Mapping[str, object]]) -> Reading:
 
 
 def _sum(results: Sequence[Mapping[str, object]], key: str) -> int:
-    return sum(found for result in results if isinstance(found := result.get(key), int))
+    return sum(value for result in results if isinstance(value := result.get(key), int))
 
 
 def _all_pairs(results: Sequence[Mapping[str, object]]) -> int:

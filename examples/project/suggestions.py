@@ -13,8 +13,8 @@ from load import WAREHOUSE, opened
 def suggestions(warehouse: Path, keys: Iterable[int]) -> Iterator[list[str]]:
     """Inquiry, rank, distance and part, as cells of a grid; an inquiry's text is told once."""
     wanted = ", ".join(map(str, keys))
-    found = opened(warehouse, "suggestion").to_table(filter=f"i_inquirykey in ({wanted})")
-    for row in found.to_pylist():
+    rows = opened(warehouse, "suggestion").to_table(filter=f"i_inquirykey in ({wanted})")
+    for row in rows.to_pylist():
         if row["_rank"] is None:
             yield [row["i_text"] or "(a photograph)", "", "", ""]
         else:
