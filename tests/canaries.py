@@ -118,7 +118,7 @@ def seen(text: str, values: Mapping[str, str]) -> list[str]:
     return [
         name
         for name, value in values.items()
-        if any(each in lowered or each in spaceless for each in _spellings(value))
+        if any(spelling in lowered or spelling in spaceless for spelling in _spellings(value))
     ]
 
 

@@ -125,16 +125,16 @@ def test_targets_of_make_that_are_named_exist(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_yaml_that_is_shown_is_valid(page: str) -> None:
     for block in blocks(page, "yaml"):
-        shown = yaml.safe_load(block)
-        kind = "project" if "targets" in shown else "specs"
-        if "repos" not in shown:
+        document = yaml.safe_load(block)
+        kind = "project" if "targets" in document else "specs"
+        if "repos" not in document:
             schema = json.loads(text_of(f"schemas/lancestat_{kind}.schema.json"))
-            jsonschema.validate(shown, schema)
+            jsonschema.validate(document, schema)
 
 
 def test_statistics_explains_every_word_and_key() -> None:
     page = text_of("docs/statistics.md")
-    words = [each.value for each in (*Reason, *GuardReason)]
+    words = [reason.value for reason in (*Reason, *GuardReason)]
     keys = [
         wire.VERSION,
         wire.COMPLETE,

@@ -53,9 +53,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 def test_errors_show_no_secret(project: Project, call: Callable[[Project], object]) -> None:
     with pytest.raises(LancestatError) as raised:
         call(project)
-    shown = "".join(traceback.format_exception(raised.value))
-    assert "env_var('L_DB_PASSWORD')" in shown
-    assert SECRET not in shown
+    text = "".join(traceback.format_exception(raised.value))
+    assert "env_var('L_DB_PASSWORD')" in text
+    assert SECRET not in text
     assert raised.value.__context__ is None
     # The frames that raised it are still there.
     assert len(traceback.extract_tb(raised.value.__traceback__)) > 2
@@ -65,9 +65,9 @@ def test_plans_and_reports_show_no_secret(project: Project) -> None:
     plan = project.plan()
     problems = [node.problems for node in project.report().nodes]
     errors = [node.error for node in project.report().nodes]
-    for told in (plan, problems, errors):
-        assert "env_var('L_DB_PASSWORD')" in repr(told)
-        assert SECRET not in repr(told)
+    for value in (plan, problems, errors):
+        assert "env_var('L_DB_PASSWORD')" in repr(value)
+        assert SECRET not in repr(value)
 
 
 @pytest.fixture
@@ -88,10 +88,10 @@ def test_logs_show_no_secret(logged: io.StringIO, project: Project, name: str) -
         raise ValueError(f"{SECRET}\n::error::x")
     except ValueError:
         logging.getLogger(name).warning("at %s\n::error::y", SECRET, exc_info=True)
-    told = logged.getvalue()
-    assert told.count("at {{ env_var('L_DB_PASSWORD') }}\\n::error::y\n") == 2
-    assert SECRET not in told
-    assert not any(line.lstrip().startswith("::") for line in told.splitlines())
+    text = logged.getvalue()
+    assert text.count("at {{ env_var('L_DB_PASSWORD') }}\\n::error::y\n") == 2
+    assert SECRET not in text
+    assert not any(line.lstrip().startswith("::") for line in text.splitlines())
 
 
 def test_handlers_of_a_child_logger_receive_no_secret(project: Project) -> None:

@@ -45,7 +45,7 @@ def modules() -> dict[str, Module]:
 
 
 def _module(path: Path, known: frozenset[str]) -> Module:
-    found = Module()
+    module = Module()
 
     def visit(node: ast.AST, is_function: bool) -> None:
         for child in ast.iter_child_nodes(node):
@@ -54,15 +54,15 @@ def _module(path: Path, known: frozenset[str]) -> Module:
             inside = is_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             for target in _targets(child, known):
                 if target.split(".")[0] != "lancestat":
-                    found.libraries |= {target.split(".")[0]} & HEAVY if not inside else set()
+                    module.libraries |= {target.split(".")[0]} & HEAVY if not inside else set()
                 elif inside:
-                    found.in_functions.add((target, child.lineno))  # type: ignore[attr-defined]
+                    module.in_functions.add((target, child.lineno))  # type: ignore[attr-defined]
                 else:
-                    found.top.add(target)
+                    module.top.add(target)
             visit(child, inside)
 
     visit(ast.parse(path.read_text(encoding="utf-8")), False)
-    return found
+    return module
 
 
 def _targets(node: ast.AST, known: frozenset[str]) -> Iterator[str]:

@@ -8,15 +8,15 @@ from lancestat.redact import clean, secret_values
 
 
 def test_locations_of_rust_sources_are_removed() -> None:
-    found = (
+    message = (
         "Not found: t.lance/_versions, /home/build/lance/rust/lance-table/src/io/commit.rs:653:26, "
         "/home/build/lance/rust/lance/src/dataset/builder.rs:921:29"
     )
-    assert clean(found) == "Not found: t.lance/_versions"
+    assert clean(message) == "Not found: t.lance/_versions"
 
 
 @pytest.mark.parametrize(
-    ("found", "shown"),
+    ("message", "expected"),
     [
         ("GET https://me:pa55@host/b failed", "GET https://***@host/b failed"),
         ("GET https://token@host/b failed", "GET https://***@host/b failed"),
@@ -28,8 +28,8 @@ def test_locations_of_rust_sources_are_removed() -> None:
         ("key AKIAIOSFODNN7EXAMPLE is unknown", "key *** is unknown"),
     ],
 )  # fmt: skip
-def test_tokens_are_masked(found: str, shown: str) -> None:
-    assert clean(found) == shown
+def test_tokens_are_masked(message: str, expected: str) -> None:
+    assert clean(message) == expected
 
 
 def test_an_xml_error_is_reduced_to_code_and_message() -> None:
