@@ -139,14 +139,14 @@ def test_an_invalid_project_fails_first_with_the_locations_of_its_errors(
 
 
 @pytest.mark.parametrize(
-    ("base", "told"),
+    ("base", "text"),
     [
         ({"statistics/lancestat_project.yml": None}, "every node is new"),
         ({"statistics/specs/shop.yml": "tables: [{}]\n"}, "nothing was compared"),
     ],
 )
 def test_a_project_that_is_missing_or_broken_in_the_base_is_accepted(
-    base: dict[str, str | None], told: str, act: Act, repository: Repository, github: GitHubStub
+    base: dict[str, str | None], text: str, act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit(base)
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
@@ -156,7 +156,7 @@ def test_a_project_that_is_missing_or_broken_in_the_base_is_accepted(
     ran = act(fail_on="staleness_loosened,coverage_lost,dataset_moved")
     assert ran.code == 0, ran.log
     [body] = github.bodies
-    assert told in body
+    assert text in body
 
 
 def test_a_base_that_was_not_fetched_is_one_clear_error(act: Act, repository: Repository) -> None:
