@@ -58,7 +58,7 @@ class FakeProject:
     spec: ProjectSpec = field(default_factory=spec)
     planned: Plan = field(default_factory=make_plan)
     result: RunResult = field(default_factory=lambda: RunResult("shop", "dev", ()))
-    shown: TableStatus | None = None
+    table_status: TableStatus | None = None
     report: GarbageReport = field(default_factory=lambda: GarbageReport(0, 0, 0, 0))
     failure: BaseException | None = None
     loaded: dict[str, object] = field(default_factory=dict)
@@ -95,9 +95,9 @@ class FakeProject:
         return self.result
 
     def show(self, table: str) -> TableStatus:
-        assert self.shown is not None
-        assert table == self.shown.table
-        return self.shown
+        assert self.table_status is not None
+        assert table == self.table_status.table
+        return self.table_status
 
     def sweep(self, *, dry_run: bool = False) -> GarbageReport:
         self.asked["dry_run"] = dry_run

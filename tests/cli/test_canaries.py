@@ -81,8 +81,8 @@ def test_no_command_shows_a_secret(
 def test_commands_show_ordinary_values(folder: Path, lancestat: Lancestat) -> None:
     assert f"{ORDINARY['C_LAKE']}/{ORDINARY['C_UPPER'].upper()}" in lancestat("plan").stdout
     assert ORDINARY["C_OWNER"] in lancestat("list", "--output", "json").stdout
-    shown = lancestat("--verbose", "list").stdout
-    assert "{{ env_var('C_DESCRIPTION') }} and {{ env_var('C_DB_PASSWORD')" in shown
+    output = lancestat("--verbose", "list").stdout
+    assert "{{ env_var('C_DESCRIPTION') }} and {{ env_var('C_DB_PASSWORD')" in output
 
 
 @pytest.mark.parametrize("verbose", [False, True])
@@ -100,10 +100,10 @@ def test_public_outputs_show_no_value_of_the_environment(
 
 
 def test_the_variables_are_named(folder: Path, lancestat: Lancestat) -> None:
-    shown = lancestat("diff", "HEAD~1", "--output", "markdown").stdout
+    output = lancestat("diff", "HEAD~1", "--output", "markdown").stdout
     for name in ("C_STATE", "C_LAKE", "C_OWNER", "C_UPPER", "C_NESTED", "C_OUTPUT", "C_SQL"):
-        assert f"env_var('{name}')" in shown
-    assert "`{{ env_var('C_LAKE') }}/orders.lance`" in shown
+        assert f"env_var('{name}')" in output
+    assert "`{{ env_var('C_LAKE') }}/orders.lance`" in output
     plan = lancestat("plan", "--output", "markdown").stdout
     assert "env\\_var('C\\_LAKE')" in plan
     lancestat("docs", "--out", "site")

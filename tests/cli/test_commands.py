@@ -39,9 +39,9 @@ def test_validate_prints_errors_as_json(lancestat: Lancestat, tmp_path: Path) ->
     )
     result = lancestat("validate", "--output", "json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert told["status"] == "error"
-    places = [(error["file"], error["line"]) for error in told["errors"]]
+    payload = json.loads(result.stdout)
+    assert payload["status"] == "error"
+    places = [(error["file"], error["line"]) for error in payload["errors"]]
     assert ("lancestat_project.yml", 2) in places
     assert "staet" in result.stderr
 
@@ -113,7 +113,7 @@ def result_of(status: Status) -> RunResult:
         rows_scanned=0,
         elapsed_seconds=0.02,
     )
-    kept = replace(refreshed, name="lineitem", version_published=None, elapsed_seconds=75.0)
+    unpublished = replace(refreshed, name="lineitem", version_published=None, elapsed_seconds=75.0)
     idle = replace(
         restamped, name="supplier", action="skip", reasons=("unchanged",), version_published=None
     )
@@ -121,7 +121,7 @@ def result_of(status: Status) -> RunResult:
     if status is Status.ERROR:
         message = "LS201  there is no Lance dataset at customer.lance\n      hint: is it moved?"
         last = replace(last, message=message, elapsed_seconds=None)
-    return RunResult("shop", "dev", (refreshed, restamped, kept, idle, last))
+    return RunResult("shop", "dev", (refreshed, restamped, unpublished, idle, last))
 
 
 def result_of_joins() -> RunResult:
@@ -253,7 +253,7 @@ SHOWN = TableStatus(
 def test_show_gives_verdict_facts_and_columns(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
-    project.shown = SHOWN
+    project.table_status = SHOWN
     result = lancestat("show", "orders")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "secret" not in result.stdout
@@ -263,7 +263,7 @@ def test_show_gives_verdict_facts_and_columns(
 def test_show_of_a_table_without_statistics(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
-    project.shown = replace(
+    project.table_status = replace(
         SHOWN,
         use=False,
         reason="absent",
@@ -278,14 +278,18 @@ def test_show_of_a_table_without_statistics(
         changed_rows=None,
     )
     golden("cli/show_absent.txt", lancestat("show", "orders").stdout)
-    told = json.loads(lancestat("show", "orders", "--output", "json").stdout)
-    assert (told["verdict"], told["reason"], told["computedAt"]) == ("refuse", "absent", None)
+    payload = json.loads(lancestat("show", "orders", "--output", "json").stdout)
+    assert (payload["verdict"], payload["reason"], payload["computedAt"]) == (
+        "refuse",
+        "absent",
+        None,
+    )
 
 
 def test_the_json_of_show_is_a_contract(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
-    project.shown = SHOWN
+    project.table_status = SHOWN
     golden("cli/show.json", lancestat("show", "orders", "--output", "json").stdout)
 
 

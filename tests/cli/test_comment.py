@@ -45,8 +45,8 @@ def test_the_outcome_of_the_comment_is_printed(
     first = lancestat("comment", "--body-file", "diff.md", **job)
     assert (first.exit_code, first.stdout, first.stderr) == (0, f"created  {PAGE}\n", "")
     again = lancestat("comment", "--body-file", "diff.md", "--output", "json", **job)
-    told = {"format_version": 1, "command": "comment", "outcome": "unchanged", "url": PAGE}
-    assert json.loads(again.stdout) == told
+    expected = {"format_version": 1, "command": "comment", "outcome": "unchanged", "url": PAGE}
+    assert json.loads(again.stdout) == expected
     assert stub.bodies == ["<!-- lancestat:diff:shop -->\n### one change\n"]
 
 
@@ -106,7 +106,7 @@ def test_under_strict_a_read_only_token_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("without", "told"),
+    ("without", "message"),
     [
         ("GITHUB_TOKEN", "LS610  GITHUB_TOKEN is not set"),
         ("GITHUB_REPOSITORY", "LS610  GITHUB_REPOSITORY is not set; expected OWNER/NAME"),
@@ -115,7 +115,7 @@ def test_under_strict_a_read_only_token_is_an_error(
 )
 def test_a_missing_variable_of_the_job_is_named(
     without: str,
-    told: str,
+    message: str,
     lancestat: Lancestat,
     job: dict[str, str],
     stub: GitHubStub,
@@ -123,7 +123,7 @@ def test_a_missing_variable_of_the_job_is_named(
 ) -> None:
     monkeypatch.delenv("GITHUB_EVENT_NAME", raising=False)
     done = lancestat("comment", "--body-file", "diff.md", **{**job, without: ""})
-    assert (done.exit_code, done.stderr.splitlines()[0]) == (1, told)
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (1, message)
     assert stub.seen == []
 
 

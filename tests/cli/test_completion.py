@@ -166,12 +166,12 @@ def test_the_shell_receives_one_line_per_word_without_control_characters(
     environment = {**os.environ, **asked}
     command = [sys.executable, "-m", "lancestat"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    told = {
+    expected = {
         "bash": "plain,orders\nplain,order_lines\n",
         "zsh": "plain\norders\nOne per order.[31m\nplain\norder_lines\ntable\n",
         "fish": "plain,orders\tOne per order.[31m\nplain,order_lines\ttable\n",
     }
-    assert (done.stdout, done.stderr) == (told[shell], "")
+    assert (done.stdout, done.stderr) == (expected[shell], "")
 
 
 def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
@@ -268,21 +268,21 @@ class Terminal:
         """Return the line after Tab at its end."""
         # At the line's start: what follows is a text that is printed.
         self.type(f"{line}\t\x01printf '<%q>' \r")
-        shown = self.wait(">ready> ")
-        words = shown[shown.rindex("<lancestat>") :].removesuffix(">ready> ").split("><")
+        output = self.wait(">ready> ")
+        words = output[output.rindex("<lancestat>") :].removesuffix(">ready> ").split("><")
         return " ".join(word.strip("<>").replace("\\", "") for word in words)
 
     def type(self, keys: str) -> None:
         os.write(self.terminal, keys.encode())
 
     def wait(self, end: str) -> str:
-        shown = ""
+        output = ""
         until = time.monotonic() + 60
-        while not shown.endswith(end):
+        while not output.endswith(end):
             ready, _, _ = select.select([self.terminal], [], [], until - time.monotonic())
-            assert ready, f"bash shows {shown!r}"
-            shown += os.read(self.terminal, 4096).decode(errors="replace")
-        return shown
+            assert ready, f"bash shows {output!r}"
+            output += os.read(self.terminal, 4096).decode(errors="replace")
+        return output
 
     def close(self) -> None:
         self.process.kill()

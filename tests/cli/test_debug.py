@@ -154,13 +154,13 @@ def test_all_requirements_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "needed", "enough"),
+    ("version", "needed", "enough"),
     [("14", "14.0.0", True), ("4.10", "4.9", True), ("4.2rc1", "4.2", True), ("3.9.9", "4", False)],
 )
 def test_versions_are_compared_as_numbers(
-    found: str, needed: str, enough: bool, monkeypatch: pytest.MonkeyPatch
+    version: str, needed: str, enough: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metadata, "version", lambda name: found)
+    monkeypatch.setattr(metadata, "version", lambda name: version)
     assert surroundings.check_library("click", needed).passed is enough
 
 

@@ -34,9 +34,9 @@ def test_the_page_is_printed_in_three_forms(lancestat: Lancestat, project: Path)
     assert text.stderr == ""
     markdown = lancestat("diff", "main", "--output", "markdown")
     assert markdown.stdout.startswith("### lancestat: shop, target dev\n")
-    found = json.loads(lancestat("diff", "main", "--output", "json").stdout)
-    assert (found["format_version"], found["command"]) == (1, "diff")
-    assert found["risks"] == ["staleness_loosened"]
+    payload = json.loads(lancestat("diff", "main", "--output", "json").stdout)
+    assert (payload["format_version"], payload["command"]) == (1, "diff")
+    assert payload["risks"] == ["staleness_loosened"]
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_control_characters_of_a_specification_are_escaped(
     evil = LOOSE.replace("columns", 'description: "\\e[31m\\u202e\\x9b1m\\a", columns')
     write(project, {"specs/shop.yml": evil})
     for form in ("text", "markdown"):
-        shown = lancestat("diff", "main", "--output", form).stdout
-        assert "\\x1b[31m\\u202e\\x9b1m\\x07" in shown
-        assert all(char.isprintable() or char in "\n\u200b" for char in shown)
+        output = lancestat("diff", "main", "--output", form).stdout
+        assert "\\x1b[31m\\u202e\\x9b1m\\x07" in output
+        assert all(char.isprintable() or char in "\n\u200b" for char in output)
 
 
 def test_csv_is_refused(lancestat: Lancestat, project: Path) -> None:

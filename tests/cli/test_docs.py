@@ -54,11 +54,11 @@ def test_json_output_names_the_pages(lancestat: Lancestat, shop: Path, tmp_path:
     result = lancestat(
         "docs", "--project-dir", str(shop), "--out", str(out), "-s", "orders", "--output", "json"
     )
-    told = json.loads(result.stdout)
-    assert told["command"] == "docs"
-    assert told["page"] == str(out / "index.html")
-    assert told["pages"] == 4
-    assert [node["name"] for node in told["nodes"]] == ["orders"]
+    payload = json.loads(result.stdout)
+    assert payload["command"] == "docs"
+    assert payload["page"] == str(out / "index.html")
+    assert payload["pages"] == 4
+    assert [node["name"] for node in payload["nodes"]] == ["orders"]
     assert not (out / "tables" / "gone.html").exists()
 
 

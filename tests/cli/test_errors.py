@@ -24,7 +24,7 @@ SECRET = "wJalrXUtnFEMIK7MDENG"
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("paln",), "No such command 'paln'. Did you mean 'plan'?"),
         (("xyzzy",), f"There are {', '.join(COMMANDS)}."),
@@ -47,11 +47,11 @@ SECRET = "wJalrXUtnFEMIK7MDENG"
     ],
 )
 def test_wrong_usage_exits_with_2_and_suggests_similar_names(
-    args: tuple[str, ...], said: str, lancestat: Lancestat
+    args: tuple[str, ...], message: str, lancestat: Lancestat
 ) -> None:
     result = lancestat(*args)
     assert result.exit_code == 2
-    assert said in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
     assert result.stdout == ""
 
 

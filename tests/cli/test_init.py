@@ -24,10 +24,10 @@ def test_a_new_project_is_valid_and_lists_an_example_of_each_kind(
 
 
 def test_init_prints_the_files_it_wrote(lancestat: Lancestat, tmp_path: Path) -> None:
-    told = json.loads(lancestat("init", "--output", "json").stdout)
+    payload = json.loads(lancestat("init", "--output", "json").stdout)
     there = [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()]
-    assert sorted(told["files"]) == sorted(there)
-    assert told["files"][0] == "lancestat_project.yml"
+    assert sorted(payload["files"]) == sorted(there)
+    assert payload["files"][0] == "lancestat_project.yml"
 
 
 def test_existing_files_stop_init_before_it_writes_anything(
@@ -74,14 +74,14 @@ def test_existing_editor_settings_are_not_changed(lancestat: Lancestat, tmp_path
 def test_an_editor_finds_the_schema_of_every_file(lancestat: Lancestat, tmp_path: Path) -> None:
     assert lancestat("init").exit_code == 0
     settings = json.loads((tmp_path / ".vscode" / "settings.json").read_text())["yaml.schemas"]
-    found = {
+    schemas = {
         path: schema
         for schema, globs in settings.items()
         for pattern in globs
         for path in tmp_path.glob(pattern)
     }
-    assert set(found) == {*tmp_path.rglob("*.yml")}
-    for path, schema in found.items():
+    assert set(schemas) == {*tmp_path.rglob("*.yml")}
+    for path, schema in schemas.items():
         json.loads((tmp_path / schema).read_text())
         # The files say it themselves, too, for editors that open another folder.
         named = path.read_text().splitlines()[0].partition("$schema=")[2]

@@ -155,6 +155,6 @@ def test_the_name_of_a_file_starts_no_line(lancestat: Lancestat, tmp_path: Path)
     (tmp_path / "specs" / "x\n      evil line.yml").write_text("tables: [{nam: orders}]\n")
     ran = lancestat("--verbose", "--project-dir", str(tmp_path), "validate")
     assert ran.exit_code == 1
-    said = ran.stdout + ran.stderr
-    assert "evil line.yml" in said
-    assert not [line for line in said.splitlines() if line.strip().startswith("evil")]
+    output = ran.stdout + ran.stderr
+    assert "evil line.yml" in output
+    assert not [line for line in output.splitlines() if line.strip().startswith("evil")]

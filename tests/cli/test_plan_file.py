@@ -169,9 +169,9 @@ def test_a_retry_as_json(folder: Path, lancestat: Lancestat) -> None:
     lance.LanceDataset.drop(str(folder / "orders.lance"), {})
     result = lancestat("retry", "--output", "json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert (told["command"], told["status"]) == ("retry", "error")
-    assert [(node["name"], node["action"]) for node in told["nodes"]] == [("orders", "blocked")]
+    payload = json.loads(result.stdout)
+    assert (payload["command"], payload["status"]) == ("retry", "error")
+    assert [(node["name"], node["action"]) for node in payload["nodes"]] == [("orders", "blocked")]
 
 
 def test_an_empty_retry_is_no_failed_run() -> None:

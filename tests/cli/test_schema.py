@@ -18,8 +18,8 @@ def test_the_schema_of_a_kind_is_printed(kind: str, lancestat: Lancestat) -> Non
 
 def test_without_a_kind_schemas_are_listed(lancestat: Lancestat) -> None:
     text = lancestat("schema").stdout
-    told = json.loads(lancestat("schema", "--output", "json").stdout)
-    assert [kind["name"] for kind in told["kinds"]] == list(KINDS)
+    payload = json.loads(lancestat("schema", "--output", "json").stdout)
+    assert [kind["name"] for kind in payload["kinds"]] == list(KINDS)
     assert [line.split()[0] for line in text.splitlines()[1:]] == list(KINDS)
 
 
@@ -38,13 +38,13 @@ def test_schemas_are_written_and_overwritten(lancestat: Lancestat, tmp_path: Pat
 
 
 def test_a_new_folder_is_made_for_schemas(lancestat: Lancestat, tmp_path: Path) -> None:
-    told = json.loads(lancestat("schema", "--out", "a/b", "--output", "json").stdout)
-    assert (told["folder"], told["files"]) == ("a/b", list(editor_schemas()))
-    assert sorted(path.name for path in (tmp_path / "a/b").iterdir()) == sorted(told["files"])
+    payload = json.loads(lancestat("schema", "--out", "a/b", "--output", "json").stdout)
+    assert (payload["folder"], payload["files"]) == ("a/b", list(editor_schemas()))
+    assert sorted(path.name for path in (tmp_path / "a/b").iterdir()) == sorted(payload["files"])
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (("tabel",), "LS617  there is no schema of 'tabel'\n      hint: did you mean 'table'?"),
         (("x",), "LS617  there is no schema of 'x'\n      hint: kinds: project, specs, table"),
@@ -53,9 +53,9 @@ def test_a_new_folder_is_made_for_schemas(lancestat: Lancestat, tmp_path: Path) 
     ],
 )
 def test_unknown_kinds_and_folders_are_wrong_usage(
-    args: tuple[str, ...], told: str, lancestat: Lancestat, tmp_path: Path
+    args: tuple[str, ...], message: str, lancestat: Lancestat, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     done = lancestat("schema", *args)
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert message in done.stderr

@@ -65,12 +65,12 @@ def queried(form: str, result: QueryResult, *, verbose: bool = False) -> QueryVi
     return view
 
 
-def printed(form: str, shown: Callable[[], object], *, verbose: bool = False) -> str:
+def printed(form: str, show: Callable[[], object], *, verbose: bool = False) -> str:
     """Return the stdout of an output."""
 
     @click.command()
     def run() -> None:
-        shown()
+        show()
 
     done = CliRunner().invoke(run, catch_exceptions=False)
     assert done.exit_code == 0
@@ -98,18 +98,18 @@ def test_verbose_truncates_no_value(golden: Golden) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json", "csv", "markdown"])
 @pytest.mark.parametrize(
-    ("limit", "told"), [(2, (2, False)), (4, (4, True)), (0, (0, False)), (None, (4, True))]
+    ("limit", "expected"), [(2, (2, False)), (4, (4, True)), (0, (0, False)), (None, (4, True))]
 )
 def test_a_limit_reports_whether_more_rows_exist(
-    form: str, limit: int | None, told: tuple[int, bool]
+    form: str, limit: int | None, expected: tuple[int, bool]
 ) -> None:
-    found: list[QueryView] = []
-    text = printed(form, lambda: found.append(queried(form, result(limit))))
-    assert [(each.printed, each.is_complete) for each in found] == [told]
+    views: list[QueryView] = []
+    text = printed(form, lambda: views.append(queried(form, result(limit))))
+    assert [(view.printed, view.is_complete) for view in views] == [expected]
     if form == "json":
         payload = json.loads(text)
-        assert (payload["row_count"], payload["complete"]) == told
-        assert len(payload["rows"]) == told[0]
+        assert (payload["row_count"], payload["complete"]) == expected
+        assert len(payload["rows"]) == expected[0]
 
 
 def test_csv_is_read_back_by_the_csv_module() -> None:
@@ -167,10 +167,10 @@ def test_a_statement_without_a_result_prints_nothing(form: str) -> None:
     ],
 )
 def test_values_as_json(value: Plain, kind: str, json_form: object) -> None:
-    found = json_value(value, Scalar(kind))
-    assert found == json_form
-    assert type(found) is type(json_form)
-    assert str(found) == str(json_form)
+    converted = json_value(value, Scalar(kind))
+    assert converted == json_form
+    assert type(converted) is type(json_form)
+    assert str(converted) == str(json_form)
 
 
 def test_fields_that_share_a_name_are_all_there() -> None:
@@ -250,7 +250,7 @@ def test_an_explanation_as_json(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ((), "Give a query or --file; neither was given."),
         (("select 1", "--file", "q.sql"), "Give a query or --file; both were given."),
@@ -261,11 +261,11 @@ def test_an_explanation_as_json(golden: Golden) -> None:
     ],
 )
 def test_wrong_usage_is_reported_before_spark_starts(
-    args: tuple[str, ...], said: str, lancestat: Lancestat
+    args: tuple[str, ...], message: str, lancestat: Lancestat
 ) -> None:
     ran = lancestat("sql", *args)
     assert ran.exit_code == 2
-    assert said in ran.stderr
+    assert message in ran.stderr
     assert ran.stdout == ""
 
 
