@@ -21,7 +21,7 @@ from tests.optimizer.values import holds
 def one_pass(dataset: lance.LanceDataset, ids: Sequence[int] | None) -> dict[str, ColumnPartial]:
     """Partials of all columns over some fragments, all when None, without fragments or state."""
     schema = pa.schema([field for field in dataset.schema if column_type(field.type)])
-    fragments = [dataset.get_fragment(each) for each in ids] if ids is not None else None
+    fragments = [dataset.get_fragment(id) for id in ids] if ids is not None else None
     scanner = dataset.scanner(columns=schema.names, fragments=fragments)
     return analyze([] if ids == () else scanner.to_batches(), schema)
 
@@ -52,13 +52,13 @@ def check_filter(
         for row in dataset.get_fragment(gone).to_table(columns=columns).to_pylist():
             assert not all(holds(filter, row) is True for filter in filters), (filters, row)
     ids = tuple(left.fragment_ids)
-    assert left.rows == sum(dataset.get_fragment(each).count_rows() for each in ids)
+    assert left.rows == sum(dataset.get_fragment(id).count_rows() for id in ids)
     for name, expected in one_pass(dataset, ids).items():
-        found, range = without_quantiles(left.partial(name)), left.range(name)
-        assert found in (None, expected), name
+        partial, range = without_quantiles(left.partial(name)), left.range(name)
+        assert partial in (None, expected), name
         if range is not None:
             check_range(range, expected)
-        knows = found is not None or range is not None
+        knows = partial is not None or range is not None
         assert knows or not left.is_known or name not in columns
     return left
 

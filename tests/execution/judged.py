@@ -63,14 +63,14 @@ class JudgedTable:
         ids = range(self.next_id, self.next_id + count)
         self.next_id += count
         arrays = [
-            pa.array(ids if each.name == "id" else [one % 3 for one in ids], each.type)
-            for each in schema
+            pa.array(ids if column.name == "id" else [one % 3 for one in ids], column.type)
+            for column in schema
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def columns(self) -> Columns:
-        found: Columns = self.dataset.to_table().to_pydict()
-        return found
+        values: Columns = self.dataset.to_table().to_pydict()
+        return values
 
     def statistics(self) -> TableStatistics:
         return self.world.observer.assess(self.world.table)[0].statistics
@@ -155,11 +155,13 @@ def add_and_drop(table: JudgedTable) -> None:
 
 def restore(table: JudgedTable) -> None:
     uri = table.dataset.uri
-    versions = [each["version"] for each in table.dataset.versions()]
+    versions = [version["version"] for version in table.dataset.versions()]
     # Steps take several commits; what lies between them lacks a column that other steps need.
     names = set(SCHEMA.names)
     whole = [
-        each for each in versions if set(lance.dataset(uri, version=each).schema.names) == names
+        version
+        for version in versions
+        if set(lance.dataset(uri, version=version).schema.names) == names
     ]
     lance.dataset(uri, version=table.draw.choice(whole)).restore()
 

@@ -31,7 +31,7 @@ Step = Callable[[World], None]
 def small(tmp_path: Path) -> World:
     """A table of five fragments whose column `x` has three values."""
     path = tmp_path / "t.lance"
-    columns = {"id": range(1000), "x": [each % 3 for each in range(1000)]}
+    columns = {"id": range(1000), "x": [number % 3 for number in range(1000)]}
     lance.write_dataset(pa.table(columns), path, max_rows_per_file=200)
     return World(path, policy=Policy(allow_stale=LITTLE, refresh=Refresh.WHEN_STALE))
 
@@ -90,10 +90,10 @@ def test_a_bound_on_changed_rows_refuses_statistics_of_a_column_that_was_replace
     small.publish = publish
     assert small.run().status == "success"
     replace_column(small)
-    found = judged(small)
-    assert found.schema_hash == found.entries["lance.stats.schemaHash"], "only names are the same"
-    assert found.changed_rows == 1.0
-    assert found.judge(small.clock()).reason is GuardReason.STALE
+    known = judged(small)
+    assert known.schema_hash == known.entries["lance.stats.schemaHash"], "only names are the same"
+    assert known.changed_rows == 1.0
+    assert known.judge(small.clock()).reason is GuardReason.STALE
     assert Reason.POLICY_ACCEPTS not in small.action().reasons
     assert small.run().status == "success"
     assert columns_of(small) == expected_of(small)
@@ -160,6 +160,6 @@ def test_a_record_of_a_recreated_table_bounds_nothing(small: World) -> None:
     lance.LanceDataset.drop(str(small.path), {})
     lance.write_dataset(other, small.path)
     small.dataset.delete("id < 5001")
-    found = judged(small)
-    assert found.changed_rows is None
-    assert found.judge(small.clock()).reason is GuardReason.STALE
+    statistics = judged(small)
+    assert statistics.changed_rows is None
+    assert statistics.judge(small.clock()).reason is GuardReason.STALE

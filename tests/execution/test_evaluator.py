@@ -86,9 +86,9 @@ def action(request: JoinRequest, planned: JoinSize, scope: Scope = Scope.FULL) -
 
 
 def run(planned: JoinAction, session: Session) -> tuple[JoinAction, list[StageProgress]]:
-    told: list[StageProgress] = []
-    done, _ = JoinEvaluation(session.open, told.append).run(planned)
-    return done, told
+    progress: list[StageProgress] = []
+    done, _ = JoinEvaluation(session.open, progress.append).run(planned)
+    return done, progress
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_a_join_goes_through_the_stages_of_its_plan(
 ) -> None:
     planned = action(request_, sizes, scope)
     session = Session(sizes)
-    done, told = run(planned, session)
+    done, progress = run(planned, session)
     assert session.done == [*stages, "closed"]
-    assert [stage.stage for stage in told] == [Stage.GATE]
+    assert [stage.stage for stage in progress] == [Stage.GATE]
     if scope is Scope.FULL:
         assert done == planned
     assert not caplog.records
@@ -131,14 +131,14 @@ def test_facts_that_contradict_a_decision_replan_the_join(
     assert planned.decision.strategy == "spark"
     session = Session(MANY)
     with caplog.at_level(logging.INFO, "lancestat.run"):
-        done, told = run(planned, session)
+        done, progress = run(planned, session)
     assert session.done == ["prepare", "lay out", "probe partitioned", "replace", "closed"]
     assert done.figures.strategy == "partitioned"
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     lists = f"partitioned in {done.decision.lists:,} lists"
     assert record.getMessage() == f"'near' is planned again: {lists}, {done.decision.why}"
-    assert told[0].note == f"partitioned: {done.decision.why}"
+    assert progress[0].note == f"partitioned: {done.decision.why}"
 
 
 def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptureFixture) -> None:

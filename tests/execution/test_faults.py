@@ -101,7 +101,7 @@ def test_two_concurrent_runs_converge(world: World, tmp_path: Path) -> None:
     worlds = [World(world.path, state=state), World(world.path, state=state)]
     for round in range(4):
         lance.write_dataset(orders(100 + round, 1), str(world.path), mode="append")
-        threads = [threading.Thread(target=each.run) for each in worlds]
+        threads = [threading.Thread(target=one.run) for one in worlds]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -47,12 +47,12 @@ def test_declared_and_default_scratch_folders_are_swept(folder: Path) -> None:
     declared = left_in(folder / "scratch")
     default = left_in(default_root({"spark.local.dir": str(folder / "spark")}))
     project = Project.load(folder)
-    told = project.sweep(dry_run=True)
-    assert (told.scratch_dropped, told.scratch_left) == (2, 0)
-    assert told.bytes > 2000
+    report = project.sweep(dry_run=True)
+    assert (report.scratch_dropped, report.scratch_left) == (2, 0)
+    assert report.bytes > 2000
     assert declared.exists()
     assert default.exists()
-    assert project.sweep() == told
+    assert project.sweep() == report
     assert not declared.exists()
     assert not default.exists()
     assert project.sweep().scratch_dropped == 0

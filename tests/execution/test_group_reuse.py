@@ -30,7 +30,7 @@ def world(tmp_path: Path, state: Counted, monkeypatch: pytest.MonkeyPatch) -> Wo
     lance.dataset(str(path)).add_columns([pa.field("o_note", pa.string())])
     world = World(path, state=state)
     assert world.run().status == "success"
-    assert [len(each.groups) for each in state.summaries] == [3]
+    assert [len(summary.groups) for summary in state.summaries] == [3]
     return world
 
 
@@ -77,11 +77,11 @@ def test_scanned_fragments_are_not_counted_again_in_their_group(
 ) -> None:
     """Partials of one fragment are lost, which its group still sums up."""
     table = table_identity(str(world.path))
-    kept = [each for each in state._partials[table] if "0:bigint" in each.partials]
-    lost, *others = kept
+    stored = [entry for entry in state._partials[table] if "0:bigint" in entry.partials]
+    lost, *others = stored
     rest = {key: partial for key, partial in lost.partials.items() if key != "0:bigint"}
     state._partials[table] = [
-        each for each in state._partials[table] if "0:bigint" not in each.partials
+        entry for entry in state._partials[table] if "0:bigint" not in entry.partials
     ] + [*others, StoredPartials(lost.fingerprints, rest)]
     world.dataset.update_config({"lance.stats.column.o_id.max": "7"})
     run(world, state)

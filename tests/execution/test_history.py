@@ -125,17 +125,17 @@ class History(RuleBasedStateMachine):
 
     def content(self) -> dict[tuple[int, str], Content]:
         """Content by (fragment id, column name)."""
-        found = {}
+        contents = {}
         names = {field.id(): field.name() for field in self.dataset.lance_schema.fields()}
         for fragment in self.dataset.get_fragments():
-            told = fragment.metadata.to_json()
+            metadata = fragment.metadata.to_json()
             for field_id, name in names.items():
-                paths = [f["path"] for f in told["files"] if field_id in f["fields"]]
+                paths = [f["path"] for f in metadata["files"] if field_id in f["fields"]]
                 # An overwrite gives field ids anew, so a column without file is told by its type.
                 type = str(self.dataset.schema.field(name).type)
-                key = (paths, told["deletion_file"], told["physical_rows"], type)
-                found[(fragment.fragment_id, name)] = (field_id, repr(key))
-        return found
+                key = (paths, metadata["deletion_file"], metadata["physical_rows"], type)
+                contents[(fragment.fragment_id, name)] = (field_id, repr(key))
+        return contents
 
     @initialize(seed=SEEDS, count=st.integers(1, 40), most_groups=st.sampled_from([2, 512]))
     def create(self, seed: int, count: int, most_groups: int) -> None:
@@ -243,14 +243,14 @@ class History(RuleBasedStateMachine):
         self.dataset.update_config({"owner": str(value)})
 
     def is_known(self, content: set[Content]) -> bool:
-        joined = {each for joint in self.joint if joint <= content for each in joint}
+        joined = {file for joint in self.joint if joint <= content for file in joint}
         return content <= self.known | joined
 
     @rule()
     def run(self) -> None:
         content = self.content()
         current = set(content.values())
-        joined = {each for joint in self.joint if joint <= current for each in joint}
+        joined = {file for joint in self.joint if joint <= current for file in joint}
         fresh = {key for key, value in content.items() if value not in self.known | joined}
         self.world.reads.clear()
         result = self.world.run()

@@ -64,7 +64,7 @@ def test_a_table_is_read_in_place_at_the_planned_version(world: JoinWorld) -> No
     table = planned(world).work.left.table
     assert table is not None
     assert (table.name, table.pin.uri, table.pin.version) == ("l", world.uri("l"), 2)
-    assert [(each.id, each.start, each.rows) for each in table.fragments] == [
+    assert [(fragment.id, fragment.start, fragment.rows) for fragment in table.fragments] == [
         (0, 0, 6),
         (1, 6, 7),
         (2, 13, 6),

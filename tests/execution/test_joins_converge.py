@@ -111,7 +111,7 @@ def export(world: JoinWorld) -> None:
     for side in "lr":
         folder = world.folder / side
         folder.mkdir(exist_ok=True)
-        parts = [each.to_table() for each in lance.dataset(world.uri(side)).get_fragments()]
+        parts = [fragment.to_table() for fragment in lance.dataset(world.uri(side)).get_fragments()]
         for number in range(max(len(parts), len(list(folder.iterdir())), 1)):
             path = folder / f"{number:05}.parquet"
             rows = parts[number] if number < len(parts) else vectors(0, 0, name=VECTOR[side])

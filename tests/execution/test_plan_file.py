@@ -312,7 +312,7 @@ def test_options_are_remembered(folder: Path) -> None:
     plan = Project.load(folder).load_plan(path)
     assert plan == made
     assert plan.full_refresh
-    assert [(each.node, each.reasons[0].value) for each in plan.actions] == [  # type: ignore[union-attr]
+    assert [(action.node, action.reasons[0].value) for action in plan.actions] == [  # type: ignore[union-attr]
         ("orders", "full_refresh")
     ]
 
@@ -447,8 +447,8 @@ def test_an_outdated_join_is_refused_with_all_changes(
         front(joined).load_plan(path)
     [line] = raised.value.message.splitlines()[1:]
     names = {name: joined.uri(name) for name in ("l", "r", "elsewhere")}
-    told = {*line.strip().split("; ")}
-    assert set(expected.format(**names).split("; ")) <= told
+    changes = {*line.strip().split("; ")}
+    assert set(expected.format(**names).split("; ")) <= changes
 
 
 def test_a_join_of_a_saved_plan_runs_incrementally(joined: JoinWorld) -> None:

@@ -56,9 +56,9 @@ def test_show_gives_the_guards_verdict(folder: Path) -> None:
     project = Project.load(folder)
     assert project.show("orders").reason == "absent"
     run_locally(project)
-    shown = Project.load(folder).show("orders")
-    assert (shown.use, shown.reason, shown.rows) == (True, "current", 50)
-    assert list(shown.columns) == ["o_id", "o_status", "o_total"]
+    status = Project.load(folder).show("orders")
+    assert (status.use, status.reason, status.rows) == (True, "current", 50)
+    assert list(status.columns) == ["o_id", "o_status", "o_total"]
     lance.write_dataset(orders(50, 1), str(folder / "orders.lance"), mode="append")
     stale = Project.load(folder).show("orders")
     assert (stale.use, stale.reason, stale.versions_behind) == (False, "stale", 1)

@@ -102,8 +102,8 @@ def test_a_retry_runs_nodes_skipped_after_a_failure(folder: Path, broken: Break)
 def test_fail_fast_holds_for_a_retry(folder: Path, broken: Break) -> None:
     broken("orders", "parts", "returns")
     Project.load(folder).run()
-    found = statuses(retry(folder, threads=1, fail_fast=True))
-    assert list(found.values()) == [Status.ERROR, Status.SKIPPED, Status.SKIPPED]
+    outcome = statuses(retry(folder, threads=1, fail_fast=True))
+    assert list(outcome.values()) == [Status.ERROR, Status.SKIPPED, Status.SKIPPED]
     assert set(Project.load(folder).unfinished().nodes) == {"orders", "parts", "returns"}
 
 

@@ -33,7 +33,7 @@ def world(tmp_path: Path, state: Counted) -> World:
     world = World(path, state=state)
     assert world.run().status == "success"
     check(world)
-    assert [len(each.groups) for each in state.summaries] == [20]
+    assert [len(summary.groups) for summary in state.summaries] == [20]
     assert state.blocks_written == 10 * COLUMNS
     state.reset()
     return world
@@ -66,7 +66,7 @@ def test_an_append_merges_existing_groups_with_new_fragments(
     monkeypatch.setattr(lancestat.execution.table_summary, "MOST_GROUPS", 8)
     lance.write_dataset(orders(100, 5), str(world.path), mode="append")
     run(world, state)
-    assert [len(each.groups) for each in state.summaries] == [6]
+    assert [len(summary.groups) for summary in state.summaries] == [6]
     # Groups of four are merged of groups of one: no partial of an old fragment is read for them.
     assert state.partials_read == (20 + 1) * COLUMNS
     check(world)

@@ -120,11 +120,11 @@ class World:
         for scan in scans:
             columns = [names[key] for key in scan.fields]
             self.reads.append((table.version, scan.fragment_id, frozenset(columns)))
-            found = dataset.get_fragment(scan.fragment_id)
+            fragment = dataset.get_fragment(scan.fragment_id)
             schema = pa.schema([dataset.schema.field(name) for name in columns])
             quantiles = {names[key] for key in scan.fields if has_quantiles(key)}
             with pinned_reads(table.pin):
-                batches = found.to_batches(columns=columns)
+                batches = fragment.to_batches(columns=columns)
                 partials = analyze(batches, schema, quantiles=quantiles)
             yield scan, {key: partials[names[key]] for key in scan.fields}
 
