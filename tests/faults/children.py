@@ -108,8 +108,8 @@ class Server:
         assert self.process.stdout
         line = self.process.stdout.readline()
         assert line, "the server of children has ended"
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ class Init(Command):
         ended = self.bench.run(self.command)
         if ended.code and "already holds lancestat_project.yml" not in ended.output:
             return [f"it does not run again: {ended.output[-600:]}"]
-        found = contents(self.folder)
+        files = contents(self.folder)
         shutil.rmtree(self.folder)
         self.folder.mkdir()
         (self.folder / "thesis.txt").write_text("all of it")
@@ -184,8 +184,8 @@ class Init(Command):
         expected = contents(self.folder)
         return [
             f"{path} is not what a first {self.command[0]} writes"
-            for path in sorted(found.keys() | expected.keys())
-            if found.get(path) != expected.get(path)
+            for path in sorted(files.keys() | expected.keys())
+            if files.get(path) != expected.get(path)
         ]
 
 
@@ -201,8 +201,8 @@ class SchemaOut(Init):
         return arguments
 
     def problems(self) -> list[str]:
-        found = contents(self.folder)
-        cut = [path for path, content in self.whole.items() if found.get(path) != content]
+        files = contents(self.folder)
+        cut = [path for path, content in self.whole.items() if files.get(path) != content]
         return [f"{path} is cut" for path in cut] + super().problems()
 
 

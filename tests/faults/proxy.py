@@ -154,8 +154,8 @@ async def _write(writer: asyncio.StreamWriter, message: tuple[bytes, bytes]) -> 
 
 def _reset(writer: asyncio.StreamWriter) -> bool:
     """End the connection with an RST, as a host that has gone away."""
-    found = writer.get_extra_info("socket")
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
     return False
 
