@@ -131,14 +131,14 @@ def _spans(unit: str) -> Extremes:
 
 def _in_unit(counts: Sequence[int], unit: str) -> tuple[list[int], Callable[[int], int]]:
     if unit == "ns":
-        return [each * 1_000 + 999 for each in counts], lambda value: value // 1_000
+        return [total * 1_000 + 999 for total in counts], lambda value: value // 1_000
     factor = _MICROS[unit]
-    return sorted({each // factor for each in counts}), lambda value: value * factor
+    return sorted({total // factor for total in counts}), lambda value: value * factor
 
 
 def _middling(name: str, type: pa.DataType, see: Callable[[int], Any], spark: str) -> Extremes:
     """Values that are a date, an instant and a local time in every zone, to be cast."""
-    counts = {day(each.date()).days if spark == "date" else micros(each) for each in _MOMENTS}
+    counts = {day(moment.date()).days if spark == "date" else micros(moment) for moment in _MOMENTS}
     other = see(day(date(1, 1, 4)).days if spark == "date" else 7)
     shape = _sorted(type, list(counts), see, others=(other,))
     return Extremes(name, spell=_speller(spark), family=f"mid {spark}", build=_counted, **shape)

@@ -35,8 +35,8 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 
 
 def check(spark: SparkSession, rows: Rows, zone: str, conditions: list[str], *ways: str) -> None:
-    found = trial(spark, rows, zone, conditions, ways)
-    assert not found, "\n".join(map(str, found))
+    findings = trial(spark, rows, zone, conditions, ways)
+    assert not findings, "\n".join(map(str, findings))
 
 
 @pytest.mark.parametrize("way", WAYS)
