@@ -131,10 +131,12 @@ def _joined(world: HistoryWorld) -> list[Finding]:
     rows = lance_rows(world.uri, world.dataset.version)
     pairs = lance.dataset(str(world.folder / "near.lance")).to_table().to_pydict()
     expected = sorted(rows["id"].to_pylist())
-    found = (sorted(pairs["id"]), sorted(pairs["id_right"]), set(pairs["_distance"]) <= {0.0})
-    if found == (expected, expected, True):
+    neighbours = (sorted(pairs["id"]), sorted(pairs["id_right"]), set(pairs["_distance"]) <= {0.0})
+    if neighbours == (expected, expected, True):
         return []
-    return [Finding("a join of the table with itself", f"it gives {found}, for rows {expected}")]
+    return [
+        Finding("a join of the table with itself", f"it gives {neighbours}, for rows {expected}")
+    ]
 
 
 @contextmanager

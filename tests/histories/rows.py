@@ -111,11 +111,11 @@ class Question:
     def expressions(self, schema: pa.Schema) -> list[str]:
         """In Spark's SQL, each of which gives text."""
         if not self.is_count:
-            return [shown for field in schema if (shown := _shown(field))]
+            return [text for field in schema if (text := _shown(field))]
         if self.column is None:
             return ["count(*)"]
-        shown = _shown(schema.field(self.column))
-        return ["count(*)", f"count({shown})", f"min({shown})", f"max({shown})"]
+        text = _shown(schema.field(self.column))
+        return ["count(*)", f"count({text})", f"min({text})", f"max({text})"]
 
     def answer(self, rows: pa.Table) -> list[list[Any]]:
         """Return the answer computed from the rows of Lance."""
@@ -159,13 +159,13 @@ def parsed(rows: list[list[str | None]], expected: list[list[Any]]) -> list[list
         next((type(value) for value in column if value is not None), str)
         for column in zip(*expected, strict=True)
     ]
-    found = [
+    converted = [
         [None if value is None else like(value) for value, like in zip(row, types, strict=True)]
         if types
         else list(row)
         for row in rows
     ]
-    return sorted(found, key=repr)
+    return sorted(converted, key=repr)
 
 
 def lance_rows(uri: str, version: int, predicate: Predicate = ALL) -> pa.Table:

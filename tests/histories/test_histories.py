@@ -32,7 +32,7 @@ def test_every_reader_returns_correct_rows_or_refuses(session: SparkSession) -> 
     counts = Counts()
     for seed in range(HISTORIES):
         outcome = run_history(session, draw_history(seed), counts, with_join=seed == 0)
-        told = "\n".join(map(str, outcome.findings))
-        assert not outcome.findings, f"seed {seed}, {outcome.steps}:\n{told}"
+        findings = "\n".join(map(str, outcome.findings))
+        assert not outcome.findings, f"seed {seed}, {outcome.steps}:\n{findings}"
     assert counts.reads > HISTORIES
     assert counts.refused.total() < counts.steps.total() / 10

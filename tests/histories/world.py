@@ -148,7 +148,7 @@ def _optimize_indices(world: HistoryWorld, random: Random) -> None:
 
 
 def _drop_index(world: HistoryWorld, random: Random) -> None:
-    names = [each.name for each in world.dataset.describe_indices()]
+    names = [index.name for index in world.dataset.describe_indices()]
     if names:
         world.dataset.drop_index(random.choice(names))
 
@@ -179,7 +179,9 @@ def _rename(world: HistoryWorld, random: Random) -> None:
 
 def _alter_type(world: HistoryWorld, random: Random) -> None:
     fields = [
-        each for each in world.dataset.schema if pa.types.is_int32(each.type) and each.name != "v"
+        column
+        for column in world.dataset.schema
+        if pa.types.is_int32(column.type) and column.name != "v"
     ]
     if fields:
         chosen = random.choice(fields).name
@@ -210,7 +212,7 @@ def _swap_columns(world: HistoryWorld, random: Random) -> None:
 def _tag(world: HistoryWorld, random: Random) -> None:
     name, version = random.choice("ab"), random.randrange(1, world.dataset.version + 1)
     tags = world.dataset.tags
-    known = {each["version"] for each in world.dataset.versions()}
+    known = {version["version"] for version in world.dataset.versions()}
     if version in known:
         (tags.update if name in tags.list() else tags.create)(name, version)
 
@@ -231,7 +233,7 @@ def _clone(world: HistoryWorld, random: Random) -> None:
 
 
 def _restore(world: HistoryWorld, random: Random) -> None:
-    versions = [each["version"] for each in world.dataset.versions()]
+    versions = [version["version"] for version in world.dataset.versions()]
     lance.dataset(world.uri, version=random.choice(versions)).restore()
 
 
