@@ -50,8 +50,10 @@ class Catalyst:
     def computed(self, query: str) -> dict[str, tuple[Any, Any, dict[str, str]]]:
         """By column: its Spark type, the ColumnStat, and its entries as `toMap` gives them."""
         plan = self.spark.sql(query)._jdf.queryExecution().analyzed()
-        found = self.commands.computeColumnStats(self.spark._jsparkSession, plan, plan.output())
-        stats = self.converters.asJava(found._2())
+        statistics = self.commands.computeColumnStats(
+            self.spark._jsparkSession, plan, plan.output()
+        )
+        stats = self.converters.asJava(statistics._2())
         columns = {}
         for attribute in stats.keySet():
             name, type = attribute.name(), attribute.dataType()
@@ -130,6 +132,6 @@ class PlannedTable:
         return array
 
     def estimate(self, condition: str) -> int:
-        found = planned(self.catalyst.spark.sql(f"select * from {self.name} where {condition}"))
-        assert found.rows is not None
-        return int(found.rows)
+        estimated = planned(self.catalyst.spark.sql(f"select * from {self.name} where {condition}"))
+        assert estimated.rows is not None
+        return int(estimated.rows)

@@ -33,9 +33,9 @@ def planned(frame: DataFrame) -> Planned:
     known = stats.attributeStats()
     columns = {}
     for attribute in getattr(converters, "MODULE$").asJava(plan.output()):
-        found = known.get(attribute)
-        if found.isDefined():
-            columns[attribute.name()] = found.get()
+        statistics = known.get(attribute)
+        if statistics.isDefined():
+            columns[attribute.name()] = statistics.get()
     return Planned(optional(stats.rowCount()), stats.sizeInBytes(), columns)
 
 

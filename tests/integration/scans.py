@@ -89,12 +89,12 @@ def merged(
 def statistics(work: TableScan) -> dict[str, tuple[ColumnType, ColumnStatistics]]:
     """The statistics of whole columns by column name, from one scan on Spark."""
     partials = merged(work, scanned(work))
-    found = {}
+    by_column = {}
     for field in work.table.fields:
         type = column_type(field.type)
         assert type is not None
-        found[field.name] = (type, summarize(partials[field.name], type))
-    return found
+        by_column[field.name] = (type, summarize(partials[field.name], type))
+    return by_column
 
 
 def as_spark_reads(table: pa.Table) -> pa.Table:

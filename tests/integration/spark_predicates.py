@@ -40,7 +40,7 @@ def spark_predicate(filter: Filter, types: Mapping[str, str]) -> str:
             function = operator.value.replace("_", "")
             return f"{function}(`{column}`, {spark_literal(text, 'string')})"
         case In(column, literals):
-            among = ", ".join(spark_literal(each, types[column]) for each in literals)
+            among = ", ".join(spark_literal(literal, types[column]) for literal in literals)
             return f"`{column}` IN ({among})"
         case Comparison(column, operator, literal):
             return f"`{column}` {operator.value} {spark_literal(literal, types[column])}"

@@ -72,11 +72,11 @@ def test_a_run_and_its_queries_hide_values_of_the_environment(tmp_path: Path) ->
     assert ORDINARY["C_LAKE"] in ran.stdout
 
     # The run is remembered, with its errors.
-    kept = stored(state)
-    assert "near" in kept
-    assert "LS201" in kept
-    assert "env_var('C_LAKE')" in kept
-    assert seen(kept, ENVIRONMENT) == []
+    content = stored(state)
+    assert "near" in content
+    assert "LS201" in content
+    assert "env_var('C_LAKE')" in content
+    assert seen(content, ENVIRONMENT) == []
 
     result = lancestat(
         tmp_path,

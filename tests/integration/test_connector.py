@@ -108,8 +108,8 @@ QUERIES = (
 def test_answers_are_those_over_parquet(held: Held, source: str, query: str) -> None:
     held.read().createOrReplaceTempView("connected")
     held.parquet.createOrReplaceTempView("plain")
-    found = held.session.sql(query.format(t="connected")).collect()
-    assert sorted(found, key=str) == sorted(
+    rows = held.session.sql(query.format(t="connected")).collect()
+    assert sorted(rows, key=str) == sorted(
         held.session.sql(query.format(t="plain")).collect(), key=str
     )
 

@@ -34,8 +34,8 @@ class Walk:
     def line(self, step: int, table: str) -> str:
         """The one line of lancestat's about a table, its spaces made single."""
         pattern = rf"^  [+~=.!] \w+ +{table}\b.*"
-        [found] = re.findall(pattern, self.steps[step], flags=re.MULTILINE)
-        return " ".join(found.split())
+        [text] = re.findall(pattern, self.steps[step], flags=re.MULTILINE)
+        return " ".join(text.split())
 
 
 def script(
@@ -132,26 +132,26 @@ def test_suggestions_are_the_nearest_names_of_all(walk: Walk) -> None:
     _, named = vectors(warehouse, "part_name", "p_partkey", "p_vector")
     distances = 1 - (asked @ named.T) / np.outer(norms(asked), norms(named))
     nearest = np.sort(distances, axis=1)[:, :3]
-    found = lance.dataset(warehouse / "suggestion.lance").to_table()
-    matched = found.filter(found["_rank"].is_valid())
+    suggestions = lance.dataset(warehouse / "suggestion.lance").to_table()
+    matched = suggestions.filter(suggestions["_rank"].is_valid())
     assert len(keys) == 198
     assert matched["i_inquirykey"].to_pylist() == np.repeat(keys, 3).tolist()
     np.testing.assert_allclose(matched["_distance"].to_numpy(), nearest.ravel(), atol=1e-6)
 
 
 def test_inquiries_without_text_are_kept_without_a_suggestion(walk: Walk) -> None:
-    found = lance.dataset(walk.folder / "warehouse" / "suggestion.lance").to_table()
-    unmatched = found.filter(found["_rank"].is_null())
+    suggestions = lance.dataset(walk.folder / "warehouse" / "suggestion.lance").to_table()
+    unmatched = suggestions.filter(suggestions["_rank"].is_null())
     assert unmatched["i_inquirykey"].to_pylist() == [50, 100, 150, 200]
     assert unmatched["p_name"].null_count == len(unmatched)
 
 
 def test_suggestions_are_printed_below_their_inquiry(walk: Walk) -> None:
     lines = walk.steps[7].splitlines()
-    shown = [line for line in lines if re.search(r" [123] +[01]\.\d{3}  \w+( \w+){4}$", line)]
+    suggestions = [line for line in lines if re.search(r" [123] +[01]\.\d{3}  \w+( \w+){4}$", line)]
     assert "$ python suggestions.py 1 3 4 50" in lines
     assert "  (a photograph)" in lines
-    assert len(shown) == 3 * 3
+    assert len(suggestions) == 3 * 3
 
 
 def test_an_unpublished_table_gets_no_commit(walk: Walk) -> None:
@@ -168,8 +168,8 @@ def test_statistics_change_the_estimate_of_a_join(walk: Walk) -> None:
     assert before.count("refused: absent") == after.count("used: current") == 2
 
     def joined(step: str) -> int:
-        [found] = re.findall(r"^ *([\d,]+) .* BroadcastHashJoin inner on", step, flags=re.MULTILINE)
-        return int(found.replace(",", ""))
+        [rows] = re.findall(r"^ *([\d,]+) .* BroadcastHashJoin inner on", step, flags=re.MULTILINE)
+        return int(rows.replace(",", ""))
 
     # Of the 15,000 orders, 1 in 40 is from the first two months.
     assert joined(before) == 1500 * 15_000
@@ -238,7 +238,7 @@ def test_a_vector_depends_on_the_words_of_its_own_text_alone(texts: list[str]) -
     embed = runpy.run_path(str(EXAMPLE / "trigrams.py"))["embed"]
     together = embed(texts)
     words = [sum(embed([word])[0] for word in text.split()) for text in texts]
-    np.testing.assert_array_equal(together, np.array([np.zeros(64) + each for each in words]))
+    np.testing.assert_array_equal(together, np.array([np.zeros(64) + number for number in words]))
     assert np.abs(together[1:]).sum(axis=1).all()
 
 

@@ -89,12 +89,12 @@ def assert_right(frame: DataFrame, path: Path) -> None:
         tuple(row.values()) for row in rows.to_pylist()
     )
     ids = set(rows["o_id"].to_pylist())
-    kept = [
+    statuses = [
         row["o_status"]
         for row in rows.to_pylist()
         if row["o_total"] < 10 and row["o_id"] + 20 in ids and row["o_id"] + 20 >= 30
     ]
-    expected = [(status, kept.count(status)) for status in set(kept)]
+    expected = [(status, statuses.count(status)) for status in set(statuses)]
     assert answer(frame) == sorted(expected, key=repr)
 
 
@@ -105,10 +105,10 @@ def assert_refused(
     live = lance.dataset(path).count_rows()
     assert planned(frame) == Planned(live, live * UNKNOWN_WIDTH, {})
     assert_right(frame, path)
-    said = [record for record in caplog.records if record.name == LOGGER]
-    assert [record.levelno for record in said] == [logging.INFO]
-    assert reason in said[0].getMessage().split()
-    assert path.name in said[0].getMessage()
+    records = [record for record in caplog.records if record.name == LOGGER]
+    assert [record.levelno for record in records] == [logging.INFO]
+    assert reason in records[0].getMessage().split()
+    assert path.name in records[0].getMessage()
 
 
 def is_used(frame: DataFrame) -> bool:
@@ -123,9 +123,9 @@ def test_current_statistics_are_used_without_a_warning(
     session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     frame = read(session, path)
-    found = planned(frame)
-    assert list(found.columns) == ["o_id", "o_status", "o_total"]
-    assert found.rows == ROWS
+    statistics = planned(frame)
+    assert list(statistics.columns) == ["o_id", "o_status", "o_total"]
+    assert statistics.rows == ROWS
     assert_right(frame, path)
     assert not [record for record in caplog.records if record.name == LOGGER]
 
@@ -232,9 +232,9 @@ def test_a_column_that_cannot_be_read_is_left_out_alone(
 
 def test_a_histogram_in_the_manifest_is_ignored(session: SparkSession, path: Path) -> None:
     corrupt(path, {column("o_id.histogram"): "AAAA"})
-    found = planned(read(session, path)).columns["o_id"]
-    assert optional(found.histogram()) is None
-    assert optional(found.distinctCount()) == pytest.approx(ROWS, rel=0.05)
+    statistics = planned(read(session, path)).columns["o_id"]
+    assert optional(statistics.histogram()) is None
+    assert optional(statistics.distinctCount()) == pytest.approx(ROWS, rel=0.05)
 
 
 POISONS = [
@@ -255,9 +255,9 @@ def test_a_malicious_value_has_no_effect(
 ) -> None:
     corrupt(path, {column(f"o_id.{suffix}"): poison, column("o_id.note"): poison, poison: poison})
     frame = read(session, path)
-    found = planned(frame)
-    assert found.rows == ROWS
-    assert {"o_status", "o_total"} <= set(found.columns)
+    statistics = planned(frame)
+    assert statistics.rows == ROWS
+    assert {"o_status", "o_total"} <= set(statistics.columns)
     assert planned(frame.where("o_id < 10")).rows > 0
     assert_right(frame, path)
 

@@ -66,12 +66,14 @@ class Tables:
         return run_join(engine, self.work(request, **changes))
 
     def rows(self) -> list[Row]:
-        found = lance.dataset(str(self.folder / "output.lance")).to_table()
+        output_table = lance.dataset(str(self.folder / "output.lance")).to_table()
         for right, name in zip(
-            found["id_right"].to_pylist(), found["name"].to_pylist(), strict=True
+            output_table["id_right"].to_pylist(), output_table["name"].to_pylist(), strict=True
         ):
             assert name == (None if right is None else f"row {right}")
-        columns = (found[name].to_pylist() for name in ("id", "id_right", "_distance", "_rank"))
+        columns = (
+            output_table[name].to_pylist() for name in ("id", "id_right", "_distance", "_rank")
+        )
         return list(zip(*columns, strict=True))
 
 
@@ -174,9 +176,9 @@ def test_sides_without_rows_to_match_are_joined(
 
     assert_same(tables.rows(), joined(left, right, 3, "l2", kind))
     assert outcome.counts.unmatched_left_rows == sum(
-        1 for each in left if each is None or all(other is None for other in right)
+        1 for vector in left if vector is None or all(other is None for other in right)
     )
-    assert outcome.counts.excluded_right_rows == sum(each is None for each in right)
+    assert outcome.counts.excluded_right_rows == sum(vector is None for vector in right)
 
 
 def test_rows_deleted_from_either_side_take_no_part(tables: Tables) -> None:
@@ -221,11 +223,11 @@ def test_new_rows_on_either_side_are_joined_alone_and_the_whole_is_as_a_full_joi
         (Scope.NEW_LEFT, "left", left, 30),
         (Scope.NEW_RIGHT, "right", right, 25),
     ):
-        before = {each.id for each in pinned(tables.folder / f"{side}.lance").fragments}
+        before = {fragment.id for fragment in pinned(tables.folder / f"{side}.lance").fragments}
         more = awkward(rng, count, 3)
         tables.append(side, more, type, len(vectors))
         vectors += more
-        after = {each.id for each in pinned(tables.folder / f"{side}.lance").fragments}
+        after = {fragment.id for fragment in pinned(tables.folder / f"{side}.lance").fragments}
         outcome = tables.run(
             asked,
             scope=scope,
@@ -322,16 +324,16 @@ def test_a_vector_index_of_the_metric_is_used_and_its_recall_reported(
     assert seen[-1].has_index
     assert outcome.strategy == "index"
     assert outcome.counts.excluded_right_rows == 2
-    kept: list[Vector] = [None if number == 100 else row for number, row in enumerate(right)]
-    expected = joined(left, kept, 5, "cosine", "inner")
-    found = {(a, b): d for a, b, d, _ in tables.rows()}
+    remaining: list[Vector] = [None if number == 100 else row for number, row in enumerate(right)]
+    expected = joined(left, remaining, 5, "cosine", "inner")
+    distances = {(a, b): d for a, b, d, _ in tables.rows()}
     truth = {(a, b): d for a, b, d, _ in expected}
-    both = found.keys() & truth.keys()
+    both = distances.keys() & truth.keys()
     recall = len(both) / len(truth)
     assert recall >= 0.85
     assert outcome.recall == pytest.approx(recall, abs=0.1)
-    assert all(found[pair] == pytest.approx(truth[pair], rel=1e-5) for pair in both)
-    assert len(found) == len(truth)
+    assert all(distances[pair] == pytest.approx(truth[pair], rel=1e-5) for pair in both)
+    assert len(distances) == len(truth)
 
     tables.run(replace(asked, metric=Metric.L2, recall=None, nprobes=1))
     assert not seen[-1].has_index

@@ -80,7 +80,7 @@ def test_joins_run_on_an_object_store(
 ) -> None:
     result = project.run(project.plan("kind:knn_join"))
     assert {node.status for node in result.nodes} == {"success"}, result.nodes
-    assert {each.verb for each in project.plan("kind:knn_join").actions} == {"skip"}
+    assert {action.verb for action in project.plan("kind:knn_join").actions} == {"skip"}
     assert rows(object_store, f"{root}/near.lance") == 2 * rows(object_store, f"{root}/some.lance")
     write(object_store, f"{root}/l.lance", vectors(50, 5, name="v"), "append")
     again = project.run(project.plan("kind:knn_join"))
@@ -93,9 +93,9 @@ def check_no_trace(store: ObjectStore, root: str) -> None:
     """Nothing is left in scratch, and no file but Lance's own holds anything secret."""
     files = store.filesystem()
     path = root.removeprefix("s3://")
-    found = files.get_file_info(FileSelector(path, recursive=True))
-    scratch = [each.path for each in found if each.is_file and "/scratch/" in each.path]
+    listing = files.get_file_info(FileSelector(path, recursive=True))
+    scratch = [file.path for file in listing if file.is_file and "/scratch/" in file.path]
     assert scratch == []
-    for each in found:
-        if each.is_file:
-            assert SECRET_KEY.encode() not in files.open_input_file(each.path).read()
+    for file in listing:
+        if file.is_file:
+            assert SECRET_KEY.encode() not in files.open_input_file(file.path).read()

@@ -172,7 +172,7 @@ def test_statements_other_than_a_query_are_refused_before_spark_runs(
     assert error.code == "LS459", error
     assert error.hint == "a side is one SELECT, which writes nothing and runs no program"
     assert str(victim) not in str(error)
-    assert {each.name for each in victim.iterdir()} == {"precious.txt"}
+    assert {path.name for path in victim.iterdir()} == {"precious.txt"}
     assert not spark.catalog.tableExists("made")
     assert spark._jvm.java.lang.System.getProperty("made") is None  # type: ignore[union-attr]
 
@@ -331,9 +331,9 @@ def test_an_unproven_query_has_reasons(
     reasons = proof(spark, tables, text)
     assert reasons
     assert UNPROVEN[sql] is None or UNPROVEN[sql] in reasons, reasons
-    shown = " ".join(reasons)
-    assert catalog not in shown
-    assert "secret rows" not in shown
+    joined_reasons = " ".join(reasons)
+    assert catalog not in joined_reasons
+    assert "secret rows" not in joined_reasons
 
 
 def test_a_user_defined_function_is_not_proven(spark: SparkSession, tables: Path) -> None:

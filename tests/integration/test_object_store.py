@@ -106,12 +106,12 @@ def test_parallel_appends_and_commits_are_all_kept(object_store: ObjectStore, ta
     )
 
     dataset = observe_dataset(table, storage_options=object_store.storage_options)
-    found = snapshot(dataset)
-    assert found.version == 13
-    assert found.rows == 180
-    assert {key: found.config[key] for key in sorted(found.config) if key.startswith("key")} == {
-        f"key{number}": str(number) for number in range(4)
-    }
+    observed = snapshot(dataset)
+    assert observed.version == 13
+    assert observed.rows == 180
+    assert {
+        key: observed.config[key] for key in sorted(observed.config) if key.startswith("key")
+    } == {f"key{number}": str(number) for number in range(4)}
     history = commits_since(dataset, 1)
     assert history.is_complete
     counts = [commit.effect for commit in history.commits]
@@ -149,13 +149,13 @@ def test_a_missing_table_is_an_error(object_store: ObjectStore, place: str) -> N
 
 
 def test_a_failing_table_does_not_stop_others(object_store: ObjectStore, table: str) -> None:
-    found = observe_snapshots(
+    snapshots = observe_snapshots(
         [("good", table), ("gone", object_store.fresh_uri("gone.lance")), ("good2", table)],
         object_store.storage_options,
     )
-    assert isinstance(found["gone"], DatasetMissing)
-    assert isinstance(found["good"], Snapshot)
-    assert isinstance(found["good2"], Snapshot)
+    assert isinstance(snapshots["gone"], DatasetMissing)
+    assert isinstance(snapshots["good"], Snapshot)
+    assert isinstance(snapshots["good2"], Snapshot)
 
 
 def test_an_unreachable_store_is_an_error(object_store: ObjectStore) -> None:
@@ -178,14 +178,14 @@ def test_a_store_that_does_not_answer_fails_its_tables_together(
         listener.listen(200)
         endpoint = f"http://{HOST}:{listener.getsockname()[1]}"
         options = {**object_store.storage_options, "aws_endpoint": endpoint, "timeout": "1s"}
-        found = observe_snapshots([*requests, ("local", local)], options, threads=2)
-    assert isinstance(found.pop("local"), Snapshot)
-    errors = {str(error) for error in found.values()}
-    assert len(found) == 100
+        snapshots = observe_snapshots([*requests, ("local", local)], options, threads=2)
+    assert isinstance(snapshots.pop("local"), Snapshot)
+    errors = {str(error) for error in snapshots.values()}
+    assert len(snapshots) == 100
     assert len(errors) == 1
-    (said,) = errors
-    assert said.startswith("LS205  the store of s3://lake does not answer")
-    assert SECRET_KEY not in said
+    (message,) = errors
+    assert message.startswith("LS205  the store of s3://lake does not answer")
+    assert SECRET_KEY not in message
 
 
 @pytest.mark.fault

@@ -83,13 +83,13 @@ def test_rows_come_as_spark_reads_them_and_in_its_order(
 
         assert scan is not None
         assert len(scan.partitions) == rows.rdd.getNumPartitions()
-        found, expected = read(scan), theirs(rows)
+        actual, expected = read(scan), theirs(rows)
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
         spark.conf.unset("spark.sql.files.openCostInBytes")
     for row in expected:
         row["bytes"] = None if row["bytes"] is None else bytes(row["bytes"])  # type: ignore[call-overload]
-    assert repr(found) == repr(expected)
+    assert repr(actual) == repr(expected)
 
 
 def test_renamed_and_reordered_columns_are_still_a_plain_scan(
@@ -131,8 +131,8 @@ def test_other_plans_are_left_to_spark(spark: SparkSession, folder: Path, tmp_pa
         "metadata": rows.select("long", "_metadata.file_name"),
         "no files": spark.range(3),
     }
-    for name, each in left_alone.items():
-        assert parquet_scan(each) is None, name
+    for name, frame in left_alone.items():
+        assert parquet_scan(frame) is None, name
 
 
 def test_a_file_that_is_not_parquet_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -63,13 +63,13 @@ def of_kernel(uri: str, version: int) -> dict[int, dict[str, ColumnPartial]]:
 
 def by_fragment(work: TableScan, results: Results) -> dict[int, dict[str, ColumnPartial]]:
     names = {field_key(field): field.name for field in work.table.fields}
-    found: dict[int, dict[str, ColumnPartial]] = defaultdict(dict)
+    by_id: dict[int, dict[str, ColumnPartial]] = defaultdict(dict)
     for scan, partials in results:
         assert partials.keys() == scan.fields
         for key, column in partials.items():
-            assert names[key] not in found[scan.fragment_id], "each column of a fragment once"
-            found[scan.fragment_id][names[key]] = column
-    return dict(found)
+            assert names[key] not in by_id[scan.fragment_id], "each column of a fragment once"
+            by_id[scan.fragment_id][names[key]] = column
+    return dict(by_id)
 
 
 def break_fragment(uri: Path, number: int) -> None:
@@ -93,10 +93,10 @@ def test_each_fragment_and_column_is_scanned_once_as_the_kernel_sees_it(
     spark: SparkSession, table: str
 ) -> None:
     work = whole_table(table)
-    found = by_fragment(work, scanned(work))
+    partials = by_fragment(work, scanned(work))
 
-    assert found == of_kernel(table, work.table.version)
-    assert {id: each["id"].rows for id, each in found.items()} == {
+    assert partials == of_kernel(table, work.table.version)
+    assert {id: columns["id"].rows for id, columns in partials.items()} == {
         0: 333,
         1: 334,
         2: 433,
@@ -104,7 +104,7 @@ def test_each_fragment_and_column_is_scanned_once_as_the_kernel_sees_it(
         4: 500,
         5: 1,
     }
-    assert found[5]["id"].minimum == found[5]["id"].maximum == 2_999
+    assert partials[5]["id"].minimum == partials[5]["id"].maximum == 2_999
 
 
 @pytest.mark.parametrize(("lightest", "per_job"), [(1, 32_768), (1, 3), (200_000, 5)])
@@ -214,17 +214,17 @@ def test_progress_grows_to_all_fragments_and_bytes(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partials_job, "split", partial(split, sizes=FINEST))
-    told: list[tuple[str, int, int]] = []
-    scanner = SparkScanner(TARGET, lambda *progress: told.append(progress))
+    reports: list[tuple[str, int, int]] = []
+    scanner = SparkScanner(TARGET, lambda *progress: reports.append(progress))
     work = whole_table(table)
     list(scanner.scan("orders", work.table, work.scans))
 
-    assert len(told) > 2, "told as tasks end, not when all have"
-    assert {node for node, _, _ in told} == {"orders"}
-    assert told == sorted(told)
-    assert told[-1][1] == 6
+    assert len(reports) > 2, "told as tasks end, not when all have"
+    assert {node for node, _, _ in reports} == {"orders"}
+    assert reports == sorted(reports)
+    assert reports[-1][1] == 6
     total = sum(scan.size_bytes for scan in work.scans)
-    assert 0.99 * total <= told[-1][2] <= total
+    assert 0.99 * total <= reports[-1][2] <= total
 
 
 def test_a_display_that_fails_does_not_stop_the_scan(spark: SparkSession, table: str) -> None:
@@ -243,10 +243,10 @@ def test_cancelling_stops_running_scans_and_refuses_new_ones(
     work = whole_table(uri)
     tasks = len(split(work.scans, 2, FINEST))
     has_begun = threading.Event()
-    told: list[int] = []
+    progress: list[int] = []
 
     def advanced(node: str, fragments: int, size_bytes: int) -> None:
-        told.append(fragments)
+        progress.append(fragments)
         has_begun.set()
 
     scanner = SparkScanner(TARGET, advanced)
@@ -258,7 +258,7 @@ def test_cancelling_stops_running_scans_and_refuses_new_ones(
 
     assert isinstance(error, LancestatError)
     assert error.code == "LS512"
-    assert len(told) < tasks
+    assert len(progress) < tasks
     with pytest.raises(RunError, match="was cancelled"):
         scanned(work, scanner)
 
@@ -287,23 +287,23 @@ def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
         cwd=Path(__file__).parents[2],
     )
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
+    report = json.loads(ended.stdout)
     work = whole_table(table)
     whole = merged(work, [])
-    for each in of_kernel(table, work.table.version).values():
-        whole = {name: merge([whole[name], each[name]]) for name in whole}
+    for columns in of_kernel(table, work.table.version).values():
+        whole = {name: merge([whole[name], columns[name]]) for name in whole}
 
-    assert told["executors"] == 2
-    assert told["columns"] == {
-        name: [each.rows, each.nulls, str(each.minimum), str(each.maximum), hash_of(each)]
-        for name, each in whole.items()
+    assert report["executors"] == 2
+    assert report["columns"] == {
+        name: [column.rows, column.nulls, str(column.minimum), str(column.maximum), hash_of(column)]
+        for name, column in whole.items()
     }
-    assert told["error"][:2] == ["DatasetDamaged", "LS204"]
-    assert told["error"][2].startswith(f"fragment 1 at version 1: {bad} cannot be read")
-    assert told["failed_tasks"] == 4, "the damaged fragment is tried as often as Spark allows"
-    assert told["command_lines_with_secret"] == []
-    assert told["odd"] == ODD
-    assert {"-Xmx700m", "-XX:TieredStopAtLevel=1"} <= set(told["java_arguments"])
+    assert report["error"][:2] == ["DatasetDamaged", "LS204"]
+    assert report["error"][2].startswith(f"fragment 1 at version 1: {bad} cannot be read")
+    assert report["failed_tasks"] == 4, "the damaged fragment is tried as often as Spark allows"
+    assert report["command_lines_with_secret"] == []
+    assert report["odd"] == ODD
+    assert {"-Xmx700m", "-XX:TieredStopAtLevel=1"} <= set(report["java_arguments"])
     assert ended.stderr == ""
     logged = b"".join(path.read_bytes() for path in events.rglob("*") if path.is_file())
     assert b"SparkListenerApplicationEnd" in logged

@@ -79,14 +79,14 @@ def plan(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-def shown(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A collected value, rows as dicts."""
     if isinstance(value, Row):
-        return {name: shown(member) for name, member in value.asDict().items()}
+        return {name: plain(member) for name, member in value.asDict().items()}
     if isinstance(value, dict):
         return dict(sorted(value.items()))
     if isinstance(value, list):
-        return [shown(member) for member in value]
+        return [plain(member) for member in value]
     return value
 
 
@@ -112,8 +112,8 @@ def test_every_type_is_collected_as_lance_has_it(
     frame = lancestat.read_table(session, str(tmp_path))
 
     assert frame.schema["x"].dataType.simpleString() == case.spark_type
-    found = [shown(row.x) for row in frame.collect()]
-    assert repr(found) == repr([expected(value, case.spark_type) for value in case.values])
+    values = [plain(row.x) for row in frame.collect()]
+    assert repr(values) == repr([expected(value, case.spark_type) for value in case.values])
 
 
 def test_blobs_are_their_bytes(spark: SparkSession, tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_planning_makes_each_request_once(view: DataFrame, asked: list[dict[str,
     planned(query)
     query.collect()
     query.collect()
-    assert [each["op"] for each in asked] == ["estimate", "parts"]
+    assert [request["op"] for request in asked] == ["estimate", "parts"]
     assert asked[1]["columns"] == ["id", "k"]
     assert (asked[1]["cores"], asked[1]["limit"], asked[1]["narrow"]) == (2, None, True)
 
@@ -478,16 +478,16 @@ def test_literals_are_passed_exactly(
     session.conf.set("spark.sql.datetime.java8API.enabled", java_dates)
     session.conf.set("spark.sql.session.timeZone", "America/New_York")
     column = f"c{list(ARROW).index(type)}"
-    literal, told = LITERALS[type]
+    literal, document = LITERALS[type]
     frame = lancestat.read_table(session, typed)
     planned(frame.where(f"{column} < {literal}"))
-    [comparison] = [each for each in asked[-1]["filters"] if each["op"] == "<"]
-    assert comparison == {"op": "<", "column": column, "type": type, "value": told}
+    [comparison] = [filter for filter in asked[-1]["filters"] if filter["op"] == "<"]
+    assert comparison == {"op": "<", "column": column, "type": type, "value": document}
 
     if type != "boolean":
         planned(frame.where(f"{column} in ({literal}, null, {literal})"))
-        [several] = [each for each in asked[-1]["filters"] if each["op"] in ("in", "=")]
-        assert set(several.get("values", [several.get("value")])) <= {told, None}
+        [several] = [filter for filter in asked[-1]["filters"] if filter["op"] in ("in", "=")]
+        assert set(several.get("values", [several.get("value")])) <= {document, None}
 
 
 CONDITIONS: dict[str, list[Any]] = {
@@ -539,8 +539,8 @@ def test_filters_are_passed_whole_or_not_at_all(
     spark: SparkSession, typed: str, asked: list[dict[str, Any]], condition: str
 ) -> None:
     planned(lancestat.read_table(spark, typed).where(condition))
-    told = sorted(asked[-1]["filters"], key=json.dumps)
-    assert told == sorted(CONDITIONS[condition], key=json.dumps)
+    filters = sorted(asked[-1]["filters"], key=json.dumps)
+    assert filters == sorted(CONDITIONS[condition], key=json.dumps)
 
 
 @pytest.mark.parametrize(
@@ -561,18 +561,18 @@ def test_relations_work_after_spark_restarts(
         cwd=Path(__file__).parents[2],
     )
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
+    report = json.loads(ended.stdout)
     expected = [
         [[len(LIVE), sum(LIVE), str(Decimal(sum(LIVE)).scaleb(-2))]],
         [[sum(id % 5 == 0 and id + 1 in LIVE for id in LIVE)]],
         [[1, "deep 1"], [6, "deep 6"]],
         [[sum(id % 5 == 2 for id in LIVE)]],
     ]
-    assert told["executors"] == executors
-    assert told["first"] == expected
-    assert told["second"] == expected
-    assert told["is_loaded_anew"]
-    code, message, secrets = told["error"]
+    assert report["executors"] == executors
+    assert report["first"] == expected
+    assert report["second"] == expected
+    assert report["is_loaded_anew"]
+    code, message, secrets = report["error"]
     assert (code, secrets) == ("LS204", "no secret")
     assert message.startswith("fragment 1 at version 1: ")
     assert SECRET not in ended.stderr

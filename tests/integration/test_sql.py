@@ -80,8 +80,8 @@ def sql(shop: Path, spark: SparkSession) -> Iterator[Sql]:
 
 def payload(ran: Result) -> dict[str, Any]:
     assert ran.exit_code == 0, ran.output
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
+    answer: dict[str, Any] = json.loads(ran.stdout)
+    return answer
 
 
 def columns_of(path: Path) -> set[str]:
@@ -133,9 +133,9 @@ def test_every_type_of_spark_is_exact_in_json(sql: Sql) -> None:
             array(named_struct('x.y', x'41')) as dotted, parse_json('{"k": [1, null]}') as v,
             cast(null as struct<a: int>) as hollow, 'twice' as t, 2 as t
     """
-    found = payload(sql(query, "--output", "json"))
-    [row] = found["rows"]
-    names = [column["name"] for column in found["columns"]]
+    answer = payload(sql(query, "--output", "json"))
+    [row] = answer["rows"]
+    names = [column["name"] for column in answer["columns"]]
     assert names[-2:] == ["t", "t"]
     assert row == [
         2**63 - 1,
@@ -158,7 +158,7 @@ def test_every_type_of_spark_is_exact_in_json(sql: Sql) -> None:
         "twice",
         2,
     ]
-    types = {column["name"]: column["type"] for column in found["columns"]}
+    types = {column["name"]: column["type"] for column in answer["columns"]}
     assert types["dec"] == "decimal(38,5)"
     assert types["m"] == "map<int,array<decimal(2,1)>>"
 
@@ -180,8 +180,8 @@ def test_other_statements_are_passed_to_spark(sql: Sql, spark: SparkSession) -> 
         assert spark.table("sql_made").count() == 5
         ran = sql("analyze table sql_made compute statistics for all columns")
         assert (ran.exit_code, ran.stderr) == (0, "done\n")
-        told = spark.sql("describe extended sql_made id").collect()
-        assert ("distinct_count", "5") in {tuple(row) for row in told}
+        described = spark.sql("describe extended sql_made id").collect()
+        assert ("distinct_count", "5") in {tuple(row) for row in described}
         assert sql("analyze table sql_made compute statistics noscan").exit_code == 0
     finally:
         spark.sql("drop table sql_made")
@@ -267,9 +267,9 @@ def test_an_unreadable_table_fails_only_queries_that_name_it(sql: Sql) -> None:
     assert sql("select 1 as gone").exit_code == 0
     ran = sql("select * from gone join orders")
     assert ran.exit_code == 1
-    told = [line for line in ran.stderr.splitlines() if line.startswith("LS2")]
-    assert len(told) == 1
-    assert "gone.lance" in told[0]
+    errors = [line for line in ran.stderr.splitlines() if line.startswith("LS2")]
+    assert len(errors) == 1
+    assert "gone.lance" in errors[0]
     assert "Traceback" not in ran.stderr
 
 
@@ -302,7 +302,7 @@ def test_analyze_of_columns_keeps_existing_statistics_of_others(sql: Sql, shop: 
 
 
 @pytest.mark.parametrize(
-    ("statement", "code", "said", "hint"),
+    ("statement", "code", "message", "hint"),
     [
         ("orders COMPUTE STATISTICS NOSCAN", "LS421", "NOSCAN", "leave NOSCAN out"),
         (
@@ -338,12 +338,12 @@ def test_analyze_of_columns_keeps_existing_statistics_of_others(sql: Sql, shop: 
     ],
 )
 def test_unsupported_analyze_statements_are_refused_without_a_commit(
-    statement: str, code: str, said: str, hint: str | None, sql: Sql, shop: Path
+    statement: str, code: str, message: str, hint: str | None, sql: Sql, shop: Path
 ) -> None:
     ran = sql(f"ANALYZE TABLE {statement}")
     assert ran.exit_code == 2
     assert ran.stderr.startswith(f"{code}  ")
-    assert said in ran.stderr
+    assert message in ran.stderr
     assert (f"hint: {hint}" in ran.stderr) if hint else ("hint" not in ran.stderr)
     assert lance.dataset(shop / "orders.lance").version == 1
 
@@ -367,8 +367,8 @@ def test_columns_that_differ_by_case_alone_are_ambiguous(sql: Sql, shop: Path) -
 def test_explain_reports_when_the_optimizer_ignores_statistics(sql: Sql, shop: Path) -> None:
     off = 'spark: {master: "local[2]", conf: {spark.sql.cbo.enabled: "false"}}'
     (shop / "lancestat_project.yml").write_text(PROJECT.replace('spark: {master: "local[2]"}', off))
-    told = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
-    assert told["cost_based"] is False
+    explanation = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
+    assert explanation["cost_based"] is False
 
 
 @pytest.mark.parametrize("args", [("--explain",), ("--output", "csv")])
@@ -386,10 +386,10 @@ JOIN = """
 
 def test_explain_shows_the_basis_of_estimates(sql: Sql, shop: Path) -> None:
     assert sql("analyze table orders compute statistics").exit_code == 0
-    told = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
+    explanation = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
 
-    assert told["cost_based"] is True
-    scans = {(scan["table"], scan["rows"]): scan for scan in told["scans"]}
+    assert explanation["cost_based"] is True
+    scans = {(scan["table"], scan["rows"]): scan for scan in explanation["scans"]}
     whole, pruned, refused = scans["Orders", ROWS], scans["Orders", 100], scans["customers", 10]
     assert (whole["fragments_scanned"], whole["fragments"]) == (4, 4)
     assert list(whole["statistics"]["columns"]) == ["customer"]
@@ -400,12 +400,12 @@ def test_explain_shows_the_basis_of_estimates(sql: Sql, shop: Path) -> None:
         "refuse",
         "absent",
     )
-    [join] = [line for line in told["plan"] if line["join"]]
+    [join] = [line for line in explanation["plan"] if line["join"]]
     assert join["join"]["strategy"] == "broadcast_hash"
     assert join["text"].startswith("BroadcastHashJoin inner on customer = key")
     assert (
         90
-        <= next(line for line in told["plan"] if line["text"].startswith("Filter"))["rows"]
+        <= next(line for line in explanation["plan"] if line["text"].startswith("Filter"))["rows"]
         <= 110
     )
 
@@ -435,10 +435,10 @@ def test_explain_runs_nothing(sql: Sql, spark: SparkSession) -> None:
 def test_scans_of_one_table_are_distinguished(sql: Sql) -> None:
     assert sql("analyze table orders compute statistics").exit_code == 0
     query = "select * from orders a join orders b on a.id = b.id and a.id < 100 and b.customer > 3"
-    told = payload(sql(query, "--explain", "--output", "json"))["explanation"]
-    assert [scan["fragments_scanned"] for scan in told["scans"]] == [1, 1]
-    filters = [set(scan["filters"]) for scan in told["scans"]]
-    assert any("customer > 3" in each for each in filters)
+    explanation = payload(sql(query, "--explain", "--output", "json"))["explanation"]
+    assert [scan["fragments_scanned"] for scan in explanation["scans"]] == [1, 1]
+    filters = [set(scan["filters"]) for scan in explanation["scans"]]
+    assert any("customer > 3" in filter for filter in filters)
 
 
 def test_a_failed_process_prints_only_its_error(shop: Path) -> None:

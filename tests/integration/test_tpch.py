@@ -56,10 +56,10 @@ def test_every_query_of_tpch_is_tested() -> None:
 @pytest.mark.parametrize("table", FRAGMENTS)
 def test_every_column_has_statistics_in_the_optimizer(sides: Sides, table: str) -> None:
     frame = sides.lance.table(table)
-    found = planned(frame)
-    assert found.rows == sides.parquet.table(table).count()
-    assert list(found.columns) == frame.columns
-    assert all(stat.distinctCount().isDefined() for stat in found.columns.values())
+    statistics = planned(frame)
+    assert statistics.rows == sides.parquet.table(table).count()
+    assert list(statistics.columns) == frame.columns
+    assert all(stat.distinctCount().isDefined() for stat in statistics.columns.values())
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda path: path.stem)
