@@ -66,7 +66,7 @@ def table(*batches: pa.RecordBatch, schema: pa.Schema = SCHEMA) -> pa.Table:
 
 
 def files_below(folder: Path) -> set[str]:
-    return {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 PIECES = ([rows(5, 7)], [rows(7, 9)])

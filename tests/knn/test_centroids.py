@@ -48,8 +48,10 @@ def test_few_lists_hold_most_neighbours(metric: Metric) -> None:
     rows, queries = clustered(1, 5000), clustered(3, 200)
     rows *= np.random.default_rng(4).uniform(0.7, 1.3, (5000, 1)).astype(np.float32)
     centroids = train(rows[::2], 50, metric)
-    found = search(queries, rows, 10, metric)
-    curve = recall_curve(centroids.nearest_lists(queries, 50), centroids.assign(rows)[found.places])
+    neighbours = search(queries, rows, 10, metric)
+    curve = recall_curve(
+        centroids.nearest_lists(queries, 50), centroids.assign(rows)[neighbours.places]
+    )
     assert curve.recall[9] > 0.9
 
 
@@ -80,8 +82,10 @@ def test_dot_finds_long_rows_which_are_nearest_to_everything() -> None:
     rows[::40] *= 10
     queries = random.standard_normal((100, 16)).astype(np.float32)
     centroids = train(rows[:2000], 40, Metric.DOT)
-    found = search(queries, rows, 10, Metric.DOT)
-    curve = recall_curve(centroids.nearest_lists(queries, 40), centroids.assign(rows)[found.places])
+    neighbours = search(queries, rows, 10, Metric.DOT)
+    curve = recall_curve(
+        centroids.nearest_lists(queries, 40), centroids.assign(rows)[neighbours.places]
+    )
     assert curve.recall[9] > 0.75
 
 

@@ -35,8 +35,8 @@ def test_l2_and_dot_are_those_of_exact_arithmetic(pair: tuple[list[float], list[
 
 def test_cosine_is_one_minus_the_cosine_of_the_angle() -> None:
     for angle in np.linspace(0, np.pi, 30):
-        found = one([3, 0], [2 * np.cos(angle), 2 * np.sin(angle)], Metric.COSINE)
-        assert found == pytest.approx(1 - np.cos(angle), abs=1e-7)
+        distance = one([3, 0], [2 * np.cos(angle), 2 * np.sin(angle)], Metric.COSINE)
+        assert distance == pytest.approx(1 - np.cos(angle), abs=1e-7)
 
 
 @given(st.lists(FLOATS, min_size=1, max_size=300), st.integers(1, 1000))

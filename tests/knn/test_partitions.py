@@ -76,9 +76,9 @@ def test_all_lists_together_are_the_whole_side(
     )
     dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     visits = centroids.nearest_lists(queries, LISTS)
-    found = search_lists(dataset, partitioned, queries, visits, range(LISTS), K, metric)
-    assert_same(found.neighbours, search(queries, rows, K, metric))
-    assert found.pairs == len(rows) * len(queries)
+    result = search_lists(dataset, partitioned, queries, visits, range(LISTS), K, metric)
+    assert_same(result.neighbours, search(queries, rows, K, metric))
+    assert result.pairs == len(rows) * len(queries)
 
 
 @pytest.mark.parametrize("metric", Metric)
@@ -97,14 +97,14 @@ def test_queries_find_the_nearest_rows_of_visited_lists(
         )
         for lists in (range(5), range(5, LISTS))
     ]
-    found = merge([part.neighbours for part in parts], K)
+    neighbours = merge([part.neighbours for part in parts], K)
     assigned, pairs = centroids.assign(rows), 0
     for number, query in enumerate(queries):
         places = np.flatnonzero(np.isin(assigned, visits[number]))
         pairs += len(places)
         alone = search(query[None], rows[places], K, metric, places)
-        np.testing.assert_array_equal(found.places[number], alone.places[0])
-        np.testing.assert_array_equal(found.distances[number], alone.distances[0])
+        np.testing.assert_array_equal(neighbours.places[number], alone.places[0])
+        np.testing.assert_array_equal(neighbours.distances[number], alone.distances[0])
     assert sum(part.pairs for part in parts) == pairs
 
 
@@ -122,12 +122,12 @@ def test_sampled_queries_get_their_true_neighbours_and_the_lists_of_these(
     dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     for nprobes in (1, 2, 5):
         visits = centroids.nearest_lists(queries, nprobes)
-        found = search_lists(
+        result = search_lists(
             dataset, partitioned, queries, visits, range(LISTS), K, metric
         ).neighbours
         hits = [
             len(np.intersect1d(mine, true))
-            for mine, true in zip(found.places, truth.places, strict=True)
+            for mine, true in zip(result.places, truth.places, strict=True)
         ]
         assert np.mean(hits) / K == pytest.approx(curve.recall[nprobes - 1])
 
@@ -162,17 +162,17 @@ def test_sides_with_fewer_rows_than_k_or_none_are_searched(tmp_path: Path, queri
     parts, partitioned = lay_out(few, centroids, queries, tmp_path / "few")
     dataset = lance.dataset(partitioned.pin.uri)
     visits = centroids.nearest_lists(queries, LISTS)
-    found = search_lists(
+    result = search_lists(
         dataset, partitioned, queries, visits, range(LISTS), K, Metric.L2
     ).neighbours
-    assert_same(found, search(queries, few, K, Metric.L2))
+    assert_same(result, search(queries, few, K, Metric.L2))
     assert (merge_sampled([part.sampled for part in parts], K).lists[:, 3:] == -1).all()
     none = few[:0]
     parts, partitioned = lay_out(none, centroids, queries, tmp_path / "none")
-    found = search_lists(
+    result = search_lists(
         lance.dataset(partitioned.pin.uri), partitioned, queries, visits, range(LISTS), K, Metric.L2
     ).neighbours
-    assert (found.places == -1).all()
+    assert (result.places == -1).all()
     assert (merge_sampled([part.sampled for part in parts], K).lists == -1).all()
 
 

@@ -19,10 +19,10 @@ Matrix = NDArray[np.float32]
 
 def ranked(queries: Matrix, rows: Matrix, k: int, metric: Metric) -> Neighbours:
     """Return the expected neighbours of a search, computed pair by pair."""
-    found = np.array(
+    matrix = np.array(
         [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
     ).reshape(len(queries), len(rows))
-    return nearest_by(found, np.arange(len(rows)), k)
+    return nearest_by(matrix, np.arange(len(rows)), k)
 
 
 def normal(random: np.random.Generator, rows: int, dimension: int) -> Matrix:
@@ -41,9 +41,9 @@ def usable(vectors: Matrix, metric: Metric) -> Matrix:
 def test_neighbours_are_those_of_brute_force(dimension: int, metric: Metric) -> None:
     random = np.random.default_rng(dimension)
     queries, rows = normal(random, 23, dimension), normal(random, 1500, dimension)
-    found = search(queries, rows, 10, metric)
-    assert_same(found, ranked(queries, rows, 10, metric))
-    assert_nearest(found, pair_distances(queries, rows, metric), 10, noise=1e-11 * dimension)
+    neighbours = search(queries, rows, 10, metric)
+    assert_same(neighbours, ranked(queries, rows, 10, metric))
+    assert_nearest(neighbours, pair_distances(queries, rows, metric), 10, noise=1e-11 * dimension)
 
 
 @pytest.mark.parametrize("metric", Metric)
@@ -143,8 +143,8 @@ def test_k_may_be_below_or_above_the_number_of_rows(k: int, metric: Metric) -> N
 @pytest.mark.parametrize("metric", Metric)
 def test_a_search_without_rows_or_queries_is_empty(metric: Metric) -> None:
     some, none = np.ones((3, 4), np.float32), np.empty((0, 4), np.float32)
-    found = search(some, none, 2, metric)
-    assert (found.places == -1).all() and np.isinf(found.distances).all()
+    neighbours = search(some, none, 2, metric)
+    assert (neighbours.places == -1).all() and np.isinf(neighbours.distances).all()
     assert search(none, some, 2, metric).places.shape == (0, 2)
 
 

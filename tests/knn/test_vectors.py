@@ -37,12 +37,12 @@ def expected(rows: list[Row], metric: Metric) -> list[list[float] | None]:
 
 
 def assert_read(array: pa.Array | pa.ChunkedArray, rows: list[Row], metric: Metric) -> None:
-    found = vectors(array, None, metric)
+    read = vectors(array, None, metric)
     wanted = expected(rows, metric)
-    assert found.values.dtype == np.float32
-    assert found.valid.tolist() == [row is not None for row in wanted]
-    width = found.values.shape[1]
-    assert found.values.tolist() == [row or [0.0] * width for row in wanted]
+    assert read.values.dtype == np.float32
+    assert read.valid.tolist() == [row is not None for row in wanted]
+    width = read.values.shape[1]
+    assert read.values.tolist() == [row or [0.0] * width for row in wanted]
 
 
 def typed(rows: list[Row], list_type: Any, element: pa.DataType) -> pa.Array:
@@ -117,9 +117,9 @@ def test_values_under_null_are_ignored() -> None:
         mask=pa.array([False, True, False]),
     )
     for array in (fixed, ragged):
-        found = vectors(array, 2, Metric.L2)
-        assert found.valid.tolist() == [True, False, True]
-        assert found.values.tolist() == [[1, 2], [0, 0], [5, 6]]
+        read = vectors(array, 2, Metric.L2)
+        assert read.valid.tolist() == [True, False, True]
+        assert read.values.tolist() == [[1, 2], [0, 0], [5, 6]]
 
 
 def test_float32_of_fixed_size_is_not_copied() -> None:
