@@ -31,9 +31,9 @@ def touch(dataset: Dataset, times: int = 1) -> None:
 
 
 def test_a_new_table_changed_when_it_was_created(orders: Dataset) -> None:
-    found = changed_at(orders)
-    assert found == committed_at(orders, 1)
-    assert found.tzinfo is timezone.utc
+    time = changed_at(orders)
+    assert time == committed_at(orders, 1)
+    assert time.tzinfo is timezone.utc
 
 
 CHANGES: dict[str, Callable[[Dataset, Rows], object]] = {
@@ -82,8 +82,8 @@ def test_the_number_of_inspected_commits_is_bounded(orders: Dataset) -> None:
 
 def test_after_a_cleanup_the_oldest_existing_version_counts(orders: Dataset) -> None:
     touch(orders, 2)
-    kept = lance.dataset(orders.uri)
-    kept.cleanup_old_versions(older_than=timedelta(0))
+    dataset = lance.dataset(orders.uri)
+    dataset.cleanup_old_versions(older_than=timedelta(0))
     assert changed_at(orders) == committed_at(orders, 3)
 
 

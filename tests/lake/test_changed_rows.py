@@ -192,7 +192,7 @@ def test_a_dropped_column_is_wholly_changed(orders: lance.LanceDataset) -> None:
 
 def test_a_reused_field_id_is_another_column(tmp_path: Path) -> None:
     """The dropped column's values are gone, the one that has its id and name now is all null."""
-    columns = {"id": range(100), "x": [each % 3 for each in range(100)]}
+    columns = {"id": range(100), "x": [number % 3 for number in range(100)]}
     table = lance.write_dataset(pa.table(columns), tmp_path / "t.lance", max_rows_per_file=20)
     table.drop_columns(["x"])
     table.optimize.compact_files()
@@ -212,7 +212,7 @@ def test_a_column_that_a_restore_brought_back_is_the_same(orders: lance.LanceDat
 
 def test_nested_columns_do_not_affect_others(tmp_path: Path) -> None:
     """They have no statistics; what is replaced inside of one leaves the others as they were."""
-    inner = pa.array([{"a": each, "b": "text"} for each in range(20)])
+    inner = pa.array([{"a": number, "b": "text"} for number in range(20)])
     table = lance.write_dataset(pa.table({"id": range(20), "st": inner}), tmp_path / "t.lance")
     table.drop_columns(["st.b"])
     assert changed_since(table, 1, ["id"]) == (0.0, 0.0)

@@ -96,10 +96,10 @@ def test_estimates_are_accurate_for_real_files(tmp_path: Path) -> None:
         }
     )
     dataset = lance.write_dataset(table, tmp_path / "t.lance")
-    found = snapshot(dataset)
+    observed = snapshot(dataset)
     true_sizes = column_bytes(dataset)
-    for field in found.fields:
-        estimated = estimated_bytes(found.fragments[0], {field_key(field)}, found.fields)
+    for field in observed.fields:
+        estimated = estimated_bytes(observed.fragments[0], {field_key(field)}, observed.fields)
         assert estimated == pytest.approx(true_sizes[field.id], rel=0.1)
 
 

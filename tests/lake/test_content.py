@@ -37,10 +37,10 @@ def contents(uri: str, *columns: str) -> tuple[FragmentContent, ...]:
 
 
 def test_every_fragment_has_its_rows_and_its_digest(uri: str) -> None:
-    found = contents(uri, "id")
-    assert [(each.id, each.rows) for each in found] == [(0, 10), (1, 10), (2, 10)]
-    assert len({each.digest for each in found}) == 3
-    assert contents(uri, "id") == found
+    fragments = contents(uri, "id")
+    assert [(fragment.id, fragment.rows) for fragment in fragments] == [(0, 10), (1, 10), (2, 10)]
+    assert len({fragment.digest for fragment in fragments}) == 3
+    assert contents(uri, "id") == fragments
 
 
 @pytest.mark.parametrize("column", ["fixed", "list", "deep"])
@@ -72,7 +72,7 @@ def test_a_deletion_changes_its_fragment_alone(uri: str) -> None:
 
 def test_fragments_without_rows_have_no_content(uri: str) -> None:
     lance.dataset(uri).delete("id >= 10 AND id < 20")
-    assert [each.id for each in contents(uri, "id")] == [0, 2]
+    assert [fragment.id for fragment in contents(uri, "id")] == [0, 2]
 
 
 UNRELATED: dict[str, Callable[[lance.LanceDataset], object]] = {
@@ -101,7 +101,7 @@ def test_a_recreated_column_is_another(uri: str) -> None:
 
 
 def test_the_order_of_fragments_counts(uri: str) -> None:
-    found = contents(uri, "id")
-    assert rows_digest(found) == rows_digest(list(found))
-    assert rows_digest(found) != rows_digest(found[::-1])
-    assert rows_digest(found[:2]) != rows_digest(found)
+    fragments = contents(uri, "id")
+    assert rows_digest(fragments) == rows_digest(list(fragments))
+    assert rows_digest(fragments) != rows_digest(fragments[::-1])
+    assert rows_digest(fragments[:2]) != rows_digest(fragments)

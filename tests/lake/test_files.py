@@ -21,9 +21,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def listed(uri: str) -> tuple[ListedFile, ...]:
-    found = list_files(uri)
-    assert found is not None
-    return found
+    files = list_files(uri)
+    assert files is not None
+    return files
 
 
 def names(folder: Path) -> list[str]:

@@ -25,15 +25,17 @@ Dataset = lance.LanceDataset
 def live_rows(dataset: Dataset, version: int, fragments: tuple[Fragment, ...]) -> list[str]:
     """The rows of some fragments, as Lance reads them, in no order."""
     there = lance.dataset(dataset.uri, version=version)
-    handles = [there.get_fragment(each.id) for each in fragments]
+    handles = [there.get_fragment(fragment.id) for fragment in fragments]
     rows = there.scanner(fragments=handles).to_table().to_pylist()
     return sorted(str(row) for row in rows)
 
 
 def effects(dataset: Dataset, since: int) -> list[Effect]:
     history = commits_since(lance.dataset(dataset.uri), since)
-    assert [each.version for each in history.commits] == list(range(since + 1, history.until + 1))
-    return [each.effect for each in history.commits]
+    assert [commit.version for commit in history.commits] == list(
+        range(since + 1, history.until + 1)
+    )
+    return [commit.effect for commit in history.commits]
 
 
 def merge(dataset: Dataset) -> lance.dataset.MergeInsertBuilder:
@@ -204,8 +206,8 @@ def test_a_compaction_names_the_moved_fragments(
     (rewrite,) = history.rewrites
     assert (len(rewrite.old), len(rewrite.new)) == (5, 2)
     after = snapshot(orders)
-    moved = [each for rewrite in history.rewrites for each in rewrite.old]
-    made = [each for rewrite in history.rewrites for each in rewrite.new]
+    moved = [fragment for rewrite in history.rewrites for fragment in rewrite.old]
+    made = [fragment for rewrite in history.rewrites for fragment in rewrite.new]
     assert set(before.fragments) - set(after.fragments) == set(moved)
     assert set(after.fragments) - set(before.fragments) == set(made)
     now = {group.fingerprint for group in column_groups(after, after.fields)}
@@ -219,20 +221,20 @@ def test_a_compaction_names_the_moved_fragments(
 def test_a_rewrite_of_several_fragments_into_several_is_recognized(
     orders: Dataset, rows: Rows
 ) -> None:
-    old = [each.metadata for each in orders.get_fragments()][:3]
+    old = [fragment.metadata for fragment in orders.get_fragments()][:3]
     new = lance.fragment.write_fragments(rows(0, 60), orders.uri, max_rows_per_file=40)
     group = LanceOperation.RewriteGroup(old, new)
     lance.LanceDataset.commit(orders.uri, LanceOperation.Rewrite([group], []), read_version=1)
     dataset = lance.dataset(orders.uri)
     history = commits_since(dataset, 1)
     (rewrite,) = history.rewrites
-    assert ([each.id for each in rewrite.old], len(rewrite.new)) == ([0, 1, 2], 2)
-    assert {each.id for each in rewrite.new} <= set(dataset.fragment_ids())
+    assert ([fragment.id for fragment in rewrite.old], len(rewrite.new)) == ([0, 1, 2], 2)
+    assert {fragment.id for fragment in rewrite.new} <= set(dataset.fragment_ids())
     assert confirm_moves(dataset, history) == 1
 
 
 def test_a_rewrite_that_lost_rows_is_not_confirmed(orders: Dataset, rows: Rows) -> None:
-    old = [each.metadata for each in orders.get_fragments()][:2]
+    old = [fragment.metadata for fragment in orders.get_fragments()][:2]
     new = lance.fragment.write_fragments(rows(0, 39), orders.uri)
     group = LanceOperation.RewriteGroup(old, new)
     lance.LanceDataset.commit(orders.uri, LanceOperation.Rewrite([group], []), read_version=1)
@@ -258,15 +260,16 @@ def test_concurrent_readers_of_one_dataset_agree(orders: Dataset) -> None:
         orders.optimize.compact_files(materialize_deletions_threshold=0.0)
     expected = commits_since(orders, 1)
     assert expected.is_complete
-    found: list[History] = []
+    histories: list[History] = []
     readers = [
-        threading.Thread(target=lambda: found.append(commits_since(orders, 1))) for _ in range(4)
+        threading.Thread(target=lambda: histories.append(commits_since(orders, 1)))
+        for _ in range(4)
     ]
     for reader in readers:
         reader.start()
     for reader in readers:
         reader.join()
-    assert found == [expected] * 4
+    assert histories == [expected] * 4
 
 
 def test_versions_that_were_cleaned_up_are_unknown(orders: Dataset, rows: Rows) -> None:
@@ -275,7 +278,7 @@ def test_versions_that_were_cleaned_up_are_unknown(orders: Dataset, rows: Rows) 
     orders.cleanup_old_versions(older_than=timedelta(0))
     orders.update_config({"a": "b"})
     history = commits_since(orders, 1)
-    known = [each.effect for each in history.commits]
+    known = [commit.effect for commit in history.commits]
     assert known == [Effect.UNKNOWN, Effect.UNKNOWN, Effect.APPENDED, Effect.ROWS_UNCHANGED]
     assert not history.is_complete
     assert not history.rows_unchanged
@@ -368,7 +371,7 @@ def test_a_history_may_end_at_an_earlier_version(orders: Dataset, rows: Rows) ->
     orders.insert(rows(100, 110))
     orders.delete("id = 1")
     history = commits_since(orders, 1, until=2)
-    assert [each.effect for each in history.commits] == [Effect.APPENDED]
+    assert [commit.effect for commit in history.commits] == [Effect.APPENDED]
     assert history.is_complete
 
 
@@ -376,7 +379,7 @@ def test_a_history_longer_than_the_limit_is_cut(orders: Dataset) -> None:
     for number in range(5):
         orders.update_config({"a": str(number)})
     history = commits_since(orders, 1, limit=3)
-    assert [each.version for each in history.commits] == [4, 5, 6]
+    assert [commit.version for commit in history.commits] == [4, 5, 6]
     assert not history.is_complete
     assert not history.rows_unchanged
 
@@ -387,8 +390,8 @@ def test_a_branch_has_its_own_commits(orders: Dataset, rows: Rows) -> None:
     branch = orders.create_branch("trial")
     branch.insert(rows(110, 120))
     history = commits_since(branch, 2)
-    assert [each.effect for each in history.commits] == [Effect.APPENDED]
-    assert [each.effect for each in commits_since(branch, 1).commits] == [
+    assert [commit.effect for commit in history.commits] == [Effect.APPENDED]
+    assert [commit.effect for commit in commits_since(branch, 1).commits] == [
         Effect.CHANGED,
         Effect.APPENDED,
     ]
@@ -397,7 +400,7 @@ def test_a_branch_has_its_own_commits(orders: Dataset, rows: Rows) -> None:
 
 def test_a_shallow_clone_has_its_own_history(tmp_path: Path, orders: Dataset, rows: Rows) -> None:
     clone = orders.shallow_clone(tmp_path / "clone.lance", 1)
-    files = [file for each in snapshot(clone).fragments for file in each.files]
+    files = [file for fragment in snapshot(clone).fragments for file in fragment.files]
     assert {file.base_id for file in files} == {0}
     since = clone.version
     clone.insert(rows(100, 110))
@@ -408,9 +411,9 @@ def test_a_history_is_a_value() -> None:
     def commit(version: int, effect: Effect) -> Commit:
         return Commit(version, effect, "x")
 
-    kept = commit(2, Effect.ROWS_UNCHANGED)
-    assert History(1, 2, (kept,)).rows_unchanged
-    assert not History(1, 3, (kept,)).is_complete
+    unchanged = commit(2, Effect.ROWS_UNCHANGED)
+    assert History(1, 2, (unchanged,)).rows_unchanged
+    assert not History(1, 3, (unchanged,)).is_complete
     assert not History(1, 2, (commit(2, Effect.UNKNOWN),)).is_complete
     appended = History(1, 2, (commit(2, Effect.APPENDED),))
     assert appended.is_complete

@@ -20,8 +20,8 @@ from lancestat.lake.lease import TAG, Lease, Process, abandoned, process_of, thi
 def child() -> Iterator[tuple[Process, subprocess.Popen[bytes]]]:
     """Another process of this host."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
-        found = Process(this_process().host, running.pid, lease._started(running.pid))
-        yield found, running
+        process = Process(this_process().host, running.pid, lease._started(running.pid))
+        yield process, running
         running.kill()
 
 
@@ -33,11 +33,11 @@ def test_this_process_is_alive() -> None:
 def test_another_process_is_alive_until_it_ends(
     child: tuple[Process, subprocess.Popen[bytes]],
 ) -> None:
-    found, running = child
-    assert found.is_alive() is True
+    process, running = child
+    assert process.is_alive() is True
     running.kill()
     running.wait()
-    assert found.is_alive() is False
+    assert process.is_alive() is False
 
 
 def test_a_reused_process_id_is_another_process() -> None:
@@ -60,12 +60,12 @@ def test_without_a_start_time_a_missing_process_is_unknown(
     child: tuple[Process, subprocess.Popen[bytes]],
 ) -> None:
     """Names of hosts are not unique."""
-    found, running = child
-    found = replace(found, started=None)
-    assert found.is_alive() is True
+    process, running = child
+    process = replace(process, started=None)
+    assert process.is_alive() is True
     running.kill()
     running.wait()
-    assert found.is_alive() is None
+    assert process.is_alive() is None
 
 
 NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)

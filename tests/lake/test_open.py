@@ -21,8 +21,8 @@ def refused(uri: str | Path, **options: object) -> LakeError:
 
 
 def manifest(dataset: lance.LanceDataset) -> Path:
-    (found,) = Path(dataset.uri, "_versions").glob("*.manifest")
-    return found
+    (path,) = Path(dataset.uri, "_versions").glob("*.manifest")
+    return path
 
 
 def test_opens_the_latest_version_and_any_other(

@@ -144,7 +144,7 @@ TRAVELLERS = {
 
 def test_datasets_are_opened_in_one_place() -> None:
     package = Path(lancestat.__file__).parent
-    found: dict[str, set[str]] = {"open": set(), "travel": set()}
+    callers: dict[str, set[str]] = {"open": set(), "travel": set()}
     for path in package.rglob("*.py"):
         name = path.relative_to(package).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
@@ -152,7 +152,7 @@ def test_datasets_are_opened_in_one_place() -> None:
                 continue
             called = ast.unparse(node.func).rpartition(".")
             if called[0::2] == ("lance", "dataset") or called[2] == "LanceDataset":
-                found["open"].add(name)
+                callers["open"].add(name)
             if called[2] in ("checkout_version", "checkout_latest", "versions", "asof"):
-                found["travel"].add(name)
-    assert found == {"open": OPENERS, "travel": TRAVELLERS}
+                callers["travel"].add(name)
+    assert callers == {"open": OPENERS, "travel": TRAVELLERS}

@@ -28,15 +28,15 @@ def root(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def listed(store: ObjectStore, uri: str) -> tuple[ListedFile, ...]:
-    found = list_store_files(uri, store.storage_options)
-    assert found is not None
-    return found
+    files = list_store_files(uri, store.storage_options)
+    assert files is not None
+    return files
 
 
 def test_files_that_spark_ignores_are_not_listed(object_store: ObjectStore, root: str) -> None:
     def names(uri: str) -> list[str]:
         prefix = root.removeprefix("s3://") + "/"
-        return [each.path.removeprefix(prefix) for each in listed(object_store, uri)]
+        return [file.path.removeprefix(prefix) for file in listed(object_store, uri)]
 
     assert names(root) == ["_null=x/c", "a.parquet", "day=1/b.parquet"]
     assert names(f"{root.replace('s3://', 's3a://')}/") == names(root)

@@ -52,8 +52,8 @@ def test_the_next_write_removes_drafts_of_killed_processes(tmp_path: Path, write
     (tmp_path / ".plan.json.draft-of-mine").write_text("mine")
     assert callable(write)
     write(place, b"whole")
-    found = {path.name for path in tmp_path.iterdir() if path.is_file()}
-    assert found == {"plan.json", living.name, ".plan.json.draft-of-mine"}
+    names = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert names == {"plan.json", living.name, ".plan.json.draft-of-mine"}
     assert place.read_bytes() == b"whole"
 
 
