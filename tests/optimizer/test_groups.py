@@ -197,14 +197,16 @@ def test_an_unreachable_state_prunes_nothing(
 
 
 def test_a_partial_whose_rows_differ_from_the_manifest_is_not_used(world: World) -> None:
-    found = known(world)
-    assert isinstance(found, GroupedStatistics)
-    first = found._snapshot.fragments[0]
-    found._snapshot = replace(
-        found._snapshot,
-        fragments=(replace(first, physical_rows=7), *found._snapshot.fragments[1:]),
+    statistics = known(world)
+    assert isinstance(statistics, GroupedStatistics)
+    first = statistics._snapshot.fragments[0]
+    statistics._snapshot = replace(
+        statistics._snapshot,
+        fragments=(replace(first, physical_rows=7), *statistics._snapshot.fragments[1:]),
     )
-    other = GroupedStatistics(found._state, found._identity, found._snapshot, found._summary)
+    other = GroupedStatistics(
+        statistics._state, statistics._identity, statistics._snapshot, statistics._summary
+    )
     assert other.partial("o_id") is None
 
 
@@ -239,9 +241,9 @@ def test_merging_groups_equals_merging_partials(
     for field in SCHEMA:
         type = column_type(field.type)
         assert type is not None
-        column = GroupColumn.of([each[field.name] for each in partials], type)
+        column = GroupColumn.of([partial[field.name] for partial in partials], type)
         expected = merge(
-            each[field.name] for each, taken in zip(partials, chosen, strict=True) if taken
+            partial[field.name] for partial, taken in zip(partials, chosen, strict=True) if taken
         )
         assert column.merged(np.array(chosen)) == expected
 

@@ -45,7 +45,7 @@ def matching(filters: Sequence[Filter], groups: Sequence[pa.Table]) -> list[bool
             return None
         type = column_type(groups[0].schema.field(name).type)
         assert type is not None
-        return GroupColumn.of([each[name] for each in partials], type).bounds
+        return GroupColumn.of([partial[name] for partial in partials], type).bounds
 
     return may_match(filters, bounds_of, len(groups)).tolist()
 
@@ -55,8 +55,8 @@ def matching(filters: Sequence[Filter], groups: Sequence[pa.Table]) -> list[bool
 def test_no_group_with_a_matching_row_is_ruled_out(
     groups: list[pa.Table], filters: list[Filter]
 ) -> None:
-    kept = matching(filters, groups)
-    for group, is_kept in zip(groups, kept, strict=True):
+    matches = matching(filters, groups)
+    for group, is_kept in zip(groups, matches, strict=True):
         has_match = any(
             all(holds(filter, row) is True for filter in filters) for row in group.to_pylist()
         )

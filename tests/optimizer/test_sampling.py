@@ -69,9 +69,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
 def test_the_share_is_that_of_the_rows(
     dataset: lance.LanceDataset, filters: Sequence[Filter], share: float
 ) -> None:
-    found = Sampler(lambda: dataset, ROWS).share(filters)
+    sampled_share = Sampler(lambda: dataset, ROWS).share(filters)
     # Four standard errors of a share of a half.
-    assert found == pytest.approx(share, abs=4 * 0.5 / SAMPLE_ROWS**0.5)
+    assert sampled_share == pytest.approx(share, abs=4 * 0.5 / SAMPLE_ROWS**0.5)
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,8 @@ def test_replaced_values_are_found(path: str) -> None:
     high: list[Filter] = [Comparison("b", Operator.GREATER, 30)]
     assert left_of(path, high) == [3]
     dataset = lance.dataset(path)
-    field = next(each.id() for each in dataset.lance_schema.fields() if each.name() == "b")
-    [old] = [each for each in dataset.get_fragment(1).metadata.files if each.fields == [field]]
+    field = next(field.id() for field in dataset.lance_schema.fields() if field.name() == "b")
+    [old] = [file for file in dataset.get_fragment(1).metadata.files if file.fields == [field]]
     file = Path(path) / "data" / f"{uuid.uuid4()}.lance"
     form = (old.file_major_version, old.file_minor_version)
     schema = pa.schema([("b", pa.int64())])
@@ -138,17 +138,17 @@ def test_replaced_values_are_found(path: str) -> None:
 def test_a_fragment_with_new_cells_in_the_column_is_not_trusted(path: str) -> None:
     dataset = lance.dataset(path)
     now = snapshot(dataset)
-    field = next(each.id for each in now.fields if each.name == "a")
+    field = next(field.id for field in now.fields if field.name == "a")
     first, *others = now.fragments
 
     def left(*written: int) -> Sequence[int]:
         cells = Overlay(DataFile("cells.lance", written, None, None), "digest")
         fragments = (replace(first, overlays=(cells,)), *others)
-        found = load_zone_maps(dataset, replace(now, fragments=fragments)).prune(
+        remaining = load_zone_maps(dataset, replace(now, fragments=fragments)).prune(
             [Comparison("a", Operator.GREATER, 30)]
         )
-        assert found is not None
-        return list(found.fragment_ids)
+        assert remaining is not None
+        return list(remaining.fragment_ids)
 
     assert left(field) == [0, 3]
     assert left(field + 1000) == [3]
@@ -171,9 +171,9 @@ def test_zone_maps_are_read_from_an_object_store(object_store: ObjectStore) -> N
     dataset = lance.dataset(uri, storage_options=options)
     dataset.create_scalar_index("a", "ZONEMAP")
     dataset = lance.dataset(uri, storage_options=options)
-    found = load_zone_maps(dataset, snapshot(dataset), options).prune(BELOW_12)
-    assert found is not None
-    assert list(found.fragment_ids) == [0, 1]
+    remaining = load_zone_maps(dataset, snapshot(dataset), options).prune(BELOW_12)
+    assert remaining is not None
+    assert list(remaining.fragment_ids) == [0, 1]
 
 
 def test_a_clone_is_not_pruned(path: str, tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ def test_awkward_types_are_pruned_correctly(
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(pa.table({"c": values}), uri, max_rows_per_file=2)
     lance.dataset(uri).create_scalar_index("c", "ZONEMAP")
-    found = known(uri).prune([filter])
-    assert (None if found is None else list(found.fragment_ids)) == left
+    remaining = known(uri).prune([filter])
+    assert (None if remaining is None else list(remaining.fragment_ids)) == left
 
 
 @settings(max_examples=30, deadline=None)
@@ -259,9 +259,9 @@ def test_ruled_out_fragments_have_no_matching_rows_in_spark_or_lance(
         fields = {field.name: field for field in snapshot(lance.dataset(folder)).fields}
         for filter in filters:
             left = check_filter(known(folder), lance.dataset(folder), [filter])
-            said = to_lance(filter, fields)
-            if left is None or said is None:
+            sql = to_lance(filter, fields)
+            if left is None or sql is None:
                 continue
             for fragment in lance.dataset(folder).get_fragments():
                 if fragment.fragment_id not in left.fragment_ids:
-                    assert fragment.count_rows(filter=said) == 0
+                    assert fragment.count_rows(filter=sql) == 0

@@ -110,11 +110,13 @@ def _leaves() -> st.SearchStrategy[Filter]:
             literals = literals | st.sampled_from([Decimal("0.015"), Decimal(10) ** 40])
         if name == "whole":
             literals = literals | st.sampled_from([2**63, -(2**70)])
-        found: list[st.SearchStrategy[Filter]] = [
+        strategies: list[st.SearchStrategy[Filter]] = [
             st.builds(
                 Comparison,
                 st.just(name),
-                st.sampled_from([each for each in Operator if each is not Operator.NULL_SAFE]),
+                st.sampled_from(
+                    [operator for operator in Operator if operator is not Operator.NULL_SAFE]
+                ),
                 literals,
             ),
             st.builds(Comparison, st.just(name), st.just(Operator.NULL_SAFE), st.none() | literals),
@@ -124,8 +126,8 @@ def _leaves() -> st.SearchStrategy[Filter]:
         if name == "text":
             prefixes = st.sampled_from(["", "a", "ab", "a" * 257, "😀", "\U0010ffff", "z"])
             operators = st.sampled_from(TextOperator)
-            found.append(st.builds(TextMatch, st.just(name), operators, prefixes))
-        return st.one_of(found)
+            strategies.append(st.builds(TextMatch, st.just(name), operators, prefixes))
+        return st.one_of(strategies)
 
     return st.sampled_from(sorted(COLUMNS)).flatmap(of)
 
@@ -149,8 +151,8 @@ def holds(filter: Filter, row: Row) -> bool | None:
         case IsNull(column):
             return row[column] is None
         case TextMatch(column, operator, text):
-            found = row[column]
-            return None if found is None else matches(operator, found, text)
+            value = row[column]
+            return None if value is None else matches(operator, value, text)
         case Not(operand):
             inner = holds(operand, row)
             return None if inner is None else not inner
