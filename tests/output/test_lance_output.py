@@ -54,9 +54,9 @@ def test_each_result_is_one_commit_with_a_message(uri: str) -> None:
     dataset = lance.dataset(uri)
     assert [version["version"] for version in dataset.versions()] == [1, 2, 3]
     for version in (1, 2, 3):
-        told = dataset.read_transaction(version).transaction_properties
-        assert "result of a KNN join" in told["__lance_commit_message"]
-        assert told["lancestat.run"] == "run"
+        properties = dataset.read_transaction(version).transaction_properties
+        assert "result of a KNN join" in properties["__lance_commit_message"]
+        assert properties["lancestat.run"] == "run"
 
 
 def test_the_config_and_earlier_versions_stay(uri: str) -> None:
@@ -234,10 +234,10 @@ def test_a_commit_during_the_replacement_of_a_result_is_detected(
     look = lance_output._opened
 
     def look_and_be_late(*arguments: Any) -> lance.LanceDataset | None:
-        found = look(*arguments)
+        outcome = look(*arguments)
         lance.write_dataset(table(rows(7, 8)), uri, mode="append")
         monkeypatch.undo()
-        return found
+        return outcome
 
     monkeypatch.setattr(lance_output, "_opened", look_and_be_late)
     with pytest.raises(RunError) as caught:
@@ -363,7 +363,7 @@ def test_the_order_of_fragments_counts(uri: str) -> None:
     for order in ((0, 1), (1, 0)):
         writer = output.begin(LANCE, uri, "run", {})
         written = write(writer, [rows(0, 3)], [rows(3, 6)])
-        state = output.replace(writer, SCHEMA, [written[each] for each in order])
+        state = output.replace(writer, SCHEMA, [written[position] for position in order])
         digests.append(state.digest)
     assert digests[0] != digests[1]
 
@@ -442,9 +442,9 @@ def test_readers_see_one_whole_result_while_it_is_replaced(uri: str) -> None:
     def whole(done: threading.Event) -> set[str]:
         seen_tags = set()
         while not done.is_set():
-            found = seen(LANCE, uri)
-            [tag] = {name.partition("-")[0] for name in found["name"].to_pylist()}
-            assert found["id"].to_pylist() == list(range(80))
+            visible = seen(LANCE, uri)
+            [tag] = {name.partition("-")[0] for name in visible["name"].to_pylist()}
+            assert visible["id"].to_pylist() == list(range(80))
             seen_tags.add(tag)
         return seen_tags
 
@@ -491,16 +491,16 @@ def test_a_writer_killed_at_a_random_moment_leaves_a_whole_result(uri: str, seed
         process.send_signal(signal.SIGKILL)
     state = output.current(LANCE, uri, {})
     if state is not None:
-        found = seen(LANCE, uri)
-        [tag] = {name.partition("-")[0] for name in found["name"].to_pylist()}
-        assert found.num_rows in (40, 60)
-        assert found == table(rows(0, found.num_rows, f"{tag}-"))
+        visible = seen(LANCE, uri)
+        [tag] = {name.partition("-")[0] for name in visible["name"].to_pylist()}
+        assert visible.num_rows in (40, 60)
+        assert visible == table(rows(0, visible.num_rows, f"{tag}-"))
     put(LANCE, uri, [rows(0, 3)])
     assert seen(LANCE, uri) == table(rows(0, 3))
 
 
 def data_files(uri: str) -> set[str]:
-    return {each.name for each in Path(uri, "data").glob("*")}
+    return {path.name for path in Path(uri, "data").glob("*")}
 
 
 def test_unreported_files_of_a_failed_job_are_removed(uri: str) -> None:
@@ -638,8 +638,8 @@ def test_results_are_written_to_an_object_store(object_store: ObjectStore) -> No
         from pyarrow.fs import FileSelector
 
         selector = FileSelector(uri.removeprefix("s3://"), recursive=True, allow_not_found=True)
-        found = object_store.filesystem().get_file_info(selector)
-        return [each.path for each in found if each.is_file]
+        files = object_store.filesystem().get_file_info(selector)
+        return [file.path for file in files if file.is_file]
 
     def read() -> pa.Table:
         dataset = lance.dataset(uri, storage_options=dict(options))

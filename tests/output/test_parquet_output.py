@@ -44,7 +44,7 @@ OWN = {"lancestat.json", "lock", "superseded"}
 
 def names(path: Path) -> set[str]:
     """Return the names beside the link."""
-    return {each.name for each in generations(path).iterdir()}
+    return {entry.name for entry in generations(path).iterdir()}
 
 
 def test_the_link_is_relative_so_that_folders_can_move(path: Path) -> None:
@@ -70,26 +70,26 @@ def test_uris_and_relative_paths_name_the_same_result(
     monkeypatch.chdir(path.parent)
     state = put(PARQUET, path.name, [rows(0, 3)])
     for uri in (path.as_uri(), str(path), f"{path.parent}/x/../{path.name}"):
-        found = output.current(PARQUET, uri, {})
-        assert found is not None
-        assert found.digest == state.digest
+        result = output.current(PARQUET, uri, {})
+        assert result is not None
+        assert result.digest == state.digest
 
 
 def test_no_file_name_occurs_in_two_results(path: Path) -> None:
     """A reader that lists a result while the link moves gets an error, never a mixture."""
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
-    first = {each.name for each in path.iterdir()}
+    first = {file.name for file in path.iterdir()}
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
-    second = {each.name for each in path.iterdir()}
+    second = {file.name for file in path.iterdir()}
     assert len(first) == len(second) == 2
     assert not first & second
 
 
 def test_files_of_the_previous_result_are_shared(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
-    before = {each.name: each.stat().st_ino for each in path.iterdir()}
+    before = {file.name: file.stat().st_ino for file in path.iterdir()}
     add(PARQUET, str(path), [rows(5, 6)])
-    after = {each.name: each.stat().st_ino for each in path.iterdir()}
+    after = {file.name: file.stat().st_ino for file in path.iterdir()}
     assert before.items() <= after.items()
     assert len(after) == 3
 
@@ -125,9 +125,9 @@ def test_the_digest_distinguishes_files(path: Path) -> None:
     state = put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
     files = sorted(path.iterdir())
     files[1].unlink()
-    found = output.current(PARQUET, str(path), {})
-    assert found is not None
-    assert found.digest != state.digest
+    result = output.current(PARQUET, str(path), {})
+    assert result is not None
+    assert result.digest != state.digest
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "gone"])
@@ -356,18 +356,18 @@ def test_generations_of_killed_runs_are_removed(path: Path) -> None:
     foreign = generations(path) / "notes.txt"
     foreign.write_text("mine")
     output.begin(PARQUET, str(path), "run", {})
-    assert not any(each.exists() for each in [*dead, orphan])
-    assert all(each.exists() for each in [*alive, broken, foreign])
+    assert not any(folder.exists() for folder in [*dead, orphan])
+    assert all(folder.exists() for folder in [*alive, broken, foreign])
     assert seen(PARQUET, str(path)) == table(rows(0, 3))
 
 
 def listed(path: Path) -> pa.Table | None:
     """Read like most readers: all names first. None if the link moved during the listing."""
     try:
-        found = pq.read_table(path)
+        result_table = pq.read_table(path)
     except FileNotFoundError:
         return None
-    return found if found.column_names else None
+    return result_table if result_table.column_names else None
 
 
 def resolved(path: Path) -> pa.Table | None:
@@ -385,11 +385,11 @@ def test_readers_see_one_whole_result_while_it_is_replaced(
         """Tags of the results that were seen, each of which all of a result's rows carry."""
         seen_tags = set()
         while not done.is_set():
-            found = read(path)
-            if found is not None:
-                tags = {name.partition("-")[0] for name in found["name"].to_pylist()}
+            rows_read = read(path)
+            if rows_read is not None:
+                tags = {name.partition("-")[0] for name in rows_read["name"].to_pylist()}
                 assert len(tags) == 1
-                assert found["id"].to_pylist() == list(range(80))
+                assert rows_read["id"].to_pylist() == list(range(80))
                 seen_tags |= tags
         return seen_tags
 
@@ -447,9 +447,9 @@ def test_a_writer_killed_at_any_step_leaves_a_whole_result(
         for step in range(1, 100):
             put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
             exit_code = process.call(str(path), how, step)
-            found = seen(PARQUET, str(path))
-            assert found in (old, new), step
-            outcomes.append(found == new)
+            visible = seen(PARQUET, str(path))
+            assert visible in (old, new), step
+            outcomes.append(visible == new)
             if exit_code == 0:
                 break
             assert exit_code == -signal.SIGKILL
@@ -482,14 +482,14 @@ TYPES = {
 }
 
 
-def assert_equal(found: pa.Array, expected: pa.Array) -> None:
+def assert_equal(actual: pa.Array, expected: pa.Array) -> None:
     """Equal in type and values, where NaN equals itself."""
-    assert found.type == expected.type
-    shown = [
+    assert actual.type == expected.type
+    plain = [
         [repr(value.as_py() if not pa.types.is_temporal(value.type) else value) for value in array]
-        for array in (found, expected)
+        for array in (actual, expected)
     ]
-    assert shown[0] == shown[1]
+    assert plain[0] == plain[1]
 
 
 @pytest.mark.parametrize("form", list(OutputFormat))
@@ -499,15 +499,15 @@ def test_types_round_trip(form: OutputFormat, type: str, path: Path) -> None:
     schema = pa.schema([pa.field("x", values.type)])
     batch = pa.RecordBatch.from_arrays([values], schema=schema)
     state = put(form, str(path), [batch], schema=schema)
-    [found] = output.read_rows(state, 0, 2, {})
-    assert found.schema.equals(schema)
-    assert_equal(found.column(0), values)
+    [batch_read] = output.read_rows(state, 0, 2, {})
+    assert batch_read.schema.equals(schema)
+    assert_equal(batch_read.column(0), values)
     writer = output.begin(form, str(path), "run", {})
     written = write(writer, [batch], schema=schema)
     state = output.append(writer, schema, state, written)
     for start in (0, 2):
-        [found] = output.read_rows(state, start, start + 2, {})
-        assert_equal(found.column(0), values)
+        [batch_read] = output.read_rows(state, start, start + 2, {})
+        assert_equal(batch_read.column(0), values)
 
 
 def test_marks_of_a_run_killed_after_publication_are_removed(path: Path) -> None:

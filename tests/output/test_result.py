@@ -24,8 +24,8 @@ from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, 
 
 @pytest.fixture(params=list(OutputFormat), ids=lambda form: form.value)
 def form(request: pytest.FixtureRequest) -> OutputFormat:
-    found: OutputFormat = request.param
-    return found
+    output_format: OutputFormat = request.param
+    return output_format
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_pieces_become_a_result_in_their_order(form: OutputFormat, uri: str) -> 
     writer = output.begin(form, uri, "run", {})
     pieces = [[rows(0, 3), rows(3, 5)], [], [rows(5, 9)]]
     written = [output.write(writer, number, SCHEMA, pieces[number]) for number in (2, 0, 1)]
-    assert [each.rows for each in written] == [4, 5, 0]
+    assert [piece.rows for piece in written] == [4, 5, 0]
     state = output.replace(writer, SCHEMA, [written[1], written[2], written[0]])
     assert seen(form, uri) == table(rows(0, 9))
     assert state == output.current(form, uri, {})
@@ -131,9 +131,9 @@ def test_rows_are_read_by_their_places(form: OutputFormat, uri: str, start: int,
 
 def test_many_rows_are_read_in_bounded_batches(form: OutputFormat, uri: str) -> None:
     state = put(form, uri, [rows(at, at + 50_000) for at in range(0, 400_000, 50_000)])
-    found = list(output.read_rows(state, 150_001, 399_999, {}))
-    assert max(batch.num_rows for batch in found) <= 8192
-    assert table(*found).equals(table(rows(150_001, 399_999)))
+    batches = list(output.read_rows(state, 150_001, 399_999, {}))
+    assert max(batch.num_rows for batch in batches) <= 8192
+    assert table(*batches).equals(table(rows(150_001, 399_999)))
 
 
 def test_a_result_that_is_gone_is_stale(form: OutputFormat, uri: str) -> None:
@@ -325,9 +325,9 @@ def test_concurrent_replacements_leave_one_whole_result(form: OutputFormat, uri:
     with ThreadPoolExecutor(4) as pool:
         states = list(pool.map(replace, range(8)))
     assert seen(form, uri) in [table(rows(0, 6, f"{number}-")) for number in range(8)]
-    found = output.current(form, uri, {})
-    assert found is not None
-    assert found.digest in {state.digest for state in states}
+    result = output.current(form, uri, {})
+    assert result is not None
+    assert result.digest in {state.digest for state in states}
 
 
 SIZES = st.lists(st.integers(0, 9), max_size=4)
