@@ -54,7 +54,7 @@ def spelled(value: object) -> str:
     if isinstance(value, frozenset):
         return f"{{{','.join(sorted(map(spelled, value)))}}}"
     if isinstance(value, dict):
-        pairs = sorted(f"{spelled(key)}:{spelled(found)}" for key, found in value.items())
+        pairs = sorted(f"{spelled(key)}:{spelled(item)}" for key, item in value.items())
         return f"m{{{','.join(pairs)}}}"
     return f"{type(value).__name__}<{value!r}>"
 
@@ -176,13 +176,13 @@ def test_reasons_and_nodes_count_and_notes_do_not(make: Callable[[], object]) ->
 
 
 def test_actions_of_other_kinds_have_other_digests() -> None:
-    found = {action_digest(make("t")) for make in (analyze, refresh, restamp, skip, blocked)}  # type: ignore[operator]
-    assert len(found) == 5
+    digests = {action_digest(make("t")) for make in (analyze, refresh, restamp, skip, blocked)}  # type: ignore[operator]
+    assert len(digests) == 5
 
 
 def test_the_order_of_independent_work_does_not_count() -> None:
     def turned(coverage: Coverage) -> Coverage:
-        carries = tuple(replace(each, sources=each.sources[::-1]) for each in coverage.carries)
+        carries = tuple(replace(carry, sources=carry.sources[::-1]) for carry in coverage.carries)
         return Coverage(coverage.reuse[::-1], carries[::-1], coverage.missing[::-1])
 
     action = refresh()

@@ -15,7 +15,7 @@ def saved(*nodes: SavedNode) -> SavedPlan:
     return replace(SAVED, nodes=nodes)
 
 
-def told(then: SavedNode, now: SavedNode) -> list[str]:
+def differences(then: SavedNode, now: SavedNode) -> list[str]:
     return drift(saved(then), saved(now))
 
 
@@ -28,31 +28,31 @@ def test_equal_plans_have_no_differences() -> None:
 
 
 def test_the_digest_of_the_work_alone_is_enough() -> None:
-    assert told(NODE, replace(NODE, work="other")) == [
+    assert differences(NODE, replace(NODE, work="other")) == [
         "orders: what it reads, or what the state has stored of it, has changed"
     ]
 
 
 def test_the_spelling_of_a_uri_is_not_compared() -> None:
-    assert told(NODE, seen(uri="orders.lance")) == []
+    assert differences(NODE, seen(uri="orders.lance")) == []
 
 
 def test_a_changed_error_is_reported() -> None:
     failed = seen(version=None, content=None, error="LS201")
     other = seen(version=None, content=None, error="LS204")
-    assert told(failed, other) == ["orders: its dataset fails with LS204, was LS201"]
+    assert differences(failed, other) == ["orders: its dataset fails with LS204, was LS201"]
 
 
 def test_an_additional_dataset_is_reported() -> None:
     more = replace(NODE, inputs=(*NODE.inputs, ObservedDataset("j", "parts.lance", 1, None, "c")))
-    assert told(NODE, more) == ["orders: it reads parts.lance"]
-    assert told(more, NODE) == ["orders: it no longer reads parts.lance"]
+    assert differences(NODE, more) == ["orders: it reads parts.lance"]
+    assert differences(more, NODE) == ["orders: it no longer reads parts.lance"]
 
 
 def test_a_replaced_dataset_is_reported() -> None:
     """A table whose URI changed: what the state remembers is of the old place."""
     moved = replace(seen(identity="j", uri="/elsewhere.lance"), record="r")
-    assert told(NODE, moved) == [
+    assert differences(NODE, moved) == [
         "orders: its dataset is /elsewhere.lance, was /warehouse/orders.lance"
     ]
 
@@ -60,14 +60,14 @@ def test_a_replaced_dataset_is_reported() -> None:
 def test_figures_that_differ_are_named() -> None:
     then = replace(NODE, plan={**NODE.plan, "rows_scanned": 1_000, "recall": None})
     now = replace(NODE, plan={**NODE.plan, "rows_scanned": 250_000, "recall": 0.5})
-    assert told(then, now) == [
+    assert differences(then, now) == [
         "orders: rows scanned now 250,000, was 1,000; recall now 0.5, was unknown"
     ]
 
 
 def test_messages_are_not_compared() -> None:
     """Places of errors move with every edit."""
-    assert told(NODE, replace(NODE, plan={**NODE.plan, "message": "line 3"})) == []
+    assert differences(NODE, replace(NODE, plan={**NODE.plan, "message": "line 3"})) == []
 
 
 def test_the_order_of_nodes_is_part_of_a_plan() -> None:

@@ -166,11 +166,11 @@ def test_an_index_counts_only_under_its_metric() -> None:
     many = table(0, 1, rows=50_000_000)
     few = table(0, rows=10)
     for metric, strategy in (("l2", True), ("cosine", False)):
-        found = decide_join(
+        action = decide_join(
             assessment(few, replace(many, index=metric), None, spec=spec, output=None)
         )
-        assert isinstance(found, JoinAction)
-        assert (found.decision.strategy == "index") is strategy
+        assert isinstance(action, JoinAction)
+        assert (action.decision.strategy == "index") is strategy
 
 
 def test_without_known_cores_no_time_is_estimated() -> None:

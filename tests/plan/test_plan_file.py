@@ -57,7 +57,7 @@ def optional(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
 
 def plans() -> st.SearchStrategy[SavedPlan]:
     figures = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    shown = st.builds(
+    variables = st.builds(
         lambda name, rest: {**rest, "name": name},
         texts(),
         st.dictionaries(texts(), figures | texts() | st.lists(texts(), max_size=3), max_size=5),
@@ -74,7 +74,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
     places = st.builds(SavedLocation, texts(), texts())
     nodes = st.builds(
         SavedNode,
-        shown,
+        variables,
         texts(),
         texts(),
         optional(texts()),
@@ -113,9 +113,9 @@ def text_of(plan: SavedPlan = SAVED) -> str:
 
 
 def without(key: str) -> str:
-    found = json.loads(text_of())
-    del found[key]
-    return json.dumps(found)
+    document = json.loads(text_of())
+    del document[key]
+    return json.dumps(document)
 
 
 def with_value(key: str, value: object) -> str:
@@ -260,4 +260,4 @@ def test_a_failed_write_leaves_the_older_plan(
     with pytest.raises(PlanFileError, match=r"LS621.*no space left on device"):
         write_plan_file(path, SAVED)
     assert read_plan_file(path).project == "older"
-    assert [found.name for found in tmp_path.iterdir()] == ["plan.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
