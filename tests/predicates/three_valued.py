@@ -78,10 +78,10 @@ def _conjunction(left: bool | None, right: bool | None) -> bool | None:
 
 
 def _membership(value: Literal | None, literals: Iterable[Literal | None]) -> bool | None:
-    found = [_comparison(value, Operator.EQUAL, literal) for literal in literals]
-    if True in found:
+    verdicts = [_comparison(value, Operator.EQUAL, literal) for literal in literals]
+    if True in verdicts:
         return True
-    return None if None in found else False
+    return None if None in verdicts else False
 
 
 def _comparison(value: Literal | None, operator: Operator, literal: Literal | None) -> bool | None:
