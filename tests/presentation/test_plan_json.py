@@ -14,9 +14,9 @@ def test_the_json_of_a_plan_is_a_contract(golden: Golden) -> None:
 
 
 def test_a_node_of_a_plan_has_the_form_of_a_node_of_a_run() -> None:
-    shown = every_action()
-    nodes = as_json(shown)["nodes"]
-    assert nodes == [planned(action).to_json() for action in shown.actions]
+    example = every_action()
+    nodes = as_json(example)["nodes"]
+    assert nodes == [planned(action).to_json() for action in example.actions]
 
 
 def test_the_status_reports_blocked_nodes() -> None:
@@ -29,5 +29,5 @@ def test_the_json_of_joins_has_additional_fields(golden: Golden) -> None:
 
 
 def test_a_join_of_a_plan_has_the_form_of_a_join_of_a_run() -> None:
-    shown = every_join()
-    assert as_json(shown)["nodes"] == [planned(each).to_json() for each in shown.actions]
+    example = every_join()
+    assert as_json(example)["nodes"] == [planned(action).to_json() for action in example.actions]
