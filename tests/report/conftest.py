@@ -26,7 +26,7 @@ def gathering(world: World) -> Gathering:
 @pytest.fixture
 def joins(tmp_path: Path) -> JoinWorld:
     """A join of two tables that no run has seen."""
-    found = JoinWorld(tmp_path)
-    lance.write_dataset(vectors(0, 20, name="v"), found.uri("l"), max_rows_per_file=10)
-    lance.write_dataset(vectors(0, 30, name="w"), found.uri("r"), max_rows_per_file=10)
-    return found
+    join_world = JoinWorld(tmp_path)
+    lance.write_dataset(vectors(0, 20, name="v"), join_world.uri("l"), max_rows_per_file=10)
+    lance.write_dataset(vectors(0, 30, name="w"), join_world.uri("r"), max_rows_per_file=10)
+    return join_world

@@ -44,22 +44,22 @@ class Surfaces:
     def answers(self) -> dict[str, Answer]:
         """By surface; `status` and `docs` are made of the report, as is the system view."""
         project = self.project()
-        shown, read = project.show(self.table.world.name), self.read()
+        status, read = project.show(self.table.world.name), self.read()
         [report] = project.report().nodes
         assert isinstance(report, TableReport)
         assert report.shown is not None
-        found = {
-            "show": (shown.use, shown.reason, shown.detail),
+        by_surface = {
+            "show": (status.use, status.reason, status.detail),
             "reader": (read.use, read.reason.value, read.detail),
             "report": (report.verdict == "use", report.reason, report.shown.detail),
         }
         for row in project.report_tables(["statistics"])["statistics"].to_pylist():
-            found[f"view, {row['column']}"] = (
+            by_surface[f"view, {row['column']}"] = (
                 row["verdict"] == "use",
                 row["reason"],
                 row["detail"],
             )
-        return found
+        return by_surface
 
     def action(self) -> Action:
         return self.table.world.action()
@@ -100,10 +100,10 @@ def check_truth(table: JudgedTable, allow_stale: bool | StaleBounds, verdict: Ve
         return
     tag, names = verdict.statistics.version_tag, verdict.statistics.columns
     changed = table.truly_changed(tag, names)
-    said = table.statistics().changed_rows
+    bound = table.statistics().changed_rows
     if verdict.reason is GuardReason.CURRENT:
         assert changed == 0.0
-    if said is not None:
-        assert changed <= said + 1e-9
+    if bound is not None:
+        assert changed <= bound + 1e-9
     if isinstance(allow_stale, StaleBounds) and allow_stale.max_changed_rows is not None:
         assert changed <= allow_stale.max_changed_rows + 1e-9

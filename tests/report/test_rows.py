@@ -35,9 +35,9 @@ def names(rows: Iterable[Row]) -> set[str]:
 
 
 def test_every_column_is_filled_somewhere_and_typed() -> None:
-    told = [*statistics_rows(SHOWN)]
-    assert names(told) == set(STATISTICS.columns)
-    shape = STATISTICS.table(told)
+    rows = [*statistics_rows(SHOWN)]
+    assert names(rows) == set(STATISTICS.columns)
+    shape = STATISTICS.table(rows)
     assert shape.schema.field("computed_at").type == pa.timestamp("us", "UTC")
     assert shape.schema.field("changed_rows").type == pa.float64()
     assert shape.column("computed_at").to_pylist()[0] == SHOWN.computed_at

@@ -22,10 +22,10 @@ MISSING = (
 
 def executable() -> str:
     """The browser to test with; the test fails where there is none."""
-    found = os.environ.get("LANCESTAT_CHROMIUM") or shutil.which("chromium")
-    if not found:
+    path = os.environ.get("LANCESTAT_CHROMIUM") or shutil.which("chromium")
+    if not path:
         pytest.fail(MISSING)
-    return found
+    return path
 
 
 @contextmanager
@@ -50,8 +50,8 @@ class Visitor:
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("dialog", self._dismiss)
         self.page.on("requestfailed", self._note_failure)
-        self.page.on("request", lambda each: self._check(each.url))
-        self.page.on("popup", lambda each: self.complaints.append(f"popup: {each.url}"))
+        self.page.on("request", lambda request: self._check(request.url))
+        self.page.on("popup", lambda popup: self.complaints.append(f"popup: {popup.url}"))
 
     def open(self, path: str) -> Page:
         """Open a page of the site."""

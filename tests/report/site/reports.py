@@ -83,7 +83,7 @@ def table(name: str = "orders", **changes: object) -> Table:
     return Table(name, **{**given, **changes})  # type: ignore[arg-type]
 
 
-def shown(name: str = "orders", **changes: object) -> TableStatus:
+def table_status(name: str = "orders", **changes: object) -> TableStatus:
     """The statistics of a table."""
     given: dict[str, object] = {
         "table": name,
@@ -142,7 +142,7 @@ def table_report(name: str = "orders", **changes: object) -> TableReport:
         "problems": (),
         "verdict": "use",
         "reason": "stale_accepted",
-        "shown": shown(name),
+        "shown": table_status(name),
         "changed_at": NOW - timedelta(hours=2),
         "histograms": HISTOGRAMS,
         "fragments": tuple(FragmentReport(id, 88_235, id % 3, 1, 2_800_000, 8) for id in range(17)),
@@ -244,7 +244,7 @@ def stale(name: str = "customer") -> TableReport:
         reason="stale",
         changed_at=NOW - timedelta(days=2),
         histograms={},
-        shown=shown(name, use=False, reason="stale", missing=()),
+        shown=table_status(name, use=False, reason="stale", missing=()),
         runs=(),
     )
 

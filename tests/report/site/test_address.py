@@ -60,5 +60,5 @@ def test_a_name_like_the_address_of_another_has_its_own_address() -> None:
 
 
 def test_tables_and_joins_have_their_own_folders() -> None:
-    found = addresses([table_report("orders"), join_report("similar")])
-    assert found == {"orders": "tables/orders.html", "similar": "joins/similar.html"}
+    paths = addresses([table_report("orders"), join_report("similar")])
+    assert paths == {"orders": "tables/orders.html", "similar": "joins/similar.html"}

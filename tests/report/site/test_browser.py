@@ -16,10 +16,10 @@ from tests.report.site.poison import PAYLOADS, poisoned
 from tests.report.site.reports import (
     join_report,
     project,
-    shown,
     spec_of,
     stale,
     table_report,
+    table_status,
     unreadable,
 )
 
@@ -49,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stale(),
         join_report(),
         table_report(LONG, problems=(f"about {LONG}",)),
-        table_report("wide", shown=shown(columns=columns)),
+        table_report("wide", shown=table_status(columns=columns)),
         *(table_report(f"t{at}") for at in range(40)),
         reads={"similar_parts": ("orders", "part"), LONG: ("similar_parts",)},
     )
@@ -299,8 +299,8 @@ def test_the_content_security_policy_blocks_foreign_content(
     page = context.new_page()
     requests: list[str] = []
     blocked: list[str] = []
-    page.on("request", lambda each: requests.append(each.url))
-    page.on("requestfailed", lambda each: blocked.append(f"{each.url} {each.failure}"))
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("requestfailed", lambda request: blocked.append(f"{request.url} {request.failure}"))
     page.goto(page_file.as_uri())
     assert page.evaluate("window.pwned") is None
     for selector in ("h1", "#smuggled"):

@@ -27,7 +27,11 @@ def graphs(draw_value: st.DrawFn) -> Reads:
 def test_a_node_lies_to_the_right_of_all_it_reads_and_alone(reads: Reads) -> None:
     places = arrange(reads)
     assert set(places) == set(reads)
-    assert all(places[each].column < places[name].column for name in reads for each in reads[name])
+    assert all(
+        places[dependency].column < places[name].column
+        for name in reads
+        for dependency in reads[name]
+    )
     assert len({(place.column, place.row) for place in places.values()}) == len(reads)
 
 

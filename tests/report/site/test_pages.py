@@ -24,10 +24,10 @@ from tests.report.site.reports import (
     join,
     join_report,
     project,
-    shown,
     table,
     table_report,
     table_run,
+    table_status,
 )
 
 
@@ -87,15 +87,15 @@ def test_the_search_index_is_one_assignment_of_json(name: str, build: Build) -> 
 
 def test_pages_load_only_their_own_resources(build: Build) -> None:
     for path, page in pages(build()).items():
-        attributes = [name for _, found in page.tags for name, _ in found]
+        attributes = [name for _, attributes in page.tags for name, _ in attributes]
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
         assert not [tag for tag, _ in page.tags if tag in ("style", "iframe", "form", "base")]
-        scripts = [dict(found) for tag, found in page.tags if tag == "script"]
+        scripts = [dict(attributes) for tag, attributes in page.tags if tag == "script"]
         assert all("src" in script for script in scripts)
         [rules] = [
-            dict(found)["content"] or ""
-            for tag, found in page.tags
-            if tag == "meta" and dict(found).get("http-equiv") == "Content-Security-Policy"
+            dict(attributes)["content"] or ""
+            for tag, attributes in page.tags
+            if tag == "meta" and dict(attributes).get("http-equiv") == "Content-Security-Policy"
         ]
         assert rules.startswith("default-src 'none'; script-src 'self'; style-src 'self';"), path
         assert "unsafe" not in rules
@@ -111,9 +111,9 @@ def test_pages_have_landmarks_titles_and_names(build: Build) -> None:
         ids = page.values("id")
         assert len(ids) == len(set(ids))
         unnamed = [
-            found
-            for tag, found in page.tags
-            if tag in ("input", "nav") and "aria-label" not in dict(found)
+            attributes
+            for tag, attributes in page.tags
+            if tag in ("input", "nav") and "aria-label" not in dict(attributes)
         ]
         assert not unnamed
 
@@ -158,9 +158,9 @@ def test_values_of_the_environment_are_shown_as_their_templates(build: Build) ->
         "similar_parts": {"output.lance": Origin(lake, "{{ env_var('LAKE') }}/parts")},
     }
     known = [
-        each
+        location
         for node in report.nodes
-        for each in hidden_locations(node.spec, origins.get(node.spec.name, {}))
+        for location in hidden_locations(node.spec, origins.get(node.spec.name, {}))
     ]
     site = build(report, origins=origins, redactor=Redactor(known))
     shown_pages = pages(site)
@@ -181,7 +181,9 @@ def test_long_texts_are_shortened_on_pages(build: Build) -> None:
 
 def test_a_page_of_a_wide_table_has_all_columns(build: Build) -> None:
     columns = {f"c{at}": PublishedColumn(0, at, str(at), "9", 8, 8) for at in range(200)}
-    page = pages(build(project(table_report(shown=shown(columns=columns)))))["tables/orders.html"]
+    page = pages(build(project(table_report(shown=table_status(columns=columns)))))[
+        "tables/orders.html"
+    ]
     assert all(f" c{at} " in page.text for at in range(200))
 
 
@@ -223,9 +225,9 @@ def test_a_table_page_spells_policy_freshness_and_publication(build: Build) -> N
 def test_nulls_are_bars_to_scale(build: Build) -> None:
     page = pages(build())["tables/orders.html"]
     widths = [
-        dict(found)["width"]
-        for tag, found in page.tags
-        if tag == "rect" and dict(found).get("class") == "fill"
+        dict(attributes)["width"]
+        for tag, attributes in page.tags
+        if tag == "rect" and dict(attributes).get("class") == "fill"
     ]
     assert widths == ["0.80", "48.75", "100.00"]
     assert COLUMNS["o_comment"].nulls == 731_204
@@ -234,14 +236,14 @@ def test_nulls_are_bars_to_scale(build: Build) -> None:
 
 def test_the_data_of_charts_is_in_the_page(build: Build) -> None:
     page = pages(build())["tables/orders.html"]
-    shapes = [json.loads(each) for each in page.values("data-distribution")]
+    shapes = [json.loads(text) for text in page.values("data-distribution")]
     assert [shape["kind"] for shape in shapes] == ["number", "date", "timestamp"]
     assert [(shape["from"], shape["to"]) for shape in shapes[:2]] == [
         (857.71, 555285.16),
         (694224000, 902016000),
     ]
     assert [sum(shape["rows"]) for shape in shapes] == pytest.approx([254_000] * 3, abs=50)
-    [history] = [json.loads(each) for each in page.values("data-history")]
+    [history] = [json.loads(text) for text in page.values("data-history")]
     assert history["times"] == sorted(history["times"])
     assert history["fragments"] == [14, 15, 16, 17]
     assert history["scanned"] == [14, 1, 0, 1]

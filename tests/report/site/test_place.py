@@ -40,9 +40,9 @@ def site(folder: Path, edition: str, *tables: str) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a site of the first edition."""
-    found = tmp_path / "site"
-    put(site(found, "old", "a", "b"), found)
-    return found
+    path = tmp_path / "site"
+    put(site(path, "old", "a", "b"), path)
+    return path
 
 
 KILLED = """
@@ -78,8 +78,8 @@ def test_pages_open_after_a_kill_at_any_step(tmp_path: Path, way: str) -> None:
         for point in range(1, 200):
             put(site(folder, "old", "a", "b"), folder)
             exit_code = process.call(str(folder), point, way)
-            found = contents(folder)
-            pages = {path: text for path, text in found.items() if not path.startswith(".")}
+            files = contents(folder)
+            pages = {path: text for path, text in files.items() if not path.startswith(".")}
             if way == "in one step":
                 assert set(pages.values()) in ({"old"}, {"new"}), point
             assert set(pages.values()) <= {"old", "new"}, "each is whole"
@@ -109,8 +109,8 @@ def test_files_of_others_are_kept(
     (folder / "link").symlink_to("CNAME")
     inode = (folder / ".git").stat().st_ino
     put(site(folder, "new", "b"), folder)
-    found = contents(folder)
-    assert found == {
+    files = contents(folder)
+    assert files == {
         ".git/config": "mine",
         "CNAME": "mine",
         "link": "mine",

@@ -48,9 +48,9 @@ def test_items_are_found_in_every_spelling(text: str, lines: list[str], tmp_path
         "name: p\ndefault-target: d\ntargets: {d: {state: s}}\n", encoding="utf-8"
     )
     node = load_project(tmp_path).nodes[0]
-    found = Sources(tmp_path).of(node.location)
-    assert found is not None
-    assert list(found.lines) == lines
+    source_lines = Sources(tmp_path).of(node.location)
+    assert source_lines is not None
+    assert list(source_lines.lines) == lines
 
 
 @pytest.mark.parametrize(

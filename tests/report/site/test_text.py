@@ -13,12 +13,12 @@ from lancestat.report.site.text import REPLACEMENT, PageSanitizer, shorten
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text())
 def test_shown_text_has_no_control_or_bidirectional_characters(text: str) -> None:
-    for shown in (
+    for output in (
         PageSanitizer().line(text),
         str(PageSanitizer().verbatim(text.replace("\n", " "))),
     ):
-        assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs") and c != "\t"]
-        assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b")
+        assert not [c for c in output if unicodedata.category(c) in ("Cc", "Cs") and c != "\t"]
+        assert not set(output) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b")
 
 
 def test_a_control_character_leaves_a_mark() -> None:
@@ -38,9 +38,9 @@ def test_hidden_texts_are_replaced_everywhere() -> None:
 
 
 def test_secrets_in_uris_are_masked() -> None:
-    shown = PageSanitizer().line("s3://user:pa55word@host/t?token=abc")
-    assert "pa55word" not in shown
-    assert "abc" not in shown
+    output = PageSanitizer().line("s3://user:pa55word@host/t?token=abc")
+    assert "pa55word" not in output
+    assert "abc" not in output
     assert "pa55word" not in PageSanitizer().verbatim("uri: s3://user:pa55word@host/t")
 
 
