@@ -75,9 +75,9 @@ class Lake:
 
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
-    found = Lake()
-    monkeypatch.setattr("lancestat.review.evidence.observe_snapshots", found.observe)
-    return found
+    store = Lake()
+    monkeypatch.setattr("lancestat.review.evidence.observe_snapshots", store.observe)
+    return store
 
 
 @dataclass

@@ -115,8 +115,8 @@ def written(nodes: Sequence[Node]) -> dict[str, str]:
 def _document(nodes: Iterable[Node], **more: list[Node]) -> dict[str, list[Node]]:
     tables = [node for node in nodes if "k" not in node]
     joins = [node for node in nodes if "k" in node]
-    found = {"tables": tables, "knn_joins": joins, **more}
-    return {kind: items for kind, items in found.items() if items} or {"tables": []}
+    document = {"tables": tables, "knn_joins": joins, **more}
+    return {kind: items for kind, items in document.items() if items} or {"tables": []}
 
 
 class _Dumper(yaml.SafeDumper):

@@ -55,8 +55,8 @@ def keep(stub: GitHubStub) -> Keeper:
 
 
 def test_the_first_call_creates_a_comment(stub: GitHubStub, keep: Keeper) -> None:
-    kept = keep("### one change\n")
-    assert kept == CommentResult(
+    result = keep("### one change\n")
+    assert result == CommentResult(
         Outcome.CREATED, "https://github.example/o/r/pull/7#issuecomment-1"
     )
     assert stub.bodies == [f"{MARKER}\n### one change\n"]
@@ -268,7 +268,7 @@ def test_a_read_only_token_has_its_own_error(stub: GitHubStub, keep: Keeper) -> 
 
 
 @pytest.mark.parametrize(
-    ("status", "payload", "said"),
+    ("status", "payload", "message"),
     [
         (401, {"message": "Bad credentials"}, "401 Bad credentials"),
         (404, {"message": "Not Found"}, "404 Not Found"),
@@ -281,13 +281,13 @@ def test_a_read_only_token_has_its_own_error(stub: GitHubStub, keep: Keeper) -> 
     ],
 )
 def test_an_error_has_the_message_of_github(
-    status: int, payload: object, said: str, stub: GitHubStub, keep: Keeper
+    status: int, payload: object, message: str, stub: GitHubStub, keep: Keeper
 ) -> None:
     stub.script = [Reply(status, payload)]
     with pytest.raises(CommentError) as raised:
         keep("one")
     assert raised.value.code == "LS612"
-    assert said in raised.value.message
+    assert message in raised.value.message
     assert raised.value.hint
 
 
@@ -376,7 +376,7 @@ def test_a_body_that_is_too_long_is_cut_between_lines(stub: GitHubStub, keep: Ke
     keep("\n".join(lines))
     [body] = stub.bodies
     assert len(body) <= MAX_CHARACTERS
-    told, cut = body.split("\n\n")
+    text, cut = body.split("\n\n")
     assert cut == "(cut: GitHub takes no more)\n"
-    assert told.splitlines() == [MARKER, *lines[: len(told.splitlines()) - 1]]
+    assert text.splitlines() == [MARKER, *lines[: len(text.splitlines()) - 1]]
     assert fitted(body) == body

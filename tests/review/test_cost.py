@@ -148,8 +148,14 @@ def test_a_query_costs_the_tables_that_it_names(root: Path) -> None:
     sql = "{sql: \"select o_key, o_price as v from {{ ref('orders') }}\", vector: v}"
     base = orders("[o_key]") + join(3)
     node = only(compare(root, base, orders("[o_key]") + join(3, sql)))
-    found = observe_snapshots([(name, f"{root}/head/{name}.lance") for name in ("orders", "parts")])
-    sizes = [each.size_bytes for each in found.values() if not isinstance(each, Exception)]
+    snapshots = observe_snapshots(
+        [(name, f"{root}/head/{name}.lance") for name in ("orders", "parts")]
+    )
+    sizes = [
+        snapshot.size_bytes
+        for snapshot in snapshots.values()
+        if not isinstance(snapshot, Exception)
+    ]
     assert node.cost_bytes == sum(sizes)
 
 
@@ -158,13 +164,13 @@ def remember(root: Path, names: list[str]) -> None:
     write(root / "head", {"lancestat_project.yml": HEADER, "specs/shop.yml": orders("all")})
     project = Project.load(root / "head")
     uri = f"{root}/head/orders.lance"
-    found = observe_snapshots([("orders", uri)])["orders"]
-    assert not isinstance(found, Exception)
-    fields = [field for field in found.fields if field.name in names]
+    observed = observe_snapshots([("orders", uri)])["orders"]
+    assert not isinstance(observed, Exception)
+    fields = [field for field in observed.fields if field.name in names]
     dataset = lance.dataset(uri)
     schema = pa.schema([(field.name, field.type) for field in fields])
     rows = []
-    for group in column_groups(found, fields):
+    for group in column_groups(observed, fields):
         fragment = dataset.get_fragment(group.fragment_id)
         partials = analyze(fragment.to_batches(columns=names), schema)
         keyed = {field_key(field): partials[field.name] for field in fields}

@@ -45,10 +45,12 @@ def test_one_change_is_found_in_a_rewritten_project(data: st.DataObject) -> None
     edit = data.draw(st.sampled_from(edits(node)))
     edit.change(node)
     base, head = loaded(written(nodes)), loaded(data.draw(rewritten(changed)))
-    [found] = compared(base, head).nodes
-    assert (found.name, found.change) == (node["name"], Change.CHANGED)
-    assert edit.name in {each.name for each in found.properties}
-    assert {each.name for each in found.properties} - {edit.name} <= {"freshness.error_after"}
+    [node_diff] = compared(base, head).nodes
+    assert (node_diff.name, node_diff.change) == (node["name"], Change.CHANGED)
+    assert edit.name in {change.name for change in node_diff.properties}
+    assert {change.name for change in node_diff.properties} - {edit.name} <= {
+        "freshness.error_after"
+    }
 
 
 TABLE: Node = {"name": "t", "uri": "s3://lake/t.lance", "freshness": {"error_after": "24h"}}
@@ -68,8 +70,8 @@ EDITS = [(node, edit) for node in (TABLE, JOIN) for edit in edits(node)]
 def test_every_property_counts(node: Node, edit: Edit) -> None:
     changed = copy.deepcopy(node)
     edit.change(changed)
-    [found] = compared(loaded(written([node])), loaded(written([changed]))).nodes
-    assert edit.name in {each.name for each in found.properties}
+    [node_diff] = compared(loaded(written([node])), loaded(written([changed]))).nodes
+    assert edit.name in {change.name for change in node_diff.properties}
 
 
 @few

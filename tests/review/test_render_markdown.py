@@ -73,14 +73,14 @@ def test_nothing_of_a_specification_becomes_markup() -> None:
 def structure(page: str) -> list[str]:
     """Return the rendered elements of a page, and raw HTML, without any text."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    found: list[str] = []
+    elements: list[str] = []
     for token in parser.parse(page):
         if token.type == "html_block":
-            found += re.findall(r"</?\w+[^>]*>", token.content)
-        found.append(token.type)
+            elements += re.findall(r"</?\w+[^>]*>", token.content)
+        elements.append(token.type)
         inside = [child.type for child in token.children or ()]
-        found += [type for type in inside if type not in ("text", "text_special")]
-    return found
+        elements += [type for type in inside if type not in ("text", "text_special")]
+    return elements
 
 
 TEXTS = st.text(st.sampled_from("`|\\<>&#@!*_~[]()-+.:/\"'$ \tab0é\u202e"), min_size=1, max_size=30)
@@ -95,21 +95,21 @@ def test_texts_do_not_change_the_elements_of_a_page(text: str) -> None:
 
 @given(st.text(st.sampled_from("`| a\\@<\n"), min_size=1))
 def test_a_span_is_one_span(text: str) -> None:
-    found = span(text)
-    ticks = re.match("`+", found)
+    code = span(text)
+    ticks = re.match("`+", code)
     assert ticks is not None
-    inside = found[len(ticks.group()) : -len(ticks.group())]
-    assert found.endswith(ticks.group())
+    inside = code[len(ticks.group()) : -len(ticks.group())]
+    assert code.endswith(ticks.group())
     assert ticks.group() not in re.findall("`+", inside)
-    assert "\n" not in found
+    assert "\n" not in code
     assert not re.search(r"(?<!\\)\|", cell(text))
 
 
 @given(st.text())
 def test_prose_mentions_no_user(text: str) -> None:
-    found = prose(text)
-    assert not re.search(r"@[^\u200b]|(?<!\\)[`<\[\]*_|]", f"{found} ")
-    assert "\n" not in found
+    escaped = prose(text)
+    assert not re.search(r"@[^\u200b]|(?<!\\)[`<\[\]*_|]", f"{escaped} ")
+    assert "\n" not in escaped
 
 
 def test_a_code_block_cannot_be_closed_by_its_text() -> None:
@@ -126,9 +126,9 @@ def test_a_page_has_a_maximum_length_and_counts_omitted_nodes(count: int, length
     nodes = [node(f"n{number}", "x" * length) for number in range(count)]
     page = as_markdown(diff(*nodes))
     assert len(page) <= MAX_CHARACTERS
-    shown = page.count("\n| ~ |")
+    listed = page.count("\n| ~ |")
     left = re.search(r"^\*([\d,]+) nodes? (?:is|are) left out for length", page, re.MULTILINE)
-    assert shown + (int(left.group(1).replace(",", "")) if left else 0) == count
+    assert listed + (int(left.group(1).replace(",", "")) if left else 0) == count
     folded = page.count("<details>")
     left = re.search(r"^\*([\d,]+) details? (?:is|are) left out for length", page, re.MULTILINE)
     assert folded + (int(left.group(1).replace(",", "")) if left else 0) == count

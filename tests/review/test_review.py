@@ -81,8 +81,8 @@ def test_the_dataset_of_base_is_read_where_that_of_head_is_missing(
 
 
 def test_changes_of_metadata_open_no_dataset(sides: Sides, lake: Lake) -> None:
-    told = ORDERS.replace("columns", "description: x, owner: y, publish: none, columns")
-    assert not sides.diff(ORDERS, told).is_empty
+    described = ORDERS.replace("columns", "description: x, owner: y, publish: none, columns")
+    assert not sides.diff(ORDERS, described).is_empty
     assert lake.asked == []
 
 
@@ -101,11 +101,11 @@ def test_a_value_of_the_environment_is_compared_but_not_shown(
         for side in ("one", "two")
     )
     diff = sides.diff(base, head, with_datasets=False)
-    shown = as_text(diff)
+    text = as_text(diff)
     assert (
-        "uri  {{ env_var('W') }}/o.lance -> {{ env_var('W') }}/o.lance with another value" in shown
+        "uri  {{ env_var('W') }}/o.lance -> {{ env_var('W') }}/o.lance with another value" in text
     )
-    assert "hunter2" not in shown + str(as_json(diff)) + repr(diff)
+    assert "hunter2" not in text + str(as_json(diff)) + repr(diff)
     assert Risk.DATASET_MOVED in diff.risks
 
 
@@ -120,10 +120,10 @@ def test_values_of_the_environment_in_named_parts_are_not_shown(
     )
     diff = sides.diff(named, ORDERS, with_datasets=False)
     assert diff.risks == {Risk.STALENESS_TIGHTENED, Risk.COVERAGE_LOST, Risk.COST_INCREASED}
-    shown = as_text(diff) + as_markdown(diff) + str(as_json(diff))
-    assert "hunter2" not in shown
-    assert "3 d" not in shown
-    assert "columns      {{ env_var('SECRET') }} -> a" in shown
+    text = as_text(diff) + as_markdown(diff) + str(as_json(diff))
+    assert "hunter2" not in text
+    assert "3 d" not in text
+    assert "columns      {{ env_var('SECRET') }} -> a" in text
 
 
 def test_differences_of_whitespace_are_reported(sides: Sides) -> None:
@@ -131,8 +131,8 @@ def test_differences_of_whitespace_are_reported(sides: Sides) -> None:
     base, head = (
         JOIN.replace("{table: orders, vector: v}", side % spaces) for spaces in (" ", "  ")
     )
-    shown = as_text(sides.diff(base, head, with_datasets=False))
-    assert "left.sql  select v from t -> select v from t with other spaces" in shown
+    text = as_text(sides.diff(base, head, with_datasets=False))
+    assert "left.sql  select v from t -> select v from t with other spaces" in text
 
 
 def test_the_end_of_a_long_text_is_shown(sides: Sides) -> None:
@@ -140,9 +140,9 @@ def test_the_end_of_a_long_text_is_shown(sides: Sides) -> None:
     base, head = (
         ORDERS.replace("columns", f"description: {long}{end}, columns") for end in ("one", "two")
     )
-    shown = as_text(sides.diff(base, head, with_datasets=False))
-    assert "goes on one" in shown
-    assert "goes on two" in shown
+    text = as_text(sides.diff(base, head, with_datasets=False))
+    assert "goes on one" in text
+    assert "goes on two" in text
 
 
 def test_a_moved_state_is_reported(sides: Sides) -> None:

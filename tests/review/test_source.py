@@ -153,10 +153,10 @@ def test_a_range_is_never_a_folder(
     else:
         repository.git("add", "--all")
     monkeypatch.chdir(repository.top)
-    found = compare(Path(), word)
-    assert "went apart" in found.base
+    diff = compare(Path(), word)
+    assert "went apart" in diff.base
     changed = {} if word.partition("...")[2] else {"parts": "added"}
-    assert names(found) == changed
+    assert names(diff) == changed
     assert compare(Path(), f"./{word}").is_empty
 
 
@@ -179,8 +179,8 @@ def test_folders_need_no_repository(tmp_path: Path) -> None:
     write(tmp_path / "new", specs(BOTH))
     (tmp_path / "empty").mkdir()
     assert names(compare(tmp_path / "new", f"{tmp_path}/old")) == {"parts": "added"}
-    found = compare(tmp_path / "empty", f"{tmp_path}/old", f"{tmp_path}/new")
-    assert names(found) == {"parts": "added"}
+    diff = compare(tmp_path / "empty", f"{tmp_path}/old", f"{tmp_path}/new")
+    assert names(diff) == {"parts": "added"}
     assert refusal(tmp_path / "new", "main").code == "LS661"
 
 
@@ -200,10 +200,10 @@ def test_every_node_is_new_since_a_revision_before_the_project(repository: Repos
     repository.commit_all()
     repository.git("tag", "before")
     repository.commit(specs(BOTH), project="deep/shop")
-    found = compare(repository.top / "deep" / "shop", "before")
-    assert names(found) == {"orders": "added", "parts": "added"}
-    assert found.settings == ()
-    assert found.notes[0] == "there is no project in deep/shop/ at before: every node is new"
+    diff = compare(repository.top / "deep" / "shop", "before")
+    assert names(diff) == {"orders": "added", "parts": "added"}
+    assert diff.settings == ()
+    assert diff.notes[0] == "there is no project in deep/shop/ at before: every node is new"
 
 
 def test_a_removed_project_is_an_error(repository: Repository) -> None:
@@ -376,8 +376,8 @@ def test_a_file_too_large_is_not_read(
 
 def test_labels_of_sides(repository: Repository) -> None:
     commit = repository.commit(specs(ORDERS))
-    found = find_sides(repository.top, "main...")
-    short = found.base.label.split()[0]
+    sides = find_sides(repository.top, "main...")
+    short = sides.base.label.split()[0]
     assert commit.startswith(short)
-    assert found.base.label == f"{short} (where main and HEAD went apart)"
-    assert found.head.label == "."
+    assert sides.base.label == f"{short} (where main and HEAD went apart)"
+    assert sides.head.label == "."

@@ -105,20 +105,20 @@ def join(left: str) -> str:
 LEFT = "{lance: 's3://lake/parts.lance', vector: v}"
 
 
-def told(diff: Diff) -> str:
+def joined_notes(diff: Diff) -> str:
     """All notes of all nodes, which each of the three forms shows."""
     notes = [note for node in diff.nodes for note in node.notes]
     for note in notes:
         assert " ".join(note.split()) in " ".join(as_text(diff).split())
         assert prose(note) in as_markdown(diff)
-        assert note in [each for node in as_json(diff)["nodes"] for each in node["notes"]]
+        assert note in [note for node in as_json(diff)["nodes"] for note in node["notes"]]
     return "\n".join(notes)
 
 
 def test_a_dataset_of_base_is_opened(change: Change, store: Store) -> None:
     diff = change.diff(project(TO_STORE, orders()), project(TO_STORE, orders(columns="[a, b]")))
     assert any(request.startswith("/lake") for request in store.requests)
-    assert "the dataset cannot be opened: LS2" in told(diff)
+    assert "the dataset cannot be opened: LS2" in joined_notes(diff)
 
 
 def test_untrusted_storage_options_are_not_used(change: Change, store: Store) -> None:
@@ -130,8 +130,8 @@ def test_untrusted_storage_options_are_not_used(change: Change, store: Store) ->
     why = (
         "not opened: the storage options are not those of BASE, and credentials go only where BASE"
     )
-    assert f"the dataset is {why}" in told(diff)
-    assert f"a side is {why}" in told(diff)
+    assert f"the dataset is {why}" in joined_notes(diff)
+    assert f"a side is {why}" in joined_notes(diff)
     columns = diff.nodes[0].columns
     assert columns is not None
     assert (columns.gained, columns.are_names) == (("b",), False)
@@ -153,12 +153,12 @@ def test_untrusted_storage_options_are_not_used(change: Change, store: Store) ->
 def test_an_untrusted_uri_is_not_opened(change: Change, store: Store, uri: str) -> None:
     base, head = project(TO_STORE, "tables: []"), project(TO_STORE, orders(uri))
     why = "the dataset is not opened: BASE reads nothing at its URI, and credentials go only where"
-    assert why in told(change.diff(base, head))
+    assert why in joined_notes(change.diff(base, head))
     assert store.requests == []
     known = project(TO_STORE, orders())
-    assert why in told(change.diff(known, head))
+    assert why in joined_notes(change.diff(known, head))
     assert SECRET not in str(store.requests)
-    assert all(each.startswith("/lake") and "evil" not in each for each in store.requests)
+    assert all(request.startswith("/lake") and "evil" not in request for request in store.requests)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_an_untrusted_side_is_not_opened(change: Change, store: Store, left: str
     evil = orders("s3://evil/rows.lance")
     diff = change.diff(project(TO_STORE, join(LEFT)), project(TO_STORE, evil + join(left)))
     assert not any("evil" in request for request in store.requests)
-    assert "a side is not opened: BASE reads nothing at its URI" in told(diff)
+    assert "a side is not opened: BASE reads nothing at its URI" in joined_notes(diff)
     [node] = [node for node in diff.nodes if node.name == "like"]
     assert node.cost_bytes is None
 
@@ -204,7 +204,7 @@ def test_without_a_project_in_base_nothing_is_opened(
     write(made.top, project(header, orders()))
     diff = review(made.top, "main", clock=lambda: NOW)
     assert store.requests == []
-    assert "BASE reads nothing at its URI" in told(diff)
+    assert "BASE reads nothing at its URI" in joined_notes(diff)
     with pytest.raises(UsageError, match="LS669"):
         review(made.top, "main", select="state:new")
     assert store.requests == []
@@ -230,7 +230,7 @@ def test_an_untrusted_state_is_not_opened(
     )
     diff = change.diff(*sides)
     assert store.requests == []
-    assert any("LS669" in note for note in diff.notes) or "storage options" in told(diff)
+    assert any("LS669" in note for note in diff.notes) or "storage options" in joined_notes(diff)
     for selector in ("state:new", "state:modified"):
         with pytest.raises(UsageError, match="LS669"):
             change.diff(*sides, select=selector)
