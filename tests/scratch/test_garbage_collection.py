@@ -32,9 +32,9 @@ ELSEWHERE = Process("another host", 1, 1)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    found = tmp_path / "scratch"
-    found.mkdir()
-    return found
+    path = tmp_path / "scratch"
+    path.mkdir()
+    return path
 
 
 def left_by(
@@ -59,13 +59,13 @@ def left_by(
 def test_folders_of_dead_joins_are_removed(root: Path) -> None:
     beat = NOW - 11 * MINUTE
     folder = left_by(root, beat=beat)
-    size = sum((folder / each).stat().st_size for each in files_below(folder))
+    size = sum((folder / path).stat().st_size for path in files_below(folder))
     for dry_run in (True, False):
         assert folder.exists()
-        found = sweep_scratch(str(root), now=NOW, dry_run=dry_run)
-        [swept] = found.swept
+        sweep = sweep_scratch(str(root), now=NOW, dry_run=dry_run)
+        [swept] = sweep.swept
         assert (swept.uri, swept.size_bytes, swept.beat_at) == (str(folder), size, beat)
-        assert found.left == ()
+        assert sweep.left == ()
     assert list(root.iterdir()) == []
     assert sweep_scratch(str(root), now=NOW).swept == ()
 
@@ -87,10 +87,10 @@ def test_a_folder_of_a_live_join_is_kept(root: Path) -> None:
         left_by(root, "dead/never-beat"),
         left_by(root, "dead/broken-beat", beat="?"),
     ]
-    found = sweep_scratch(str(root), now=NOW)
-    assert {swept.uri for swept in found.swept} == {str(each) for each in dead}
-    assert all(each.exists() for each in live)
-    assert not any(each.exists() for each in dead)
+    sweep = sweep_scratch(str(root), now=NOW)
+    assert {swept.uri for swept in sweep.swept} == {str(folder) for folder in dead}
+    assert all(folder.exists() for folder in live)
+    assert not any(folder.exists() for folder in dead)
     assert not (root / "dead").exists()
 
 
@@ -124,9 +124,9 @@ def test_folders_without_a_marker_are_kept(root: Path) -> None:
 def test_a_folder_with_a_broken_marker_is_kept_and_reported(root: Path, text: str) -> None:
     folder = left_by(root)
     (folder / MARKER).write_text(text)
-    found = sweep_scratch(str(root), now=NOW)
-    assert found.swept == ()
-    [(uri, reason)] = found.left
+    sweep = sweep_scratch(str(root), now=NOW)
+    assert sweep.swept == ()
+    [(uri, reason)] = sweep.left
     assert uri == str(folder)
     assert "its marker cannot be understood" in reason
     assert (folder / "right.lance" / "data" / "rows.lance").exists()
@@ -178,9 +178,9 @@ def test_a_folder_that_cannot_be_removed_is_reported(
     folder = left_by(root)
     monkeypatch.setattr(storage, "_remove_folder", busy)
     monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
-    found = sweep_scratch(str(root), now=NOW)
-    assert found.swept == ()
-    [(uri, reason)] = found.left
+    sweep = sweep_scratch(str(root), now=NOW)
+    assert sweep.swept == ()
+    [(uri, reason)] = sweep.left
     assert uri == str(folder)
     assert "Permission denied" in reason
 
@@ -198,9 +198,9 @@ def test_unreadable_folders_do_not_stop_the_sweep(
         return asked(self, path)
 
     monkeypatch.setattr(storage.FolderStorage, question, denied)
-    found = sweep_scratch(str(root), now=NOW)
-    assert [swept.uri for swept in found.swept] == [str(own)]
-    assert [reason for _, reason in found.left] == ["Permission denied"]
+    sweep = sweep_scratch(str(root), now=NOW)
+    assert [swept.uri for swept in sweep.swept] == [str(own)]
+    assert [reason for _, reason in sweep.left] == ["Permission denied"]
     assert other.exists()
 
 
@@ -232,8 +232,8 @@ def test_sweeps_do_not_disturb_joins_that_begin(root: Path) -> None:
     ended = []
 
     def join(number: int) -> None:
-        with scratch(str(root), f"app{number % 2}") as found:
-            file = Path(found.uri) / "rows"
+        with scratch(str(root), f"app{number % 2}") as folder:
+            file = Path(folder.uri) / "rows"
             file.write_text(str(number))
             assert file.read_text() == str(number)
         ended.append(number)
@@ -308,13 +308,13 @@ def test_scratch_in_an_object_store_is_swept(object_store: ObjectStore) -> None:
         from pyarrow.fs import FileSelector
 
         selector = FileSelector(root.removeprefix("s3://"), recursive=True, allow_not_found=True)
-        found = object_store.filesystem().get_file_info(selector)
-        return [each.path.rpartition("/")[2] for each in found if each.is_file]
+        files = object_store.filesystem().get_file_info(selector)
+        return [file.path.rpartition("/")[2] for file in files if file.is_file]
 
     now = datetime.now(timezone.utc)
     assert sweep_scratch(root, options, now=now).swept == ()
-    with pytest.raises(ValueError, match="join"), scratch(root, "app", options) as found:
-        uri = f"{found.uri}/right.lance"
+    with pytest.raises(ValueError, match="join"), scratch(root, "app", options) as folder:
+        uri = f"{folder.uri}/right.lance"
         lance.write_dataset(pa.table({"x": [1]}), uri, storage_options=dict(options))
         assert MARKER in objects()
         assert sweep_scratch(root, options, now=now + timedelta(days=1)).swept == ()
