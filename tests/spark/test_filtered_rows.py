@@ -70,14 +70,14 @@ def read(
 def physical(uri: str) -> list[list[int]]:
     """The ids by fragment and physical row, -1 where it is deleted."""
     dataset = lance.dataset(uri)
-    found = []
+    physical_ids = []
     for fragment in dataset.get_fragments():
         rows = fragment.scanner(columns=["id"], with_row_address=True).to_table()
         ids = [-1] * fragment.physical_rows
         for id, address in zip(rows["id"].to_pylist(), rows["_rowaddr"].to_pylist(), strict=True):
             ids[address - (fragment.fragment_id << 32)] = id
-        found.append(ids)
-    return found
+        physical_ids.append(ids)
+    return physical_ids
 
 
 @pytest.mark.usefixtures("windows")
@@ -92,10 +92,10 @@ def test_ranges_of_filtered_rows_are_exact(
         expected = [row(id) for id in ids[start:stop] if id >= 0 and FILTERS[filter](id)]
         piece = RowRange(fragment, start, count)
         batches = list(read(uri, piece, filter, ("s", "id", "cluster", "seventh")))
-        found = [each for batch in batches for each in batch.to_pylist()]
-        counted = [each for batch in read(uri, piece, filter, ()) for each in batch.to_pylist()]
+        rows_read = [record for batch in batches for record in batch.to_pylist()]
+        counted = [record for batch in read(uri, piece, filter, ()) for record in batch.to_pylist()]
 
-        assert found == expected
+        assert rows_read == expected
         assert [batch.schema.names for batch in batches] == [
             ["s", "id", "cluster", "seventh"]
         ] * len(batches)

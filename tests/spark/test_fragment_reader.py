@@ -43,12 +43,12 @@ def test_ranges_of_a_fragment_are_its_live_rows_in_order(
     dataset: lance.LanceDataset, cuts: list[int], row_bytes: int
 ) -> None:
     edges = [0, *sorted(set(cuts) - {0}), None]
-    found: list[int] = []
+    ids_read: list[int] = []
     for start, end in pairwise(edges):
         assert start is not None
         count = None if end is None else end - start
-        found += ids(dataset, RowRange(0, start, count), row_bytes)
-    assert found == LIVE
+        ids_read += ids(dataset, RowRange(0, start, count), row_bytes)
+    assert ids_read == LIVE
 
 
 def test_batches_of_wide_values_stay_small(tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_values_that_grow_when_converted_make_batches_shorter(
     rows = pa.table({"id": range(22_000), "s": ["y" * width for width in widths]})
     lance.write_dataset(rows, tmp_path)
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
-    found = list(read_range(dataset, RowRange(0), ("id", "s"), {}, row_bytes=10))
+    batches = list(read_range(dataset, RowRange(0), ("id", "s"), {}, row_bytes=10))
 
-    assert [id for batch in found for id in batch["id"].to_pylist()] == list(range(22_000))
-    too_large = [batch for batch in found if batch.nbytes > 4 * 100_000]
+    assert [id for batch in batches for id in batch["id"].to_pylist()] == list(range(22_000))
+    too_large = [batch for batch in batches if batch.nbytes > 4 * 100_000]
     assert len(too_large) <= 1, "one surprise, and then none"
 
 
@@ -151,13 +151,13 @@ def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_recreated_dataset_of_the_same_version_is_reopened(tmp_path: Path) -> None:
-    found = []
+    values = []
     for number in (1, 2):
         shutil.rmtree(tmp_path / "t.lance", ignore_errors=True)
         lance.write_dataset(pa.table({"a": [number]}), tmp_path / "t.lance")
         opened = pinned_dataset(pinned(tmp_path / "t.lance"), {})
-        found.append(opened.to_table().to_pydict())
-    assert found == [{"a": [1]}, {"a": [2]}]
+        values.append(opened.to_table().to_pydict())
+    assert values == [{"a": [1]}, {"a": [2]}]
 
 
 def test_files_of_a_dropped_dataset_are_not_damage(tmp_path: Path) -> None:

@@ -85,8 +85,8 @@ def test_a_name_is_quoted_for_spark() -> None:
 def test_an_error_of_a_worker_is_reported_unchanged() -> None:
     raised = DatasetDamaged("fragment 3 is gone", hint="restore it")
     error = Exception(f"Job aborted: {WorkerError.carrying(raised)}")
-    found = explain_failure(error, QueryText("select 1"))
-    assert (type(found), str(found)) == (DatasetDamaged, str(raised))
+    explained = explain_failure(error, QueryText("select 1"))
+    assert (type(explained), str(explained)) == (DatasetDamaged, str(raised))
 
 
 def test_a_failed_task_is_reported_in_one_line_without_secrets() -> None:
@@ -95,16 +95,16 @@ def test_a_failed_task_is_reported_in_one_line_without_secrets() -> None:
         " Lost task 0.3 in stage 4.0 (TID 9) (10.0.0.7 executor 2): java.lang.Error: key hunter2\n"
         "\tat org.apache.spark\n"
     )
-    found = explain_failure(
+    explained = explain_failure(
         error, QueryText("select 1"), QueryContext(secrets=frozenset({"hunter2"}))
     )
-    assert isinstance(found, RunError)
-    assert str(found) == "LS513  the query failed: java.lang.Error: key ***"
+    assert isinstance(explained, RunError)
+    assert str(explained) == "LS513  the query failed: java.lang.Error: key ***"
 
 
 def test_a_cancelled_query_is_not_a_failure_of_the_query() -> None:
-    found = explain_failure(Exception("Job 3 cancelled because"), QueryText("select 1"))
-    assert (found.code, found.message) == ("LS512", "the query was cancelled")
+    explained = explain_failure(Exception("Job 3 cancelled because"), QueryText("select 1"))
+    assert (explained.code, explained.message) == ("LS512", "the query was cancelled")
 
 
 def test_the_repr_of_a_context_shows_no_secrets() -> None:

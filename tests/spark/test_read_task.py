@@ -107,8 +107,8 @@ def test_a_task_returns_the_requested_rows(uri: str) -> None:
         + encode_part(ScanPartition((RowRange(1, 48),)))
     )
     task = pickle.loads(pickle.dumps(ReadTask({"k": "v"})))
-    found = [row for batch in task(requests(text, text)) for row in batch.to_pylist()]
-    assert found == [{"0": 98}, {"0": 99}] * 2
+    rows = [row for batch in task(requests(text, text)) for row in batch.to_pylist()]
+    assert rows == [{"0": 98}, {"0": 99}] * 2
 
 
 @pytest.mark.usefixtures("process")

@@ -43,8 +43,8 @@ def test_a_mask_selects_the_rows_of_the_range(
         columns=["id"],
         row_addr_allowlist=row_mask(fragment, start, stop),
     )
-    found = scanner.to_table()["id"].to_pylist()
-    assert found == [id for id in range(first + start, first + stop) if id % 10 != 3]
+    ids = scanner.to_table()["id"].to_pylist()
+    assert ids == [id for id in range(first + start, first + stop) if id % 10 != 3]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 5), (9, 2 * BLOCK), (1, 5 * BLOCK)])

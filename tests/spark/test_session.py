@@ -79,11 +79,11 @@ def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("output", "version"),
     [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "21" 2023-09-19', 21)],
 )
-def test_java_is_found_with_its_version(java_home: Path, said: str, version: int) -> None:
-    path = executable(java_home / "bin" / "java", f"echo '{said}' >&2")
+def test_java_is_found_with_its_version(java_home: Path, output: str, version: int) -> None:
+    path = executable(java_home / "bin" / "java", f"echo '{output}' >&2")
     assert find_java() == Java(path, version)
 
 
