@@ -94,9 +94,9 @@ def test_spec_paths_that_leave_the_repository_are_not_read(
     path = path.format(tmp=tmp_path)
     header = f"{PROJECT}spec-paths: [{path}]\n"
     (project / "lancestat_project.yml").write_text(header)
-    told = refused(project)
-    assert told.startswith("LS101 lancestat_project.yml:3:14  ")
-    assert "leads out of the repository" in told
+    message = refused(project)
+    assert message.startswith("LS101 lancestat_project.yml:3:14  ")
+    assert "leads out of the repository" in message
 
 
 def test_specs_elsewhere_in_the_repository_are_read(project: Path) -> None:
@@ -142,18 +142,18 @@ def test_links_to_other_files_than_specs_are_refused_and_not_quoted(
     (project.parent / ".git").mkdir(exist_ok=True)
     (project.parent / target).write_text("PROD_TOKEN=hunter2")
     (project / "specs" / "more.yml").symlink_to(project.parent / target)
-    told = refused(project)
-    assert "'specs/more.yml' is a link to what is no spec file" in told
-    assert "hunter2" not in told
+    message = refused(project)
+    assert "'specs/more.yml' is a link to what is no spec file" in message
+    assert "hunter2" not in message
 
 
 def test_circular_and_dangling_links_are_errors(project: Path) -> None:
     (project / "specs" / "a.yml").symlink_to("b.yml")
     (project / "specs" / "b.yml").symlink_to("a.yml")
     (project / "specs" / "c.yml").symlink_to("nothing.yml")
-    told = refused(project)
+    message = refused(project)
     for name, why in (("a", "Too many levels"), ("b", "Too many levels"), ("c", "No such file")):
-        assert f"LS101 specs/{name}.yml:1:1  cannot read the file: {why}" in told
+        assert f"LS101 specs/{name}.yml:1:1  cannot read the file: {why}" in message
 
 
 @pytest.mark.parametrize("path", ["specs", "x" * 5000])

@@ -90,13 +90,13 @@ def judge(name: str, value: Any) -> list[tuple[KeyPath, SpecError]]:
 def assert_judged_alike(name: str, value: Any) -> None:
     """Each error of the validator has a sentence at its place or below, and no other exists."""
     expected = {tuple(error.absolute_path) for error in VALIDATORS[name].iter_errors(value)}
-    found = judge(name, value)
+    judged = judge(name, value)
     for path in expected:
-        assert any(at[: len(path)] == path for at, _ in found), path
-    for at, error in found:
+        assert any(at[: len(path)] == path for at, _ in judged), path
+    for at, error in judged:
         assert any(path == at[: len(path)] for path in expected), at
         assert "\n" not in error.message
-    assert len({(at, error.message) for at, error in found}) == len(found)
+    assert len({(at, error.message) for at, error in judged}) == len(judged)
 
 
 @pytest.mark.parametrize(("name", "value"), VALID)

@@ -48,9 +48,9 @@ def fault(text: str | bytes) -> str:
     ],
 )
 def test_scalars_follow_the_core_schema_of_yaml_1_2(text: str, value: object) -> None:
-    found = read(f"a: {text}")
-    assert found == {"a": value}
-    assert type(found["a"]) is type(value)  # type: ignore[index]
+    scalar = read(f"a: {text}")
+    assert scalar == {"a": value}
+    assert type(scalar["a"]) is type(value)  # type: ignore[index]
 
 
 def test_every_key_and_value_has_its_place() -> None:

@@ -147,7 +147,7 @@ def test_a_template_can_stand_for_every_scalar(name: str, value: dict[str, Any])
     paths = list(scalars(value))
     assert len(paths) > 10
     refused = {path: errors(schema, replaced(value, path, TEMPLATE)) for path in paths}
-    assert {path: told for path, told in refused.items() if told} == {}
+    assert {path: path_errors for path, path_errors in refused.items() if path_errors} == {}
 
 
 @pytest.mark.parametrize(("name", "value"), WHOLE, ids=["project", "specs"])

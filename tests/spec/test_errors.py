@@ -291,11 +291,11 @@ def test_a_broken_declaration_still_counts_as_declared(errors: Errors) -> None:
       - {name: j, left: {table: t, vector: v}, right: {table: u, vector: v}, k: 1,
          output: {lance: o}}
     """
-    found = errors(text)
-    assert "unknown policy" not in found
-    assert "unknown column set" not in found
-    assert "unknown table" not in found
-    assert found.count("\nLS") + 1 == 3
+    text_of_errors = errors(text)
+    assert "unknown policy" not in text_of_errors
+    assert "unknown column set" not in text_of_errors
+    assert "unknown table" not in text_of_errors
+    assert text_of_errors.count("\nLS") + 1 == 3
 
 
 def test_a_folder_without_a_project_is_an_error(tmp_path: Path) -> None:

@@ -74,8 +74,10 @@ def test_a_valid_file_with_a_lost_or_repeated_part_loads_or_has_errors(
     text = TEMPLATES[name]
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
-    kept = data.draw(st.sampled_from(["", text[start:end] * 2, "\x7f", "{{", "&", "\t", ": "]))
-    load_or_refuse(tmp_path, {**TEMPLATES, name: text[:start] + kept + text[end:]})
+    replacement = data.draw(
+        st.sampled_from(["", text[start:end] * 2, "\x7f", "{{", "&", "\t", ": "])
+    )
+    load_or_refuse(tmp_path, {**TEMPLATES, name: text[:start] + replacement + text[end:]})
 
 
 @fuzzed

@@ -56,8 +56,8 @@ def spec(kind: str, name: str) -> dict[str, object]:
 
 def complaints(document: dict[str, object], file: str = SPECS_SCHEMA) -> list[str]:
     text = yaml.safe_dump(document).encode()
-    found = check(file, read_document(text, "x.yml"), Rendering())
-    return [error.message for _, error in found]
+    errors = check(file, read_document(text, "x.yml"), Rendering())
+    return [error.message for _, error in errors]
 
 
 @pytest.mark.parametrize("kind", ["tables", "column_sets", "policies", "knn_joins", "tags"])
@@ -114,11 +114,11 @@ def test_the_patterns_refuse_no_name(text: str) -> None:
 
 def _named(part: object) -> list[dict[str, str]]:
     if isinstance(part, list):
-        return [found for each in part for found in _named(each)]
+        return [name for item in part for name in _named(item)]
     if not isinstance(part, dict):
         return []
     own = [part] if str(part.get("format")) in PUNCTUATION else []
-    return [*own, *(found for each in part.values() for found in _named(each))]
+    return [*own, *(name for item in part.values() for name in _named(item))]
 
 
 PATTERNS = [*_named(schema(SPECS_SCHEMA)), *_named(schema(PROJECT_SCHEMA))]
@@ -172,11 +172,11 @@ def test_a_decomposed_name_has_a_hint_with_its_composed_form(load: Load) -> None
 
 
 def test_selectors_find_composed_names(load: Load) -> None:
-    found = load("tables:\n  - {name: caf\u00e9, uri: a, tags: [\u00e9]}\n  - {name: x, uri: b}\n")
+    loaded = load("tables:\n  - {name: caf\u00e9, uri: a, tags: [\u00e9]}\n  - {name: x, uri: b}\n")
     for selector in ("cafe\u0301", "cafe\u0301*", "tag:e\u0301"):
-        assert [node.name for node in select(found, selector)] == ["caf\u00e9"]
+        assert [node.name for node in select(loaded, selector)] == ["caf\u00e9"]
     with pytest.raises(UsageError):
-        select(found, "cafe")
+        select(loaded, "cafe")
 
 
 def test_a_name_from_a_template_is_checked_too(load: Load) -> None:

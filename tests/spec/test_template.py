@@ -76,9 +76,9 @@ def fault(text: str) -> str:
     ],
 )
 def test_a_lone_expression_keeps_its_type_and_all_else_is_text(text: str, expected: object) -> None:
-    found = value(text)
-    assert found == expected
-    assert type(found) is type(expected)
+    rendered = value(text)
+    assert rendered == expected
+    assert type(rendered) is type(expected)
 
 
 def test_ref_quotes_a_name_for_sql_and_remembers_it_once() -> None:
