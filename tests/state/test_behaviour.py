@@ -18,12 +18,12 @@ def fetch(
     state: StateWriter, table: str, wanted: dict[tuple[bytes, ...], frozenset[str]]
 ) -> dict[tuple[bytes, ...], dict[str, object]]:
     """The streamed partials by fingerprints, after checking that no field comes twice."""
-    found: dict[tuple[bytes, ...], dict[str, object]] = {}
+    partials: dict[tuple[bytes, ...], dict[str, object]] = {}
     for entry in state.partials(table, wanted):
-        fields = found.setdefault(entry.fingerprints, {})
+        fields = partials.setdefault(entry.fingerprints, {})
         assert not fields.keys() & entry.partials.keys()
         fields.update(entry.partials)
-    return found
+    return partials
 
 
 def test_a_new_state_is_empty(state: StateWriter) -> None:
@@ -38,7 +38,7 @@ def test_a_new_state_is_empty(state: StateWriter) -> None:
 
 def test_partials_round_trip(make_state: MakeState) -> None:
     make_state().add_partials("t", [stored("a", x=1, y=2), stored("b", x=3)])
-    found = fetch(
+    fetched = fetch(
         make_state(),
         "t",
         {
@@ -47,7 +47,7 @@ def test_partials_round_trip(make_state: MakeState) -> None:
             (fingerprint("c"),): frozenset({"x"}),
         },
     )
-    assert found == {
+    assert fetched == {
         (fingerprint("a"),): {"x": partial(1), "y": partial(2)},
         (fingerprint("b"),): {"x": partial(3)},
     }
@@ -128,8 +128,8 @@ def test_duplicates_of_two_runs_at_once_are_yielded_once(make_state: MakeState) 
     first, second = make_state(), make_state()
     first.add_partials("t", [stored("a", x=1, y=2)])
     second.add_partials("t", [stored("a", x=1, y=2, z=3)])
-    found = fetch(first, "t", {(fingerprint("a"),): frozenset({"x", "y", "z"})})
-    assert found == {(fingerprint("a"),): {"x": partial(1), "y": partial(2), "z": partial(3)}}
+    fetched = fetch(first, "t", {(fingerprint("a"),): frozenset({"x", "y", "z"})})
+    assert fetched == {(fingerprint("a"),): {"x": partial(1), "y": partial(2), "z": partial(3)}}
 
 
 def test_a_failing_source_stores_nothing(state: StateWriter) -> None:
@@ -236,7 +236,7 @@ def test_expire_keeps_all_fields_when_it_drops_duplicates(state: StateWriter) ->
     state.add_partials("t", [stored("a", x=1), stored("b", x=1, z=4)])
     state.add_partials("t", [stored("a", w=5), stored("b", x=1, z=4)])
     state.expire({"t": frozenset({fingerprint("a"), fingerprint("b")})})
-    found = fetch(
+    fetched = fetch(
         state,
         "t",
         {
@@ -244,7 +244,7 @@ def test_expire_keeps_all_fields_when_it_drops_duplicates(state: StateWriter) ->
             (fingerprint("b"),): frozenset("xz"),
         },
     )
-    assert found == {
+    assert fetched == {
         (fingerprint("a"),): {"w": partial(5), "x": partial(1), "y": partial(2)},
         (fingerprint("b"),): {"x": partial(1), "z": partial(4)},
     }

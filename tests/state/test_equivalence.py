@@ -39,10 +39,10 @@ def content(state: StateWriter, table: str) -> tuple[object, object, object]:
     index = state.partial_index(table)
     wanted = {(single,): fields for single, fields in index.singles.items()}
     wanted |= {group.fingerprints: group.fields for group in index.groups}
-    found: dict[tuple[bytes, ...], dict[str, object]] = {}
+    partials: dict[tuple[bytes, ...], dict[str, object]] = {}
     for entry in state.partials(table, wanted):
-        found.setdefault(entry.fingerprints, {}).update(entry.partials)
-    return dict(index.singles), set(index.groups), found
+        partials.setdefault(entry.fingerprints, {}).update(entry.partials)
+    return dict(index.singles), set(index.groups), partials
 
 
 @settings(max_examples=25, deadline=None)

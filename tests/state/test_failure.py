@@ -106,9 +106,9 @@ def test_internal_errors_are_never_classified_as_damage() -> None:
 def test_errors_show_no_secret_and_no_source_location() -> None:
     error = raised(lambda: lance.dataset("s3://bucket/t.lance", storage_options=NOBODY))
     secret = NOBODY["aws_secret_access_key"]
-    said = message_of(ValueError(f"{error} {secret}"), NOBODY)
-    assert secret not in said
-    assert ".rs:" not in said
+    message = message_of(ValueError(f"{error} {secret}"), NOBODY)
+    assert secret not in message
+    assert ".rs:" not in message
 
 
 def test_an_unreachable_state_is_one_clear_error() -> None:

@@ -39,8 +39,8 @@ def objects(object_store: ObjectStore, uri: str) -> list[str]:
     from pyarrow.fs import FileSelector
 
     selector = FileSelector(uri.removeprefix("s3://"), recursive=True, allow_not_found=True)
-    found = object_store.filesystem().get_file_info(selector)
-    return [each.path for each in found if each.is_file]
+    files = object_store.filesystem().get_file_info(selector)
+    return [file.path for file in files if file.is_file]
 
 
 def test_partials_and_runs_round_trip(
@@ -58,11 +58,11 @@ def test_partials_and_runs_round_trip(
 
 
 def test_summaries_round_trip(object_store: ObjectStore, uri: str, state: LanceState) -> None:
-    found = summary(7, "a", "b")
-    state.add_summary("t", found, blocks(found, "x", "y"))
+    stored_summary = summary(7, "a", "b")
+    state.add_summary("t", stored_summary, blocks(stored_summary, "x", "y"))
     again = open_state(uri, object_store.storage_options)
-    assert again.summary("t") == found
-    assert len(list(again.summary_blocks("t", block_keys(found)))) == 4
+    assert again.summary("t") == stored_summary
+    assert len(list(again.summary_blocks("t", block_keys(stored_summary)))) == 4
 
 
 def test_the_state_does_not_grow_with_the_number_of_runs(
@@ -114,7 +114,10 @@ def test_concurrent_runs_lose_nothing(
         _, errors = writer.communicate(timeout=300)
         assert writer.returncode == 0, errors
     assert len(state.partial_index("shared").singles) == 2 * 6 * 3
-    assert {name: found.version for name, found in state.records().items()} == {"w0": 6, "w1": 6}
+    assert {name: table_record.version for name, table_record in state.records().items()} == {
+        "w0": 6,
+        "w1": 6,
+    }
     assert [place.generation for place in state.folder.places()] == [1, 1]
 
 

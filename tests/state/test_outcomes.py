@@ -32,8 +32,8 @@ def ended(number: int, *nodes: str, minutes: int | None = None, target: str = "d
 
 
 def ids(state: StateWriter, limit: int) -> dict[str, list[str]]:
-    found = state.outcomes("dev", limit)
-    return {node: [each.run_id for each in outcomes] for node, outcomes in found.items()}
+    by_node = state.outcomes("dev", limit)
+    return {node: [outcome.run_id for outcome in outcomes] for node, outcomes in by_node.items()}
 
 
 def test_a_new_state_has_no_outcomes(state: StateWriter) -> None:
@@ -59,10 +59,10 @@ def test_outcomes_of_each_node_are_listed_newest_first(make_state: MakeState) ->
 
 def test_an_outcome_has_the_fields_of_its_run(make_state: MakeState) -> None:
     make_state().add_run(ended(7, "a", target="prod"))
-    [found] = make_state().outcomes("prod", 1)["a"]
-    assert (found.run_id, found.command, found.target) == ("run 7", "run", "prod")
-    assert found.finished_at == EPOCH + timedelta(minutes=7)
-    assert (found.node, found.kind, found.result) == ("a", "table", {"number": 7})
+    [outcome] = make_state().outcomes("prod", 1)["a"]
+    assert (outcome.run_id, outcome.command, outcome.target) == ("run 7", "run", "prod")
+    assert outcome.finished_at == EPOCH + timedelta(minutes=7)
+    assert (outcome.node, outcome.kind, outcome.result) == ("a", "table", {"number": 7})
 
 
 def test_outcomes_under_other_targets_do_not_count(make_state: MakeState) -> None:
@@ -102,15 +102,15 @@ def test_indexes_of_several_tables_are_those_of_each(make_state: MakeState) -> N
     writer.add_partials("t", [stored("a", y=5)])
     state = make_state()
     state.records()
-    found = state.partial_indexes(["u", "t", "v"])
-    assert set(found) == {"t", "u", "v"}
-    for table, index in found.items():
+    indexes = state.partial_indexes(["u", "t", "v"])
+    assert set(indexes) == {"t", "u", "v"}
+    for table, index in indexes.items():
         alone = state.partial_index(table)
         assert (index.singles, set(index.groups)) == (alone.singles, set(alone.groups))
-    assert found["t"].singles[fingerprint("a")] == {"x", "y"}
-    assert (dict(found["u"].singles), len(found["u"].groups)) == ({}, 1)
+    assert indexes["t"].singles[fingerprint("a")] == {"x", "y"}
+    assert (dict(indexes["u"].singles), len(indexes["u"].groups)) == ({}, 1)
     many = state.partial_indexes([f"none {number}" for number in range(100)] + ["t"])
-    assert many["t"].singles == found["t"].singles
+    assert many["t"].singles == indexes["t"].singles
 
 
 def test_more_nodes_than_one_run_has_keep_apart(make_state: MakeState) -> None:

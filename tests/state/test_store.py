@@ -146,7 +146,7 @@ def test_records_that_do_not_decode_are_left_out(filled: Path, record_json: str)
     lance.write_dataset(pa.table(row, dataset.schema), path, mode="append")
     state = open_state(str(filled))
     assert set(state.records()) == {"t"}
-    assert [found.run_id for found in state.runs(10)] == ["run-1"]
+    assert [stored_run.run_id for stored_run in state.runs(10)] == ["run-1"]
 
 
 def test_an_older_layout_is_only_warned_about(
@@ -210,8 +210,8 @@ def test_compaction_keeps_every_partial(folder: Path) -> None:
     assert len(list(partials_dataset(folder).glob("data/*.lance"))) > 40
     dataset = lance.dataset(partials_dataset(folder))
     assert len(dataset.get_fragments()) <= 17
-    found = sorted(read_all(open_state(str(folder))), key=lambda entry: entry.partials["x"].rows)
-    assert found == [stored(number, x=number) for number in range(40)]
+    entries = sorted(read_all(open_state(str(folder))), key=lambda entry: entry.partials["x"].rows)
+    assert entries == [stored(number, x=number) for number in range(40)]
 
 
 def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) -> None:
@@ -226,8 +226,8 @@ def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) 
 
     assert len(lance.dataset(partials_dataset(folder)).get_fragments()) <= 64 + 17
     for number in range(140):
-        [found] = state.partials(f"t{number}", {(fingerprint(number),): X})
-        assert found == stored(number, x=number)
+        [entry] = state.partials(f"t{number}", {(fingerprint(number),): X})
+        assert entry == stored(number, x=number)
 
 
 def test_expire_commits_nothing_when_nothing_is_superseded(filled: Path) -> None:
@@ -267,9 +267,9 @@ def test_old_runs_are_dropped_except_the_newest_record_of_every_table(folder: Pa
     for number in range(1, 260):
         state.add_run(run(number, record("t", number)))
     state.expire({})
-    kept = [found.run_id for found in state.runs(1000)]
-    assert kept == [f"run-{number}" for number in range(259, 259 - RUNS_KEPT, -1)] + ["run-0"]
-    assert {name: found.version for name, found in state.records().items()} == {
+    run_ids = [stored_run.run_id for stored_run in state.runs(1000)]
+    assert run_ids == [f"run-{number}" for number in range(259, 259 - RUNS_KEPT, -1)] + ["run-0"]
+    assert {name: table_record.version for name, table_record in state.records().items()} == {
         "seldom": 1,
         "t": 259,
     }
@@ -315,8 +315,8 @@ def test_runs_that_create_the_same_state_concurrently_lose_nothing(
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(work, range(8)))
-        found = open_state(str(folder)).partial_indexes([f"t{number}" for number in range(8)])
-        assert [len(index.groups) for index in found.values()] == [1] * 8
+        indexes = open_state(str(folder)).partial_indexes([f"t{number}" for number in range(8)])
+        assert [len(index.groups) for index in indexes.values()] == [1] * 8
 
 
 def test_a_long_stream_commits_once(folder: Path) -> None:
@@ -330,9 +330,9 @@ def test_a_long_stream_commits_once(folder: Path) -> None:
     assert dataset.version == 2
     assert dataset.count_rows() == 3000
     several = {(fingerprint(number),): X for number in range(0, 3000, 7)}
-    found = {entry.fingerprints: entry.partials for entry in state.partials("t", several)}
-    assert found.keys() == several.keys()
-    assert found[(fingerprint(700),)] == {"x": partial(700)}
+    partials = {entry.fingerprints: entry.partials for entry in state.partials("t", several)}
+    assert partials.keys() == several.keys()
+    assert partials[(fingerprint(700),)] == {"x": partial(700)}
 
 
 def test_many_requested_fingerprints_are_found(folder: Path) -> None:
@@ -382,11 +382,14 @@ def test_rows_moved_by_a_compaction_stay_older(folder: Path) -> None:
     assert len(summaries.get_fragments()) == 2
     after = open_state(str(folder))
     assert after.records()["t"].version == 4
-    assert [each.run_id for each in after.runs(2)] == ["run-4", "run-3"]
-    assert [each.run_id for each in after.outcomes("dev", 2)["node of t"]] == ["run-4", "run-3"]
-    found = after.summary("t")
-    assert found is not None
-    assert found.version == 4
+    assert [stored_run.run_id for stored_run in after.runs(2)] == ["run-4", "run-3"]
+    assert [outcome.run_id for outcome in after.outcomes("dev", 2)["node of t"]] == [
+        "run-4",
+        "run-3",
+    ]
+    newest = after.summary("t")
+    assert newest is not None
+    assert newest.version == 4
 
 
 def test_rows_of_earlier_releases_are_older(folder: Path) -> None:

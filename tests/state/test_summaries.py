@@ -25,9 +25,9 @@ MakeState = Callable[[], StateWriter]
 EMPTY = (b"", b"")
 
 
-def by_key(found: list[SummaryBlock]) -> dict[BlockKey, SummaryBlock]:
-    assert len({block.key for block in found}) == len(found)
-    return {block.key: block for block in found}
+def by_key(stored_blocks: list[SummaryBlock]) -> dict[BlockKey, SummaryBlock]:
+    assert len({block.key for block in stored_blocks}) == len(stored_blocks)
+    return {block.key: block for block in stored_blocks}
 
 
 def test_a_new_state_has_no_summaries(state: StateWriter) -> None:
@@ -42,8 +42,8 @@ def test_summaries_round_trip(make_state: MakeState) -> None:
     assert make_state().summary("t") == first
     assert make_state().summary("it's") is None
     wanted = [*block_keys(first), BlockKey("x", fingerprint("never"))]
-    found = by_key(list(make_state().summary_blocks("t", wanted)))
-    assert found == by_key(blocks(first, "x", "y"))
+    returned = by_key(list(make_state().summary_blocks("t", wanted)))
+    assert returned == by_key(blocks(first, "x", "y"))
     assert list(make_state().summary_blocks("t", [])) == []
     assert list(make_state().summary_blocks("it's", wanted)) == []
 
@@ -66,10 +66,10 @@ def test_the_newest_summary_counts_and_shares_blocks(make_state: MakeState) -> N
 def test_missing_blocks_have_no_content(state: StateWriter) -> None:
     first = summary(7, "a", "b", "c", blocks=(2, 1))
     state.add_summary("t", first, [*blocks(first, "x"), blocks(first, "y")[1]])
-    found = state.summary("t")
-    assert found is not None
-    assert found.contents["x"] == first.contents["x"]
-    assert found.contents["y"] == (*EMPTY, fingerprint("c"))
+    newest = state.summary("t")
+    assert newest is not None
+    assert newest.contents["x"] == first.contents["x"]
+    assert newest.contents["y"] == (*EMPTY, fingerprint("c"))
 
 
 def test_expire_keeps_the_blocks_of_the_newest_summary(make_state: MakeState) -> None:
@@ -107,8 +107,8 @@ def test_summaries_do_not_grow_with_the_number_of_runs(folder: Path) -> None:
     state = open_state(str(folder), retention=timedelta(0))
     sizes = []
     for number in range(40):
-        found = summary(number, "a", number)
-        state.add_summary("t", found, blocks(found, "x", "y"))
+        newest = summary(number, "a", number)
+        state.add_summary("t", newest, blocks(newest, "x", "y"))
         state.expire({"t": frozenset()})
         sizes.append(sum(file.stat().st_size for file in files_under(folder)))
     assert max(sizes) < 3 * max(sizes[:20])
@@ -209,8 +209,8 @@ def summaries(draw: st.DrawFn) -> TableSummary:
 
 
 @given(summaries())
-def test_summaries_round_trip_through_their_stored_form(found: TableSummary) -> None:
-    assert decode_summary(encode_summary(found)) == found
+def test_summaries_round_trip_through_their_stored_form(table_summary: TableSummary) -> None:
+    assert decode_summary(encode_summary(table_summary)) == table_summary
 
 
 @given(st.binary(max_size=40))
