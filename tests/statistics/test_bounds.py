@@ -65,8 +65,8 @@ def test_bounds_of_text_become_text_that_still_encloses(value: bytes) -> None:
 def test_text_cut_inside_a_character_still_encloses(cut: str, above: str | None) -> None:
     bound = upper_bound(cut.encode())
     assert bound is not None
-    found = next_characters(bound)
-    assert found == (above.encode() if above else None)
+    above_bound = next_characters(bound)
+    assert above_bound == (above.encode() if above else None)
 
 
 def test_a_cut_lower_bound_ends_before_the_character() -> None:

@@ -64,11 +64,11 @@ NOT_ANALYZABLE = [
 def test_supported_types_have_a_column_type(
     type: pa.DataType, kind: Kind, spark_type: str, size: int
 ) -> None:
-    found = column_type(type)
-    assert found is not None
-    assert (found.kind, found.spark_type, found.default_size) == (kind, spark_type, size)
-    assert found.is_variable_width == (kind in (Kind.STRING, Kind.BINARY))
-    assert column_type(pa.dictionary(pa.int16(), type)) == found
+    result = column_type(type)
+    assert result is not None
+    assert (result.kind, result.spark_type, result.default_size) == (kind, spark_type, size)
+    assert result.is_variable_width == (kind in (Kind.STRING, Kind.BINARY))
+    assert column_type(pa.dictionary(pa.int16(), type)) == result
 
 
 @pytest.mark.parametrize("type", NOT_ANALYZABLE, ids=str)

@@ -39,9 +39,9 @@ def rows(draw: st.DrawFn, column: Column) -> list[Any]:
 def test_a_partial_equals_its_definition(column: Column, data: st.DataObject) -> None:
     values = data.draw(rows(column))
 
-    found = analyze_arrays([column.array(values)], column.type)
+    partial = analyze_arrays([column.array(values)], column.type)
 
-    assert repr(found) == repr(true_partial(column, values))
+    assert repr(partial) == repr(true_partial(column, values))
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
@@ -109,10 +109,10 @@ def test_integers_of_many_batches_are_merged(spread: int, order: str) -> None:
         values = values[::-1]
     arrays = [pa.array(part) for part in np.array_split(values, 7)]
 
-    found = analyze_arrays(arrays, pa.int64())
+    partial = analyze_arrays(arrays, pa.int64())
 
     column = Column(pa.int64(), st.nothing())
-    assert found == true_partial(column, values.tolist())
+    assert partial == true_partial(column, values.tolist())
 
 
 @pytest.mark.parametrize("words", [10, 50_000], ids=["few distinct", "all distinct"])
@@ -122,19 +122,19 @@ def test_strings_of_many_batches_are_merged(words: int, prefix: str) -> None:
     texts = [f"{prefix}{number * 7919}" for number in chosen.tolist()]
     arrays = [pa.array(texts[start : start + 3000]) for start in range(0, len(texts), 3000)]
 
-    found = analyze_arrays(arrays, pa.string())
+    partial = analyze_arrays(arrays, pa.string())
 
     column = Column(pa.string(), st.nothing(), is_text=True)
-    assert found == true_partial(column, [text.encode() for text in texts])
+    assert partial == true_partial(column, [text.encode() for text in texts])
 
 
 def test_few_values_that_change_between_batches_are_merged() -> None:
     texts = [[f"{batch // 2}-{number % 5}" for number in range(40)] for batch in range(200)]
 
-    found = analyze_arrays([pa.array(batch) for batch in texts], pa.string())
+    partial = analyze_arrays([pa.array(batch) for batch in texts], pa.string())
 
     column = Column(pa.string(), st.nothing(), is_text=True)
-    assert found == true_partial(column, [text.encode() for batch in texts for text in batch])
+    assert partial == true_partial(column, [text.encode() for batch in texts for text in batch])
 
 
 def test_null_slots_with_content_do_not_count() -> None:
@@ -144,21 +144,21 @@ def test_null_slots_with_content_do_not_count() -> None:
     content = pa.py_buffer(b"b" + b"~" * 399 + b"cc")
     array = pa.Array.from_buffers(pa.string(), 3, [validity, offsets, content])
 
-    found = analyze_arrays([array], pa.string())
+    partial = analyze_arrays([array], pa.string())
 
     column = Column(pa.string(), st.nothing(), is_text=True)
-    assert found == true_partial(column, [b"b", None, b"cc"])
+    assert partial == true_partial(column, [b"b", None, b"cc"])
 
 
 def test_values_of_megabytes_are_analyzed() -> None:
     values = [b"m" * 5_000_000, b"n" * 3_000_000 + b"\xc3\xa9", b"short"]
 
-    found = analyze_arrays([pa.array(values, pa.binary()).cast(pa.string())], pa.string())
+    partial = analyze_arrays([pa.array(values, pa.binary()).cast(pa.string())], pa.string())
 
-    assert found.minimum == b"m" * 256
-    assert found.maximum == b"short"
-    assert (found.total_bytes, found.max_bytes) == (8_000_007, 5_000_000)
-    assert (found.total_characters, found.max_characters) == (8_000_006, 5_000_000)
+    assert partial.minimum == b"m" * 256
+    assert partial.maximum == b"short"
+    assert (partial.total_bytes, partial.max_bytes) == (8_000_007, 5_000_000)
+    assert (partial.total_characters, partial.max_characters) == (8_000_006, 5_000_000)
 
 
 @pytest.mark.parametrize("column", [c for c in COLUMNS if c.is_text], ids=repr)
@@ -175,11 +175,11 @@ def test_a_dictionary_of_large_values_is_not_decoded() -> None:
     codes = pa.array(([0, 1] * 25_000) + [2, None], pa.int32())
     array = pa.DictionaryArray.from_arrays(codes, entries)
 
-    found = analyze_arrays([array], array.type)
+    partial = analyze_arrays([array], array.type)
 
-    assert (found.rows, found.nulls) == (50_002, 2)
-    assert (found.minimum, found.maximum) == (b"a" * 256, b"b")
-    assert (found.total_bytes, found.max_bytes) == (250_000_025_000, 10_000_000)
+    assert (partial.rows, partial.nulls) == (50_002, 2)
+    assert (partial.minimum, partial.maximum) == (b"a" * 256, b"b")
+    assert (partial.total_bytes, partial.max_bytes) == (250_000_025_000, 10_000_000)
 
 
 def test_memory_follows_the_batch_and_not_the_rows() -> None:
@@ -192,9 +192,9 @@ def test_memory_follows_the_batch_and_not_the_rows() -> None:
             texts = pa.array([f"{number}-{row}" * 100 for row in range(1000)])
             yield pa.record_batch([texts], schema=schema)
 
-    found = analyze(batches(), schema)["v"]
+    partial = analyze(batches(), schema)["v"]
 
-    assert max(held) - held[0] < 3 * found.total_bytes / 100
+    assert max(held) - held[0] < 3 * partial.total_bytes / 100
 
 
 def test_only_requested_columns_are_analyzed() -> None:
@@ -231,16 +231,16 @@ def test_equal_values_count_once_across_decimal_widths() -> None:
     column = next(column for column in COLUMNS if column.type == type)
     narrow, wide = [1, -1, 2**63 - 1, -(2**63)], [1, -1, 2**63 - 1, -(2**63), 2**63]
 
-    found = analyze_arrays([column.array(narrow), column.array(wide)], type)
+    partial = analyze_arrays([column.array(narrow), column.array(wide)], type)
 
-    assert found == true_partial(column, narrow + wide)
-    assert round(found.sketch.estimate()) == 5
+    assert partial == true_partial(column, narrow + wide)
+    assert round(partial.sketch.estimate()) == 5
 
 
 def test_signalling_nan_count_as_nan() -> None:
     for bits, dtype in ((0x7FF0000000000001, "u8"), (0x7F800001, "u4"), (0x7C01, "u2")):
         words = np.array([bits, 0], dtype)
         array = pa.array(words.view(dtype.replace("u", "f")))
-        found = analyze_arrays([array], array.type)
-        assert (found.nans, found.minimum, found.maximum) == (1, 0.0, 0.0)
-        assert round(found.sketch.estimate()) == 2
+        partial = analyze_arrays([array], array.type)
+        assert (partial.nans, partial.minimum, partial.maximum) == (1, 0.0, 0.0)
+        assert round(partial.sketch.estimate()) == 2

@@ -104,10 +104,10 @@ def test_a_forged_checksum_crashes_nothing(partial: ColumnPartial, data: st.Data
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = decode(sealed(bytes(body)))
+        decoded = decode(sealed(bytes(body)))
     except ValueError:
         return
-    assert repr(decode(encode(found))) == repr(found)
+    assert repr(decode(encode(decoded))) == repr(decoded)
 
 
 @given(st.binary(max_size=200))

@@ -114,10 +114,10 @@ def test_a_declared_statistic_is_published_reported_and_shown(tmp_path: Path) ->
     entries = output["entries"]
     assert entries["lance.stats.column.note.emptyCount"] == "2"
     assert "lance.stats.column.price.emptyCount" not in entries
-    shown = json.loads(output["json"])
-    assert shown["verdict"] == "use"
-    assert shown["columns"]["note"]["emptyCount"] == 2
-    assert shown["columns"]["price"]["emptyCount"] is None
+    payload = json.loads(output["json"])
+    assert payload["verdict"] == "use"
+    assert payload["columns"]["note"]["emptyCount"] == 2
+    assert payload["columns"]["price"]["emptyCount"] is None
     price, note = csv.DictReader(io.StringIO(output["csv"]))
     assert (price["empty_count"], note["empty_count"]) == ("", "2")
     head, line = re.findall(r"^  (?:column|note) .*$", output["text"], re.MULTILINE)
