@@ -1,4 +1,4 @@
-"""A full analysis on Spark, against Spark's own and against reading alone.
+"""Compare a full analysis on Spark with the analysis of Spark and with a plain scan.
 
     python benchmarks/analyze.py                # TPC-H lineitem at scale 1, local[2]
     python benchmarks/analyze.py --tiny         # a smoke run at scale 0.01
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def declare(parquet: Path, folder: Path) -> TableAction:
-    """Write the rows as a Lance table of a new project; returns what its plan would scan."""
+    """Write the rows as a Lance table of a new project; return the planned scans."""
     write_lance(parquet, folder / "lineitem.lance", fragments=FRAGMENTS)
     (folder / "lancestat_project.yml").write_text(PROJECT)
     (folder / "specs").mkdir()

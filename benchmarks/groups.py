@@ -3,10 +3,10 @@
     python benchmarks/groups.py [--tiny]
 
 The table exists as values: 100,000 fragments of 200 columns in the order of the first, which is the
-time. The state is real, with full sketches. Measured are the summary's first use, the cost of
-survivors and their partials after pruning to 1 %, 25 % and all of the groups, the same file by
-file, and the proof that is needed when the table has moved on. Parts run in processes of their own,
-so that their peak memory is their own.
+time. The state is real, with full sketches. Measured are the summary's first use, the cost of the
+remaining fragments and their partials after pruning to 1 %, 25 % and all of the groups, the same
+file by file, and the proof that is needed when the table has changed. Parts run in their own
+processes, so that their peak memory is their own.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def known_of(folder: Path, now: Snapshot) -> GroupedStatistics:
 
 
 def moved(folder: Path, tiny: bool) -> Measures:
-    """The proof that groups still hold what was summed up."""
+    """Return the proof that groups are unchanged."""
     now = replace(table_of(*size(tiny)), version=3)
     known = known_of(folder, now)
     seconds, _ = timed(lambda: estimated(known, ["column_0"], time_filter(now, 0.01)))

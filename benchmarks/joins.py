@@ -122,7 +122,7 @@ def declare(parquet: Path, folder: Path, cores: int) -> lancestat.Project:
 def session(
     spark: SparkSession, project: lancestat.Project, parquet: Path, side: str
 ) -> SparkSession:
-    """A session that knows the tables by their names, as a side is to know them."""
+    """Return a session with the tables of a side under their names."""
     made = spark.newSession()
     for key, value in SIDES[side].items():
         made.conf.set(key, value)
@@ -195,7 +195,7 @@ def write_plans(
         for number, query in queries.items():
             frame = spark.sql(query)
             frame.collect()
-            # Estimates ask the thread's active session whether the cost-based optimizer is on.
+            # Estimates depend on the cost-based optimizer setting of the thread's active session.
             spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(
                 spark._jsparkSession
             )

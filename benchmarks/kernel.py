@@ -117,7 +117,7 @@ def print_totals(dataset: lance.LanceDataset, runs: int) -> None:
 
 
 def histogram_columns(schema: pa.Schema) -> set[str]:
-    """The columns that have histograms where they are asked for."""
+    """Return the columns that have histograms when requested."""
     types = {field.name: column_type(field.type) for field in schema}
     return {name for name, type in types.items() if type and type.kind in HISTOGRAM_KINDS}
 

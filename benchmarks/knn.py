@@ -70,7 +70,7 @@ def show(name: str, value: float) -> None:
 
 
 def by_spark(left: DataFrame, right: DataFrame) -> DataFrame:
-    """Spark's own join; its distance is the root of ours."""
+    """Return Spark's own join; its distance is the square root of lancestat's."""
     left, right = (
         left.select(col("id"), col("emb").alias("query")),
         right.withColumnsRenamed({"id": "id_right"}),
@@ -162,7 +162,7 @@ def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
     """Return the seconds that tasks take to compare all pairs and do nothing else."""
     rates = []
 
-    def hear(progress: StageProgress) -> None:
+    def record_rate(progress: StageProgress) -> None:
         if progress.stage is Stage.PROBE and progress.pairs_per_second:
             rates.append(progress.pairs_per_second)
 
@@ -171,7 +171,7 @@ def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
     work = JoinWork(
         "rate", JoinRequest(K, min_right_rows=0), left, right, OutputFormat.LANCE, output
     )
-    outcome = run_join(Engine(spark, str(folder), uuid.uuid4().hex, on_stage=hear), work)
+    outcome = run_join(Engine(spark, str(folder), uuid.uuid4().hex, on_stage=record_rate), work)
     return outcome.pairs / rates[-1]
 
 

@@ -39,7 +39,7 @@ KINDS = ("spread", "clustered", "tight", "repeated")
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the parts that the command line selects."""
     cases = {
         f"{kind}, {threads} threads, {dimension} dimensions": partial(
             rate, kind, threads, dimension
@@ -199,7 +199,7 @@ def spent(action: Callable[[], T]) -> tuple[float, T]:
 
 
 def limit(threads: int) -> None:
-    """Libraries read these when they are imported, which nobody has done yet."""
+    """Set variables that libraries read when they are imported; none has been imported yet."""
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LANCE_CPU_THREADS"):
         os.environ[variable] = str(threads)
 

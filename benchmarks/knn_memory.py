@@ -79,7 +79,7 @@ def join(folder: Path, lefts: int, rights: int, conf: dict[str, str]) -> tuple[f
 
 
 def imported() -> None:
-    """Import what tasks need."""
+    """Import the modules that tasks need."""
     import lancestat.spark.knn.strategies  # noqa: F401
 
 

@@ -1,4 +1,4 @@
-"""TPC-H tables, generated and written as Lance: what several benchmarks read."""
+"""TPC-H tables, generated and written as Lance, for several benchmarks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def generate(scale: str, folder: Path, tables: Sequence[str] = ("lineitem",)) ->
 def write_lance(parquet: Path, uri: Path, *, fragments: int) -> lance.LanceDataset:
     """The rows of a Parquet file in Lance, in fragments of equal size."""
     file = pq.ParquetFile(parquet)
-    # Lance wants string where the generator says string_view.
+    # Lance needs string where the generator writes string_view.
     schema = pa.schema(
         field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
         for field in file.schema_arrow.remove_metadata()

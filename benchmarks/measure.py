@@ -19,7 +19,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Measures = Mapping[str, float]
-# A part prints as it goes; a case is measured in a process of its own.
+# A part prints its results at once; a case is measured in its own process.
 Part = Callable[[Path, bool], Iterator[tuple[str, float]]]
 Case = Callable[[Path, bool], Measures]
 
@@ -88,7 +88,7 @@ def run_case(name: str, folder: Path, tiny: bool) -> Measures:
 
 
 def run(doc: str, parts: Mapping[str, Part], cases: Mapping[str, Case]) -> None:
-    """Run the parts that the command line asks for, or the case that `run_case` does."""
+    """Run the parts that the command line selects, or a case for `run_case`."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -110,7 +110,7 @@ def run(doc: str, parts: Mapping[str, Part], cases: Mapping[str, Case]) -> None:
 
 
 def run_parts(doc: str, parts: Mapping[str, Case]) -> None:
-    """Run all parts over one folder, each in a process of its own, or the one asked for."""
+    """Run all parts over one folder, each in its own process, or the selected one."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -117,7 +117,7 @@ def read_here(
 
 
 class Steps:
-    """Takes the steps of a plan and remembers the seconds of each."""
+    """Record the seconds of each step of a plan."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

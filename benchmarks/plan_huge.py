@@ -229,7 +229,7 @@ def make_table(folder: Path, tiny: bool) -> Measures:
 
 
 def make_published(folder: Path, tiny: bool) -> Measures:
-    """Publish statistics and remember what they are made of, as a run would."""
+    """Publish statistics and store their partials, as a run would."""
     project, now = seen(folder)
     from lancestat.lake.commit import Landed
     from lancestat.manifest.publication import Publication, commit

@@ -48,7 +48,7 @@ def plans(folder: Path, tiny: bool) -> Measures:
             session.conf.set(key, value)
     project.attach(lance)
     analyze(parquet, lance, [table.name for table in project.spec.tables], folder)
-    asked = watch_desk()
+    asked = record_answers()
     measures, slopes = {}, {}
     for tables in (1, 2, 4, TABLES):
         text = query([table.name for table in project.spec.tables[:tables]])
@@ -97,12 +97,12 @@ def query(names: list[str]) -> str:
 
 
 def plan(spark: SparkSession, text: str) -> float:
-    """Seconds to plan a query anew."""
+    """Return the seconds to plan a query that has not been planned before."""
     return timed(lambda: spark.sql(text)._jdf.queryExecution().executedPlan())[0]
 
 
-def watch_desk() -> list[float]:
-    """Seconds of each answer to the JVM, from now on."""
+def record_answers() -> list[float]:
+    """Record the seconds of each answer to the JVM from now on; return the growing list."""
     from lancestat.spark.read.planning_service import PlanningService
 
     seconds: list[float] = []
