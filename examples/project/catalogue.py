@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import lance
     import pyarrow as pa
 
-# One inquiry for so many parts, and one photograph without a word for so many inquiries.
+# The number of parts per inquiry, and of inquiries per one that is a photograph without text.
 PARTS_PER_INQUIRY = 10
 INQUIRIES_PER_PHOTOGRAPH = 50
 
@@ -43,7 +43,7 @@ def inquiries(part_name: lance.LanceDataset, count: int, first: int = 1) -> pa.T
 
 
 def _asked(names: Sequence[str], key: int) -> str | None:
-    """Most words of a part's name, in some order, with a slip here and there."""
+    """Return most words of a part's name, in some order, some of them misspelt."""
     if key % INQUIRIES_PER_PHOTOGRAPH == 0:
         return None
     chance = random.Random(key)
@@ -53,7 +53,7 @@ def _asked(names: Sequence[str], key: int) -> str | None:
 
 
 def _misspelt(word: str, chance: random.Random) -> str:
-    """A word that lacks one of its inner letters."""
+    """Return a word without one of its inner letters."""
     place = chance.randrange(1, len(word) - 1)
     return word[:place] + word[place + 1 :]
 

@@ -44,7 +44,7 @@ VECTOR_FRAGMENTS = {"part_name": 4, "inquiry": 2}
 
 @dataclass(frozen=True)
 class Loaded:
-    """A table of the warehouse; `is_new` tells whether it was written just now."""
+    """A table of the warehouse; `is_new` is whether it was written just now."""
 
     name: str
     rows: int
@@ -166,7 +166,7 @@ def look(warehouse: Path, name: str, *, is_new: bool) -> Loaded:
 
 
 def main() -> None:
-    """Load, and list what is there."""
+    """Load the tables, and list them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=Decimal, default=SCALE, help="0.1 is about 100 MB")
     parser.add_argument("--fresh", action="store_true", help="write every table anew")

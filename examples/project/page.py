@@ -1,4 +1,4 @@
-"""The page that the demo prints: steps, commands as they are typed, what they say, a word on it."""
+"""The page that the demo prints: steps, commands, their output and comments."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Page:
         title = click.style(title, bold=True)
         _print("", f"{_blue(_dash() * 2)} {title} {_blue(line)}", "")
 
-    def say(self, text: str) -> None:
-        """A paragraph, filled anew."""
+    def paragraph(self, text: str) -> None:
+        """Print a paragraph, wrapped to the width of the page."""
         words = " ".join(text.split())
         _print(*textwrap.wrap(words, self._width, break_on_hyphens=False), "")
 
@@ -62,7 +62,7 @@ class Page:
         _print("")
 
     def command(self, *arguments: str) -> float:
-        """Run lancestat as a person would and show what it says; the seconds that it took."""
+        """Run lancestat like a user and print its output; return the elapsed seconds."""
         return self._run("lancestat", lancestat(), *arguments)
 
     def script(self, *arguments: str) -> None:
@@ -90,7 +90,7 @@ def lancestat() -> str:
     return path
 
 
-def way_in(folder: Path) -> list[str]:
+def setup_commands(folder: Path) -> list[str]:
     """Return the commands that put `lancestat` on the path and select the project of a folder."""
     lines = [] if Path.cwd() == folder else [f"cd {typed(folder, Path.cwd())}"]
     activate = Path(lancestat()).with_name("activate")
@@ -105,7 +105,7 @@ def typed(path: str | Path, folder: Path) -> str:
 
 
 def _environment() -> dict[str, str]:
-    # The demo is about its own project, whatever the person's settings say of theirs.
+    # The demo uses its own project, regardless of the user's settings.
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith("LANCESTAT_")
     }

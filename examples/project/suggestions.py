@@ -11,7 +11,7 @@ from load import WAREHOUSE, opened
 
 
 def suggestions(warehouse: Path, keys: Iterable[int]) -> Iterator[list[str]]:
-    """Inquiry, rank, distance and part, as cells of a grid; an inquiry's text is told once."""
+    """Return inquiry, rank, distance and part as cells; an inquiry's text is shown once."""
     wanted = ", ".join(map(str, keys))
     rows = opened(warehouse, "suggestion").to_table(filter=f"i_inquirykey in ({wanted})")
     for row in rows.to_pylist():
@@ -23,7 +23,7 @@ def suggestions(warehouse: Path, keys: Iterable[int]) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """List what was found."""
+    """Print the suggestions."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("key", type=int, nargs="+", help="an inquiry's")
     head = ["i_text", "_rank", "_distance", "p_name"]
