@@ -112,7 +112,7 @@ def write(folder: Path, project: str = PROJECT, specs: str = SPECS) -> None:
 
 
 def seen(text: str, values: Mapping[str, str]) -> list[str]:
-    """The variables whose values a text gives away, in whichever spelling or case."""
+    """Return the variables whose values occur in a text, in any encoding or case."""
     lowered = text.lower()
     spaceless = re.sub(r"\s+", "", lowered)
     return [

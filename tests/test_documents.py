@@ -1,4 +1,4 @@
-"""The documents name what is there: files, links, rooms, commands, options, keys and words."""
+"""The documents name existing files, links, rooms, commands, options, keys and words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGES = sorted(
         *ROOT.glob("benchmarks/*.md"),
     )
 )
-# Pages that speak of the repository's own files; the others also speak of users' files.
+# Pages about the repository's own files; others are also about users' files.
 OF_THE_CODE = [page for page in PAGES if page[0].isupper() or page.startswith("docs/")]
 
 _FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""A program that uses lancestat as a library is told no secret by errors, values and logs."""
+"""Errors, values and logs show no secret to a program that uses lancestat as a library."""
 
 from __future__ import annotations
 
