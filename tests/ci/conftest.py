@@ -29,7 +29,7 @@ tables:
 
 @dataclass
 class Repository:
-    """A pull request's work tree: `origin/main` is where it left, HEAD what it changes."""
+    """A pull request's work tree: `origin/main` is its base, HEAD its last commit."""
 
     folder: Path
 
@@ -114,7 +114,7 @@ def act(tmp_path: Path, repository: Repository, github: GitHubStub) -> Callable[
 
 
 def _python(folder: Path) -> Path:
-    """A Python whose virtual environments have lancestat at once, and a pip that takes notes."""
+    """Write a Python whose virtual environments have lancestat, and a pip that logs arguments."""
     path = folder / "python"
     lines = [
         "#!/bin/bash",

@@ -54,7 +54,7 @@ def test_the_gitlab_job_is_a_script_that_bash_understands() -> None:
 
 
 def test_the_gitlab_job_runs_nothing_of_the_work_tree(tmp_path: Path) -> None:
-    """The script itself, with pip that installs nothing and a server that is not asked."""
+    """The script runs with a pip that installs nothing and a server that receives no request."""
     made = Repository(tmp_path / "tree")
     made.folder.mkdir()
     made.git("init", "--quiet", "--initial-branch=feature")

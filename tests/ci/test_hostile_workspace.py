@@ -1,4 +1,4 @@
-"""The steps of the action in a workspace that brings all that might be run instead of our own.
+"""The steps of the action in a workspace with files that could be run in place of lancestat's.
 
 Here Python, its virtual environment, pip and git are the real ones. What pip installs is a wheel
 that leads to the code under test.
@@ -120,7 +120,7 @@ def test_nothing_of_the_workspace_is_run_or_imported(
     wheel: Path,
     tmp_path: Path,
 ) -> None:
-    """In an environment that leads nowhere, and in one whose variables lead to the workspace."""
+    """The environment has no such variables, or variables that name the workspace."""
     here = repository.folder
     home = tmp_path / "home"
     home.mkdir()
