@@ -53,7 +53,7 @@ def spec(target: Target | None = None) -> ProjectSpec:
 
 @dataclass
 class FakeProject:
-    """Answers like a project, and remembers what it was asked."""
+    """A stub of a project that records its calls."""
 
     spec: ProjectSpec = field(default_factory=spec)
     planned: Plan = field(default_factory=make_plan)
@@ -106,7 +106,7 @@ class FakeProject:
 
 @pytest.fixture
 def project(monkeypatch: pytest.MonkeyPatch) -> FakeProject:
-    """Whatever folder is named, this project is loaded from it."""
+    """Load the stub of a project from every folder."""
     fake = FakeProject()
 
     def load(

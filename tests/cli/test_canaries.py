@@ -13,7 +13,7 @@ import pytest
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write
 from tests.cli.conftest import Lancestat
 
-# Those that only a person sees, and those that may be published.
+# Commands whose output stays private, and commands whose output may be published.
 PERSONAL = (
     ("plan",),
     ("plan", "--output", "json"),

@@ -239,7 +239,7 @@ def test_a_bash_line_is_split_into_words(
 
 
 class Terminal:
-    """Bash with a person at it, who types a line, presses Tab and looks at what stands there."""
+    """Bash in a pseudo-terminal: types a line, presses Tab and reads the line."""
 
     def __init__(self, folder: Path, setup: str) -> None:
         (folder / "bin").mkdir()
@@ -266,7 +266,7 @@ class Terminal:
 
     def tab(self, line: str) -> str:
         """Return the line after Tab at its end."""
-        # At the line's start: what follows is a text that is printed.
+        # At the start of the line: the rest is a text that is printed.
         self.type(f"{line}\t\x01printf '<%q>' \r")
         output = self.wait(">ready> ")
         words = output[output.rindex("<lancestat>") :].removesuffix(">ready> ").split("><")
@@ -292,7 +292,7 @@ class Terminal:
 
 @pytest.fixture(params=["", "COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}; "])
 def terminal(folder: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
-    """With the words that bash has by default, and as some people set them."""
+    """A terminal with the default word breaks of bash, and with customized ones."""
     at = Terminal(folder, f"{request.param}source <(lancestat completion bash)")
     yield at
     at.close()

@@ -83,7 +83,7 @@ def test_an_editor_finds_the_schema_of_every_file(lancestat: Lancestat, tmp_path
     assert set(schemas) == {*tmp_path.rglob("*.yml")}
     for path, schema in schemas.items():
         json.loads((tmp_path / schema).read_text())
-        # The files say it themselves, too, for editors that open another folder.
+        # The files also name their schema, for editors that open another folder.
         named = path.read_text().splitlines()[0].partition("$schema=")[2]
         assert (path.parent / named).resolve() == (tmp_path / schema).resolve()
 

@@ -50,7 +50,7 @@ def check(text: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project that holds such texts wherever they are allowed, and a table with such a column."""
+    """A project with such texts in every place that allows them, and a table with such a column."""
     quoted = json.dumps(EVIL)
     for name, text in (
         ("lancestat_project.yml", PROJECT.format(evil=quoted)),
