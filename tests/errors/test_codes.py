@@ -1,4 +1,4 @@
-"""Codes are declared once, in `lancestat.errors`, and errors keep their class wherever they go."""
+"""Codes are declared once, in `lancestat.errors`, and errors keep their class when pickled."""
 
 from __future__ import annotations
 
