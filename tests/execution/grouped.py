@@ -27,12 +27,12 @@ def one_pass(dataset: lance.LanceDataset, ids: Sequence[int] | None) -> dict[str
 
 
 def without_quantiles(partial: ColumnPartial | None) -> ColumnPartial | None:
-    """The partial as `one_pass` makes it, whatever a histogram asked for."""
+    """Return the partial without quantiles, as `one_pass` computes it."""
     return None if partial is None else replace(partial, quantiles=None)
 
 
 def check_whole(known: FragmentStatistics, dataset: lance.LanceDataset) -> None:
-    """Merged groups are what one pass over the table gives."""
+    """Check that merged groups equal one pass over the table."""
     expected = one_pass(dataset, None) if dataset.get_fragments() else {}
     assert {name: known.partial(name) for name in expected} == expected
 
@@ -40,7 +40,7 @@ def check_whole(known: FragmentStatistics, dataset: lance.LanceDataset) -> None:
 def check_filter(
     known: FragmentStatistics, dataset: lance.LanceDataset, filters: Sequence[Filter]
 ) -> RemainingFragments | None:
-    """No fragment with a matching row is ruled out, and survivors are what their rows say."""
+    """Check that every matching row is in a remaining fragment, and partials by their rows."""
     left = known.prune(filters)
     if left is None:
         return None
@@ -64,7 +64,7 @@ def check_filter(
 
 
 def check_range(range: ColumnRange, rows: ColumnPartial) -> None:
-    """A range encloses what the rows say, whose bounds of text and bytes are shortened."""
+    """Check that a range encloses the rows; bounds of text and bytes are shortened."""
     assert range.nulls >= rows.nulls
     low, high = range.minimum, range.maximum
     if isinstance(low, bytes) and isinstance(high, bytes):

@@ -50,7 +50,7 @@ Engine = Callable[[JoinWork, OnStage], JoinOutcome]
 
 @dataclass
 class JoinWorld:
-    """A join of `l.lance` and `r.lance` below `folder`, and a log of what the engine was told."""
+    """A join of `l.lance` and `r.lance` below `folder`, and a log of the calls of the engine."""
 
     folder: Path
     state: StateWriter = field(default_factory=MemoryState)
@@ -61,9 +61,9 @@ class JoinWorld:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     # Called before the engine starts.
     before: Any = None
-    # What keeps queries from being proven unchanged, as the engine tells.
+    # The reasons of the engine for which queries are not proven unchanged.
     unproven: tuple[str, ...] = ()
-    # The recall and the number of probes that the engine tells.
+    # The recall and the number of probes that the engine reports.
     measured: tuple[float | None, int | None] = (None, None)
 
     def __post_init__(self) -> None:
@@ -156,7 +156,7 @@ class JoinWorld:
         return [work.scope.value for work in self.works]
 
     def rows(self) -> list[Row]:
-        """The result as readers see it."""
+        """Return the result as readers see it."""
         if self.join.output_format == "parquet":
             return parquet.read_table(self.join.output_uri).to_pylist()
         return lance.dataset(self.join.output_uri).to_table().to_pylist()
@@ -170,7 +170,7 @@ class JoinWorld:
 
 
 def joined(work: JoinWork) -> JoinOutcome:
-    """Do what the work says, and commit it."""
+    """Join the rows of the work, and commit the result."""
     joining = _Joining(work)
     writer = output.begin(work.output_format, work.output_uri, "test", {}, work.remembered)
     match work.scope:

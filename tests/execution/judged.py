@@ -1,4 +1,4 @@
-"""Random histories of a table, with what its statistics truly describe."""
+"""Random histories of a table, with the rows that its statistics describe."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def policy(allow_stale: bool | StaleBounds) -> Policy:
 
 @dataclass
 class JudgedTable:
-    """A table that anything may happen to; `described` are the rows that a tag stands for."""
+    """A table with random changes; `described` are the rows of the version of a tag."""
 
     world: World
     draw: random.Random
@@ -82,7 +82,7 @@ class JudgedTable:
             self.described.setdefault(version, self.columns())
 
     def truly_changed(self, tag: int, names: Collection[str]) -> float:
-        """The least share of rows that changed, in some columns, since what a tag stands for."""
+        """Return the least share of rows that changed in some columns since a tag's version."""
         now, then = (
             Counter(zip(*(columns[name] for name in sorted(names)), strict=True))
             for columns in (self.columns(), self.described[tag])

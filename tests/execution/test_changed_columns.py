@@ -1,4 +1,4 @@
-"""A name that passes to another column: what is kept of the old column is never taken for it."""
+"""A name that passes to another column: statistics of the old column are never used for it."""
 
 from __future__ import annotations
 

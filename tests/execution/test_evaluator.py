@@ -1,4 +1,4 @@
-"""The stages of joins, and what becomes of a plan when the facts are other ones."""
+"""The stages of joins, and plans whose assumptions turn out to be wrong."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FEW, MANY = JoinSize(100, 50, 8), JoinSize(20_000, 20_000_000, 8)
 
 @dataclass
 class Session:
-    """Notes the stages that it is told to do."""
+    """A session that records the executed stages."""
 
     facts: JoinSize
     works: list[JoinWork] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Writers, other runs and SIGKILL amid a run: no reader ever accepts what is not true."""
+"""Writers, other runs and SIGKILL during a run: no reader ever accepts false statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.fault
 
 
 def check_no_reader_is_misled(path: Path) -> bool:
-    """Judge what is published at every version there is; whether the newest is accepted."""
+    """Check published statistics of all versions; return whether the newest are accepted."""
     use = False
     for version in range(1, lance.dataset(str(path)).version + 1):
         dataset = lance.dataset(str(path), version=version)
@@ -75,7 +75,7 @@ def test_an_append_between_plan_and_run_is_read_too(world: World) -> None:
 def test_a_table_that_changes_on_every_attempt_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a bounded number of attempts the run gives up; what it leaves is refused by readers."""
+    """After a bounded number of attempts the run fails; its statistics are refused by readers."""
     from lancestat.execution import assembly
 
     commit = assembly.commit
@@ -138,7 +138,7 @@ def test_a_run_killed_at_a_random_moment_is_recovered(
         time.sleep(random.Random(seed).uniform(0, 0.6))
         process.send_signal(signal.SIGKILL)
     check_no_reader_is_misled(world.path)
-    survivor = World(world.path, state=open_state(str(state)))
-    assert survivor.run().status == "success"
+    next_run = World(world.path, state=open_state(str(state)))
+    assert next_run.run().status == "success"
     assert check_no_reader_is_misled(world.path)
-    assert isinstance(survivor.action(), Skip)
+    assert isinstance(next_run.action(), Skip)

@@ -35,7 +35,7 @@ def world(tmp_path: Path, state: Counted, monkeypatch: pytest.MonkeyPatch) -> Wo
 
 
 def run(world: World, state: Counted) -> None:
-    """Run, count what that took, and hold it against a full refresh."""
+    """Run, count the reads, and compare the result with a full refresh."""
     world.reads.clear()
     state.reset()
     assert world.run().status == "success"

@@ -1,4 +1,4 @@
-"""`histogram: true`: what is read for it, once, and that the manifest never says."""
+"""`histogram: true`: its reads, and that it is never published."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = {"o_id", "o_total"}
 
 
 def settle(world: World) -> None:
-    """Run, and forget what was read so far."""
+    """Run, and clear the log of reads."""
     assert world.run().status == "success"
     world.reads.clear()
 
@@ -182,7 +182,7 @@ def test_a_lost_state_is_rebuilt(world: World) -> None:
 
 
 def test_statistics_published_by_others_still_need_a_histogram(world: World) -> None:
-    """The manifest is true of the appended rows, but our state has no quantiles of them."""
+    """The manifest describes the appended rows, but the state has no quantiles of them."""
     world.histogram = True
     settle(world)
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")

@@ -105,7 +105,7 @@ def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]
 
 
 class History(RuleBasedStateMachine):
-    """`known` is content that some run has seen, `joint` what compactions made of such content."""
+    """`known` is content that some run has read, `joint` content of compactions of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class History(RuleBasedStateMachine):
             metadata = fragment.metadata.to_json()
             for field_id, name in names.items():
                 paths = [f["path"] for f in metadata["files"] if field_id in f["fields"]]
-                # An overwrite gives field ids anew, so a column without file is told by its type.
+                # Overwrites assign new field ids: its type identifies a column without a file.
                 type = str(self.dataset.schema.field(name).type)
                 key = (paths, metadata["deletion_file"], metadata["physical_rows"], type)
                 contents[(fragment.fragment_id, name)] = (field_id, repr(key))
@@ -269,13 +269,13 @@ class History(RuleBasedStateMachine):
 
     @rule(filters=st.lists(st.sampled_from(FILTERS), min_size=1, max_size=2))
     def prune(self, filters: list[Filter]) -> None:
-        """However far the table has moved on: no row is lost, and what is told is true."""
+        """Check after any changes that no matching row is lost, and that partials are true."""
         names = self.dataset.schema.names
         if set().union(*map(columns_of, filters)) <= set(names):
             check_filter(self.grouped, self.dataset, filters)
 
     @invariant()
-    def nothing_is_ever_accepted_that_is_not_true(self) -> None:
+    def false_statistics_are_never_accepted(self) -> None:
         if not hasattr(self, "world"):
             return
         assessment, _ = self.world.observer.assess(self.world.table)

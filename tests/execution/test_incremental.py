@@ -1,4 +1,4 @@
-"""Each kind of change: what the plan says, what is read, and the result of a full refresh."""
+"""Each kind of change: its plan, its reads, and the result, which equals a full refresh."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.execution.world import World, orders
 
 
 def settle(world: World) -> None:
-    """Run, and forget what was read so far."""
+    """Run, and clear the log of reads."""
     assert world.run().status == "success"
     world.reads.clear()
 
 
 def check_converged(world: World) -> None:
-    """A run leaves nothing to do, and what it published is what a full refresh gives."""
+    """Check that a run leaves nothing to do, and publishes the statistics of a full refresh."""
     assert world.run().status == "success"
     assert isinstance(world.action(), Skip)
     published = world.published()

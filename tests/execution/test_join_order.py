@@ -1,4 +1,4 @@
-"""Nodes that read what a join of the same run writes."""
+"""Nodes that read the result of a join of the same run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL = ("before", "near", "made")
 
 @pytest.fixture
 def world(tmp_path: Path) -> JoinWorld:
-    """`near` reads what `before` writes, spelled otherwise; `made` is a table over its result."""
+    """`near` reads the result of `before` by another spelling; `made` is a table over it."""
     lance.write_dataset(vectors(0, 20, name="v"), str(tmp_path / "l.lance"))
     lance.write_dataset(vectors(0, 30, name="w"), str(tmp_path / "r.lance"))
     world = JoinWorld(tmp_path)
@@ -132,7 +132,7 @@ def test_a_blocked_join_does_not_block_readers_of_its_last_result(world: JoinWor
 
 
 def test_joins_that_read_each_other_terminate(world: JoinWorld) -> None:
-    """Their specification is refused where they spell each other's places alike."""
+    """Their specification is refused if they spell the URIs alike."""
     circle = KnnSide("v", ("id", "v"), (), format="lance", uri=f"{world.join.output_uri}/.")
     world.others = (before(world, left=circle), world.others[1])
     result = world.run(*ALL)

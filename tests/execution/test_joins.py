@@ -1,4 +1,4 @@
-"""Each kind of change to what a join reads: what the plan says, what is joined, and the result."""
+"""Each kind of change to the sides of a join: its plan, the joined rows, and the result."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_a_compacted_result_is_joined_again(world: JoinWorld) -> None:
 
 
 def earlier_mark(world: JoinWorld) -> None:
-    """Mark the result as releases did whose mark named neither a place nor a content."""
+    """Mark the result like releases whose mark named neither a URI nor a digest."""
     dataset = lance.dataset(world.join.output_uri)
     dataset.update_schema_metadata({"lancestat.output": "knn_join"}, replace=True)
 
@@ -401,14 +401,14 @@ def test_a_missing_side_blocks_the_join(world: JoinWorld, name: str) -> None:
 def test_a_side_recreated_before_it_is_read_is_planned_again(world: JoinWorld, side: str) -> None:
     done: list[str] = []
 
-    def make_anew(work: JoinWork) -> None:
+    def recreate_side(work: JoinWork) -> None:
         if not done:
             done.append(side)
             shutil.rmtree(world.uri(side))
             name = {"l": "v", "r": "w"}[side]
             lance.write_dataset(vectors(500, 11, name=name), world.uri(side))
 
-    world.before = make_anew
+    world.before = recreate_side
     assert world.run().status == "success"
     assert world.rows() == world.expected()
     assert isinstance(world.action(), Skip)

@@ -1,4 +1,4 @@
-"""Whatever happens to the sides between runs, the result is that of a join in full."""
+"""After any changes of the sides between runs, the result equals that of a full join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans in files, over real tables and a real state: held to, or refused with what has moved."""
+"""Plans in files, over real tables and a real state: executed, or refused with the changes."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_an_outdated_plan_is_refused_with_all_changes(
 
 
 def test_a_reverted_change_does_not_outdate_a_plan(folder: Path) -> None:
-    """Only what is now counts: the plan is the same plan."""
+    """Only the current content counts: the plan is the same."""
     Project.load(folder).save_plan(folder / "plan.json")
     change_meaning_alone(folder)
     edit(folder, "'6%'", "var('share')")
@@ -258,7 +258,7 @@ def test_lost_partials_outdate_a_plan(folder: Path) -> None:
 
 
 def test_a_failed_run_in_between_outdates_a_plan(folder: Path) -> None:
-    """The state holds more than the plan counted on, and remembers nothing else."""
+    """The state holds more partials than the plan assumed, and no other record."""
     append(folder)
     Project.load(folder).save_plan(folder / "plan.json")
     world = World(folder / "orders.lance", state=Project.load(folder).state)

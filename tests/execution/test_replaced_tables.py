@@ -25,7 +25,7 @@ from tests.execution.world import World, orders
 
 
 def make(path: Path, first: int, fragments: int = 1) -> None:
-    """A table of 100 rows a fragment, made anew."""
+    """Create a table of 100 rows a fragment in place of any other."""
     shutil.rmtree(path, ignore_errors=True)
     for number in range(fragments):
         mode = "append" if number else "create"
@@ -64,7 +64,7 @@ def test_a_table_recreated_during_a_scan_is_planned_again(world: World, moment: 
     assert published_ids(world) == ("5000", "5199")
     assert check_no_reader_is_misled(world.path)
 
-    # The old table comes back: nothing that was stored meanwhile is taken for its content.
+    # The old table is restored: nothing that was stored meanwhile is used for it.
     shutil.rmtree(world.path)
     shutil.copytree(aside, world.path)
     assert world.run().status == "success"
@@ -118,7 +118,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: no handler gets to undo anything."""
 
 
-def land_and_die(world: World, monkeypatch: pytest.MonkeyPatch, first: int, count: int) -> None:
+def publish_and_kill(world: World, monkeypatch: pytest.MonkeyPatch, first: int, count: int) -> None:
     """Replace the table at the moment of the commit that publishes, and die once that landed."""
     commit = lance.LanceDataset.commit
 
@@ -140,7 +140,7 @@ def test_statistics_that_a_killed_run_left_in_a_replaced_table_are_not_used(
     world: World, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     make(world.path, 0)
-    land_and_die(world, monkeypatch, 5000, count)
+    publish_and_kill(world, monkeypatch, 5000, count)
     assert verdict_of_readers(world) is GuardReason.ABSENT
     assert world.run().status == "success"
     assert published_ids(world) == ("5000", str(5000 + count - 1))
@@ -153,7 +153,7 @@ def test_no_policy_accepts_statistics_that_a_killed_run_left_in_a_replaced_table
 ) -> None:
     world.policy = Policy(allow_stale=allow_stale)
     make(world.path, 0)
-    land_and_die(world, monkeypatch, 5000, 100)
+    publish_and_kill(world, monkeypatch, 5000, 100)
     append(world)
     assert verdict_of_readers(world) is GuardReason.STALE
     assert world.run().status == "success"

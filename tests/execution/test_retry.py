@@ -133,7 +133,7 @@ def test_a_full_refresh_that_failed_is_a_full_refresh_again(folder: Path, broken
 
 
 def test_a_table_that_could_not_be_opened_is_refreshed_in_full(folder: Path, broken: Break) -> None:
-    """Its reasons told nothing of the full refresh, since it was blocked; the record does."""
+    """Its reasons do not name the full refresh, since it was blocked; the record does."""
     broken()
     Project.load(folder).run()
     (folder / "orders.lance").rename(folder / "away.lance")
@@ -188,7 +188,7 @@ def test_the_state_remembers_a_full_refresh_apart_from_the_result(folder: Path) 
 
 
 def test_a_record_of_an_older_release_was_no_full_refresh(folder: Path) -> None:
-    """Rows are of the same columns; what is not said is False."""
+    """Rows have the same columns; a missing value is False."""
     Project.load(folder).state.add_run(record(0, "dev", failed("orders")))
     [stored] = folder.glob("state/v1/runs-*")
     [row] = lance.dataset(str(stored)).to_table().to_pylist()

@@ -40,7 +40,7 @@ def world(tmp_path: Path, state: Counted) -> World:
 
 
 def run(world: World, state: Counted) -> None:
-    """Run, and count only what making the summary took."""
+    """Run, and count only the reads and writes of the summary."""
     state.reset()
     assert world.run().status == "success"
 

@@ -35,7 +35,7 @@ PLACE = Location("specs/shop.yml", 1, 1)
 
 @dataclass
 class Clock:
-    """An instant that moves when told to."""
+    """A clock that tests advance."""
 
     now: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -142,7 +142,7 @@ def no_replan(name: str, full_refresh: bool) -> Action:
 
 
 def orders(start: int, count: int) -> pa.Table:
-    """Rows whose values all follow from their number."""
+    """Return rows whose values all follow from their number."""
     numbers = range(start, start + count)
     return pa.table(
         {
