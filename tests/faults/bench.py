@@ -12,7 +12,7 @@ from tests.faults.checks import check_converged, check_readers, check_same, left
 from tests.faults.children import Ended, Server
 from tests.faults.shop import Shop, copied
 
-# What any command may say, and none may end with.
+# Words that the output of no command may contain.
 _DEFECTS = ("internal error", "Traceback", "panicked", "is set aside")
 
 
@@ -24,7 +24,7 @@ class Bench:
     server: Server
     shop: Shop = field(init=False)
     known: Shop = field(init=False)
-    # What children need in a trial, beside what all do.
+    # Additional variables of children in a trial.
     more: dict[str, str] = field(default_factory=dict)
     # Seconds and steps of commands that nothing disturbed.
     usual: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Bench:
         self.known = self.shop
 
     def renew(self) -> Shop:
-        """A shop as new, at the place where the state knows its tables."""
+        """Restore a fresh shop under the URIs that the state has of its tables."""
         copied(self.template, self.shop.folder)
         known = self.known
         self.more = {}

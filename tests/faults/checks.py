@@ -18,7 +18,7 @@ from lancestat.manifest.wire import PublishedStatistics, decode_statistics
 from tests.execution.test_faults import unstamped
 from tests.faults.shop import RESULT, Shop, rows_of
 
-# Files of a project, its tables and its results; what else there is has been left by a process.
+# Files of a project, its tables and its results; other files were left by a process.
 _OWN = re.compile(
     r"lancestat_project\.yml|specs|tmp|state|aside|\.lancestat|far\.parquet"
     r"|\.far\.parquet\.lancestat|(orders|returns|items|l|r|near)\.lance"
@@ -35,7 +35,7 @@ def check_readers(shop: Shop) -> list[str]:
 
 
 def check_converged(shop: Shop) -> list[str]:
-    """Statistics are published for what the tables are now, and results are those of joining."""
+    """Check that statistics describe the current tables, and results the current sides."""
     problems = check_readers(shop)
     for name in (*shop.tables, RESULT):
         status = shop.project.show(name)

@@ -56,7 +56,7 @@ class Server:
             env={**os.environ, "PYTHONPATH": str(REPOSITORY), **self.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # A buffer would take in answers that `has_answer` then waits for.
+            # A buffer would hold answers for which `has_answer` then waits.
             bufsize=0,
         )
         self._answer()

@@ -1,4 +1,4 @@
-"""Commands that write, how a shop is made ready for each, and what is asked of it afterwards."""
+"""Commands that write, the set-up of a shop for each, and the checks afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILE_OF_OTHERS = "CNAME"
 
 
 class Command(ABC):
-    """A command line, and what is asked of the shop after a fault in it."""
+    """A command line, and the checks of the shop after a fault in it."""
 
     def __init__(self, bench: Bench, rng: random.Random) -> None:
         self.bench = bench
@@ -25,11 +25,11 @@ class Command(ABC):
 
     @abstractmethod
     def prepare(self) -> list[str]:
-        """Give a new shop something to do for the command, whose arguments are returned."""
+        """Prepare a new shop for the command, and return the arguments."""
 
     @abstractmethod
     def problems(self) -> list[str]:
-        """Return the problems, and those that remain when the command is repeated."""
+        """Return the problems after a fault, and those after a repetition of the command."""
 
 
 class Run(Command):
@@ -69,7 +69,7 @@ class Retry(Run):
 
 
 class Sweep(Run):
-    """`lancestat gc` over what a killed run has left."""
+    """`lancestat gc` over the files of a killed run."""
 
     def prepare(self) -> list[str]:
         shop = self.bench.shop
@@ -113,7 +113,7 @@ class Docs(Command):
 
 
 def check_pages(site: Path) -> tuple[set[str], list[str]]:
-    """The editions of a site's pages, and what does not open."""
+    """Return the editions of a site's pages, and the problems of pages that do not open."""
     problems = []
     editions = set()
     pages = sorted(site.rglob("*.html"))

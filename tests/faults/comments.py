@@ -1,4 +1,4 @@
-"""`lancestat comment`, killed while it talks to a GitHub on loopback."""
+"""`lancestat comment`, killed while it sends requests to a stub of GitHub."""
 
 from __future__ import annotations
 

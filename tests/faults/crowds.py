@@ -18,7 +18,7 @@ from tests.faults.tally import Result, Trial
 KIND = "crowds"
 SHARES = {"all at once": 100}
 _OTHER = "aside"
-# What a command may end with when others keep changing what it works on.
+# Codes with which a command may fail while others change its inputs.
 _EXPECTED = ("LS302", "LS571", "LS604", "LS569")
 
 

@@ -34,7 +34,7 @@ _SPARK_SECONDS = (1.0, 22.0)
 
 
 def kill(bench: Bench, trial: Trial) -> Result:
-    """Kill one command; what the project is then, and what becomes of it."""
+    """Kill one command, and return the problems of the project afterwards."""
     began = time.monotonic()
     rng = trial.rng
     on_spark = trial.command == ON_SPARK

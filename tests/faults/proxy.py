@@ -1,4 +1,4 @@
-"""A proxy on loopback before an object store, which answers as stores do on bad days."""
+"""A proxy on loopback before an object store, which injects faults into its answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass
 class Proxy:
-    """Forwards to the store at `upstream`, as `plan` says."""
+    """Forward requests to the store at `upstream` with the faults of `plan`."""
 
     upstream: str
     plan: Plan = field(default_factory=Plan)

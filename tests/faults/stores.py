@@ -28,8 +28,8 @@ ARGUMENTS = {
 }
 ENDPOINT = "SHOP_ENDPOINT"
 TIMEOUT = "SHOP_TIMEOUT"
-# A store that does not answer is soon given up on, as trials have little time. A busy machine
-# may take as long to answer: only the command that is to fail is impatient.
+# Requests to a store that does not answer have a short timeout, as trials must be short. On a busy
+# machine an answer may take as long: only the command that is to fail has that timeout.
 _IMPATIENT = "3s"
 _PATIENT = "120s"
 # After so many changes a shop has become slow.

@@ -1,4 +1,4 @@
-"""A handful of each fault; `python -m tests.faults` tries as many as asked for."""
+"""A few trials of each fault; `python -m tests.faults` tries any number."""
 
 from __future__ import annotations
 
