@@ -23,7 +23,7 @@ _FORMAT_ROUND = 20
 
 
 def main() -> int:
-    """Try as many conditions as the command line asks for, in one zone after the other."""
+    """Try the requested number of conditions, in one zone after the other."""
     parser = argparse.ArgumentParser(prog="python -m tests.filters", description=__doc__)
     parser.add_argument("--conditions", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)

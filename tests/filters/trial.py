@@ -85,7 +85,7 @@ class Rows:
 
     @cached_property
     def ways(self) -> Mapping[str, DataFrame]:
-        """DataFrames over Lance by what rules fragments out."""
+        """Return DataFrames over Lance, by the source of their pruning."""
         plain, indexed = (str(self._folder / f"{name}.lance") for name in ("plain", "indexed"))
         world = World(Path(plain))
         [node] = world.run().nodes
