@@ -20,7 +20,7 @@ JOIN_EVERY = 25
 
 
 def main() -> int:
-    """Run the histories that the command line asks for."""
+    """Run the histories that the command line selects."""
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
     parser.add_argument("--histories", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next one")

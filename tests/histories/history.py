@@ -1,4 +1,4 @@
-"""One history: steps that are drawn from a seed, and after each of them what every reader says."""
+"""One history: steps drawn from a seed, and the checks of every reader after each of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETTINGS = {
 # Errors by which Lance refuses a step, such as an index over no rows.
 _REFUSED = (OSError, ValueError, RuntimeError, KeyError)
 
-# A step and the seed of what it draws.
+# A step and the seed of its random choices.
 Drawn = tuple[str, int]
 
 
@@ -154,7 +154,7 @@ def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
 
 
 def shrink(spark: SparkSession, steps: Sequence[Drawn], *, with_join: bool) -> Outcome:
-    """A shorter history that goes wrong too: steps are left out, one after the other."""
+    """Return a shorter history that also fails: steps are left out one after the other."""
 
     def tried(some: Sequence[Drawn]) -> Outcome:
         return run_history(spark, some, Counts(), with_join=with_join)

@@ -1,4 +1,4 @@
-"""Every way to read a table: each reader is pinned when it is made, and asked again later."""
+"""Every way to read a table: each reader is pinned when it is made, and read again later."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CODE = re.compile(r"\bLS\d{3}\b")
-# What a reader says whose table is another one now.
+# The error of a reader whose table has been replaced.
 _ATTACH = re.compile(r"attach .*again", re.IGNORECASE)
 
 
@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass
 class Pin:
-    """A reader of one version, and what Lance said of that version when the reader was made.
+    """A reader of one version, and the rows of that version when the reader was made.
 
     `rows` is a DataFrame, or reads a table's rows in this process.
     """
@@ -76,7 +76,7 @@ class Pin:
 
 
 class Readers:
-    """Makes readers and asks them; counts what was read and compared."""
+    """Create readers and query them; count reads and comparisons."""
 
     def __init__(self, spark: SparkSession, world: HistoryWorld) -> None:
         self._spark = spark
@@ -168,7 +168,7 @@ class Readers:
         try:
             answers = self._answers(asked)
         except Exception:
-            # One of them fails the query: which one, is asked one by one.
+            # One of them fails the query: they are queried one by one to find it.
             return [finding for one in asked for finding in self._compared(*one)]
         findings: list[Finding] = []
         for (pin, question), seen in zip(asked, answers, strict=True):
@@ -176,7 +176,7 @@ class Readers:
         return findings
 
     def _answers(self, asked: Sequence[tuple[Pin, Question]]) -> list[list[list[str | None]]]:
-        """The answers of all, from one job."""
+        """Return the answers of all readers, from one job."""
         parts = []
         for place, (pin, question) in enumerate(asked):
             texts = [

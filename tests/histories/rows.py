@@ -1,4 +1,4 @@
-"""Rows of random tables, and what Lance itself says of them: the truth that readers are held to."""
+"""Rows of random tables, and their content as read by Lance, with which readers are compared."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PREDICATES = (
 
 
 def make_rows(random: Random, count: int, start: int | None = None) -> pa.Table:
-    """Rows whose values lie near each other, so that fragments can be told apart by them."""
+    """Return rows with similar values, so that fragments have distinct ranges."""
     start = random.randrange(_SPAN) if start is None else start
     numbers = [start + place for place in range(count)]
 
@@ -100,7 +100,7 @@ class Question:
 
     Args:
         predicate: The condition.
-        column: Whose figures are asked for; None with `is_count` for the number of rows alone.
+        column: The column of the figures; None with `is_count` for the number of rows alone.
         is_count: Whether figures are asked for, in one row.
     """
 
@@ -154,7 +154,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def parsed(rows: list[list[str | None]], expected: list[list[Any]]) -> list[list[Any]]:
-    """Spark's answers, each a text or null, in the types of those that are expected."""
+    """Return Spark's answers, texts or nulls, in the types of the expected ones."""
     types = [
         next((type(value) for value in column if value is not None), str)
         for column in zip(*expected, strict=True)

@@ -1,4 +1,4 @@
-"""Statistics that are believed, held against statistics that are made of the rows themselves."""
+"""Compare used statistics with statistics of the rows."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _stale(world: HistoryWorld, who: str, verdict: Verdict, table: Table) -> lis
 
 
 def changed_share(before: pa.Table, now: pa.Table) -> float:
-    """Rows that came plus rows that went, of the rows there are now, by columns of both."""
+    """Return added plus removed rows per current row, in the common columns."""
     names = [name for name in now.schema.names if name in before.schema.names]
     old, new = (Counter(map(str, rows.select(names).to_pylist())) for rows in (before, now))
     changed = sum((new - old).values()) + sum((old - new).values())
@@ -168,7 +168,7 @@ def fresh(dataset: lance.LanceDataset) -> Mapping[str, PublishedColumn]:
 
 
 def _pruned(world: HistoryWorld, opened: ReadTable) -> list[Finding]:
-    """Fragments that are ruled out hold no row that a filter wants."""
+    """Check that pruned fragments hold no row that a filter selects."""
     dataset = lance.dataset(world.uri, version=opened.snapshot.version)
     findings = [
         Finding(f"the partial of column '{name}' over all groups", "it is not that of the rows")

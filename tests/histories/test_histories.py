@@ -1,4 +1,4 @@
-"""A few random histories; `python -m tests.histories` tries as many as one likes."""
+"""A few random histories; `python -m tests.histories` tries any number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table of a project, its folder, and what can happen to them: the steps of a history."""
+"""One table of a project, its folder, and the changes of both: the steps of a history."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROWS_PER_FILE = 20
 
 @dataclass
 class HistoryWorld:
-    """A project over the table `t`, declared anew by some steps, and one more table `r` to join.
+    """A project over the table `t`, whose declaration some steps change, and a table `r` to join.
 
     `epoch` counts how often another dataset took the table's place; `cleaned` how often versions
     were removed.
@@ -225,7 +225,7 @@ def _branch(world: HistoryWorld, random: Random) -> None:
 
 
 def _clone(world: HistoryWorld, random: Random) -> None:
-    """A shallow clone that goes its own way, and must not change what readers of `t` see."""
+    """Make a shallow clone and change it, which must not affect readers of `t`."""
     world.columns_made += 1
     place = str(world.folder / f"clone{world.columns_made}.lance")
     world.dataset.shallow_clone(place, world.dataset.version)
@@ -278,7 +278,7 @@ def _restore_backup(world: HistoryWorld, random: Random) -> None:
 
 
 def _recreate(world: HistoryWorld, random: Random) -> None:
-    """Made anew, as often as not up to the version that it had."""
+    """Recreate the table, half of the time up to the version that it had."""
     version = world.dataset.version
     shutil.rmtree(world.uri)
     write(world.uri, make_rows(random, random.randrange(1, 90)))
