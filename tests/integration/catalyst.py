@@ -91,7 +91,7 @@ class Catalyst:
 
 
 class PlannedTable:
-    """A table of one column whose statistics are set at will, for Spark to plan with."""
+    """A table of one column whose statistics tests set, for Spark to plan with."""
 
     _MAKER = (
         "new org.apache.spark.sql.catalyst.catalog.CatalogStatistics("

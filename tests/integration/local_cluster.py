@@ -1,4 +1,4 @@
-"""Scans a sound and a damaged table with real executor processes and prints what came of it."""
+"""Scan a valid and a damaged table with real executor processes, and print the outcome."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ READY_WITHIN_SECONDS = 90
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A running store. `storage_options` open it for Lance and hold what no output may show."""
+    """A running store. `storage_options` open it for Lance and hold secrets."""
 
     endpoint: str
     bucket: str
@@ -72,7 +72,7 @@ def running_object_store(folder: Path) -> Iterator[ObjectStore]:
     ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
     log = folder / "weed.log"
     with log.open("wb") as output:
-        # A session of its own, so that the group can be ended whatever it has started.
+        # It has its own session, so that the whole process group can be ended.
         process = subprocess.Popen(
             _command(folder, ports),
             stdout=output,
@@ -171,7 +171,7 @@ def _wait_until_ready(store: ObjectStore, log: Path) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    # It would take ten seconds to end well, and nobody will read its files again.
+    # A graceful end would take ten seconds, and its files are not read again.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=30)

@@ -23,7 +23,7 @@ class Planned:
 def planned(frame: DataFrame) -> Planned:
     """The statistics of the root of a query's optimized plan."""
     jvm: Any = frame.sparkSession._jvm
-    # Statistics ask the thread's active session whether the cost-based optimizer is on.
+    # Statistics read from the thread's active session whether the cost-based optimizer is on.
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(
         frame.sparkSession._jsparkSession
     )
@@ -45,7 +45,7 @@ def optional(option: Any) -> Any:
 
 
 def with_cbo(spark: SparkSession) -> SparkSession:
-    """A session of its own over the same Spark, whose optimizer uses column statistics."""
+    """Return a new session of the same Spark, whose optimizer uses column statistics."""
     session = spark.newSession()
     session.conf.set(CBO, "true")
     return session

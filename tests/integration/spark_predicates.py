@@ -64,7 +64,7 @@ def spark_literal(value: Literal | None, type: str) -> str:
         case Instant(micros):
             return f"timestamp_micros(CAST('{micros}' AS BIGINT))"
         case LocalTime(micros) if micros == -(2**63):
-            # What Spark cannot parse; in a session whose zone is UTC.
+            # Literals that Spark cannot parse; in a session whose zone is UTC.
             return f"CAST(timestamp_micros(CAST('{micros}' AS BIGINT)) AS TIMESTAMP_NTZ)"
         case LocalTime(micros):
             seconds, rest = divmod(micros, 1_000_000)

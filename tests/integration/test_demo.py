@@ -1,4 +1,4 @@
-"""The demo, at a scale of its own, does and says what `make demo` promises."""
+"""The demo, at a small scale, does and prints what `make demo` promises."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def walk(example: Path) -> Walk:
-    # Neither what an earlier demo left behind nor a person's own settings may matter.
+    # Files of an earlier demo and settings of the user must have no effect.
     script(example, "load.py", "0.002").check_returncode()
     (example / ".lancestat" / "state" / "v1" / "runs.0.lance").mkdir(parents=True)
     ended = script(example, "demo.py", "0.01", LANCESTAT_TARGET="prod", LANCESTAT_OUTPUT="json")

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 ROWS = 90
 TYPES = {column.name: str(spark_type(column.type)) for column in COLUMNS}
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-# As Parquet has them: what Spark sees of types that it has not.
+# Types as Parquet has them, for types that Spark lacks.
 _SEEN_TYPES = {
     "smallint": pa.int16(),
     "int": pa.int32(),
@@ -59,7 +59,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def array_of(values: Sequence[Literal | None], type: pa.DataType) -> pa.Array:
-    """An array of what filters have as literals."""
+    """Return an array of the literals of filters."""
     counts = [value.days if isinstance(value, Day) else value for value in values]
     counts = [
         value.micros if isinstance(value, (Instant, LocalTime)) else value for value in counts

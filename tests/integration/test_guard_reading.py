@@ -1,4 +1,4 @@
-"""A reader refuses statistics that one thing makes untrue, says why, and answers rightly."""
+"""A reader refuses statistics with one defect, logs the reason, and returns correct rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROWS = 60
 LOGGER = "lancestat.read"
 ENABLED = "spark.lance.cbo.column.stats.enabled"
 ALLOW_STALE = "spark.lance.cbo.column.stats.allow.stale"
-# What Spark takes for a row of bigint, string and double that it knows nothing of.
+# The size that Spark assumes for a row of bigint, string and double without statistics.
 UNKNOWN_WIDTH = 8 + 8 + 20 + 8
 
 
@@ -62,7 +62,7 @@ def _log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def corrupt(path: Path, entries: Mapping[str, str | None]) -> None:
-    """Change config entries in one commit that leaves the statistics current, unless they say."""
+    """Change config entries in one commit that keeps the statistics current by default."""
     dataset = lance.dataset(path)
     dataset.update_config({COMPUTED_AT_VERSION: str(dataset.version + 1), **entries})
 
@@ -101,7 +101,7 @@ def assert_right(frame: DataFrame, path: Path) -> None:
 def assert_refused(
     frame: DataFrame, path: Path, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rows and size are told and no column is; the reason is said once; the answer is right."""
+    """Check that only rows and size are reported, the reason is logged once, and rows are right."""
     live = lance.dataset(path).count_rows()
     assert planned(frame) == Planned(live, live * UNKNOWN_WIDTH, {})
     assert_right(frame, path)
@@ -313,7 +313,7 @@ def test_the_kill_switch_applies_to_tables_already_read(session: SparkSession, p
     assert is_used(frame.where("o_id < 6"))
 
 
-# The session's configuration, the scan's option, the declared policy, and what comes of them.
+# The session's configuration, the scan's option, the declared policy, and the expected use.
 STALENESS = [
     (None, None, "false", False),
     (None, None, "true", True),

@@ -1,4 +1,4 @@
-"""`lancestat run` on Spark, killed: what is left is true, and the next run converges."""
+"""`lancestat run` on Spark, killed: published statistics are true, and the next run converges."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 METRICS = ("l2", "cosine", "dot")
 KINDS = ("inner", "left_outer")
 LISTS = 4
-# Strategies whose answer is exact: the partitioned one is when every list is visited.
+# Strategies with exact results: the partitioned one is exact when every list is visited.
 STRATEGIES = ("spark", "exact", "partitioned")
 
 

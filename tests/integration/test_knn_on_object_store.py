@@ -1,4 +1,4 @@
-"""A join whose sides, scratch, result and state are on S3, with credentials that show nowhere."""
+"""A join whose sides, scratch, result and state are on S3, with credentials that are not shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sides that are queries: what Spark may be asked to run, and what is known of it afterwards."""
+"""Sides that are queries: statements that Spark may run, and the proof of their inputs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """Files that nobody is to touch."""
+    """A folder of files that no query may touch."""
     folder = tmp_path / "victim"
     folder.mkdir()
     (folder / "precious.txt").write_text("mine")

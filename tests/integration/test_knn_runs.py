@@ -1,4 +1,4 @@
-"""Runs of a declared join on Spark, between changes to what it reads."""
+"""Runs of a declared join on Spark, between changes of its sides."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ knn_joins:
     output: {lance: first.lance}
 """
     )
-    # In a process of its own, whose threads are the first to import Spark.
+    # In its own process, whose threads are the first to import Spark.
     command = [sys.executable, "-m", "lancestat", "--project-dir", str(tmp_path), "run"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -169,7 +169,7 @@ def test_an_unreachable_store_is_an_error(object_store: ObjectStore) -> None:
 def test_a_store_that_does_not_answer_fails_its_tables_together(
     object_store: ObjectStore, tmp_path: Path
 ) -> None:
-    """Each would take minutes by itself: the one question that is asked of the store decides."""
+    """Each would take minutes by itself: one request to the store decides for all."""
     local = str(tmp_path / "local.lance")
     lance.write_dataset(rows(0, 3), local)
     requests = [(f"t{number}", f"s3://lake/t{number}.lance") for number in range(100)]

@@ -1,4 +1,4 @@
-"""Spark plans with the statistics that `show` says are used, and the system view tells the same."""
+"""Spark plans with the statistics that `show` reports as used, and so does the system view."""
 
 from __future__ import annotations
 

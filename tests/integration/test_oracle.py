@@ -47,7 +47,7 @@ class Compared:
 
 
 def pick(draw: random.Random, edges: Sequence[Any], other: Any) -> list[Any]:
-    """Every edge at least once, some nulls, and else what `other` makes."""
+    """Return every edge at least once, some nulls, and otherwise values of `other`."""
     made = [draw.choice([other(), draw.choice(edges)]) for _ in range(ROWS - len(edges))]
     values = [*edges, *(None if draw.random() < 0.1 else value for value in made)]
     draw.shuffle(values)
@@ -129,7 +129,7 @@ AWKWARD = awkward_table()
 
 
 def compare(spark: SparkSession, uri: Path, scratch: Path) -> dict[str, Compared]:
-    """Both sides over what Lance itself reads of the table now."""
+    """Return the statistics of both sides over the rows that Lance reads."""
     rows = as_spark_reads(lance.dataset(uri).to_table())
     pq.write_table(rows, scratch / "rows.parquet")
     catalyst = Catalyst(spark)
@@ -179,7 +179,7 @@ def assert_equal(column: Compared) -> None:
 
 
 def share_within(columns: Sequence[Compared], error: float) -> float:
-    """The share of columns whose distinct count is at most that far off."""
+    """Return the share of columns whose distinct count has at most that error."""
     near = [
         abs(int(column.ours["distinctCount"]) - column.distinct) <= error * column.distinct
         for column in columns

@@ -1,4 +1,4 @@
-"""Plain scans of Parquet are read past the JVM, and give what Spark gives, in its order."""
+"""Plain scans of Parquet are read without the JVM, with the rows and order of Spark."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_a_dead_worker_is_reported(
 
 
 class DeadlyTask:
-    """Stands in for a task whose process is killed, for want of memory say."""
+    """Simulate a task whose process is killed, for example by lack of memory."""
 
     def __init__(self, **_: Any) -> None:
         pass

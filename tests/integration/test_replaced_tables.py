@@ -71,7 +71,7 @@ QUERIES = {
 }
 
 
-# Workers keep datasets open between queries: they are warm when they know the table already.
+# Workers keep datasets open between queries: they are warm when they have the table open.
 @pytest.mark.parametrize(
     ("read", "query", "is_warm"),
     [
@@ -128,7 +128,7 @@ def test_a_table_recreated_during_a_run_is_read_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The plan is of one table, and what the workers find is another."""
+    """The plan is of one table, and the workers open another."""
     from lancestat.spark.analyze import scanner
 
     uri = tmp_path / "orders.lance"

@@ -74,7 +74,7 @@ def sql(shop: Path, spark: SparkSession) -> Iterator[Sql]:
         return CliRunner().invoke(cli, ["sql", query, *args], input=input, prog_name="lancestat")
 
     yield run
-    # The session that was there sees nothing of it.
+    # The existing session is not affected.
     assert {table.name for table in spark.catalog.listTables()} == views
 
 

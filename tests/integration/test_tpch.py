@@ -26,7 +26,7 @@ QUERIES = sorted((Path(__file__).parents[2] / "benchmarks" / "tpch").glob("q*.sq
 
 @dataclass(frozen=True)
 class Sides:
-    """Two sessions that know the eight tables by the same names."""
+    """Two sessions with the eight tables under the same names."""
 
     lance: SparkSession
     parquet: SparkSession
