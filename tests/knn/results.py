@@ -1,4 +1,4 @@
-"""Results to write, and what readers that know nothing of lancestat see of them."""
+"""Results to write, and their content for readers other than lancestat."""
 
 from __future__ import annotations
 

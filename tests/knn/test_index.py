@@ -76,7 +76,7 @@ def recall(neighbours: Neighbours, truth: Neighbours) -> float:
 
 
 def assert_proven(neighbours: Neighbours, queries: Matrix, rows: Matrix, metric: Metric) -> None:
-    """Whatever was found has the distance that an exact search gives that row, in its order."""
+    """Check that rows have the distances and the order of an exact search."""
     for number, query in enumerate(queries):
         places = np.sort(neighbours.places[number])
         alone = search(query[None], rows[places], len(places), metric, places)
