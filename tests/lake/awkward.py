@@ -1,4 +1,4 @@
-"""A table of awkward values in every type that filters know, and random predicates over it."""
+"""A table of awkward values in every type that filters support, and random predicates over it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _times(name: str, unit: str, zone: str | None) -> Column:
     else:
         stored += [round(micros(moment) / MICROS[unit]) for moment in _MOMENTS]
     if unit == "us":
-        # What comes before cannot be floored to days or zones without leaving 64 bits.
+        # Earlier values cannot be floored to days or zones without leaving 64 bits.
         stored += [-(2**63), 2**63 - 1]
     literals = [kind(micros(moment)) for moment in _MOMENTS]
     literals += [kind(count) for count in (1, -1, 500_000, -999_999, 8, -8, 2**63 - 1, -(2**63))]
@@ -134,7 +134,7 @@ _DAYS = (
     *(date(1900, 2, 28), date(2024, 2, 29), date(9999, 12, 31)),
     *(date(1582, 10, number) for number in (5, 9, 10, 11, 14)),
 )
-# Beyond what Python's dates can hold.
+# Beyond the range of Python's dates.
 _DAY_COUNTS = (-(2**31), -719_163, -719_528, 2_932_897, 2**31 - 1)
 
 

@@ -211,7 +211,7 @@ def test_a_column_that_a_restore_brought_back_is_the_same(orders: lance.LanceDat
 
 
 def test_nested_columns_do_not_affect_others(tmp_path: Path) -> None:
-    """They have no statistics; what is replaced inside of one leaves the others as they were."""
+    """They have no statistics; replacing a member does not affect other columns."""
     inner = pa.array([{"a": number, "b": "text"} for number in range(20)])
     table = lance.write_dataset(pa.table({"id": range(20), "st": inner}), tmp_path / "t.lance")
     table.drop_columns(["st.b"])

@@ -1,4 +1,4 @@
-"""Commits with requirements: what lands, what does not, and what is undone."""
+"""Commits with requirements: those that land, conflict or are reverted."""
 
 from __future__ import annotations
 

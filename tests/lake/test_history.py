@@ -295,7 +295,7 @@ def test_a_compaction_without_its_previous_version_has_no_rewrites(orders: Datas
 def test_commits_without_transaction_files_are_read_from_the_manifest(
     orders: Dataset, rows: Rows
 ) -> None:
-    """Small transactions stand in the manifest as well; nothing else is needed to judge them."""
+    """Small transactions are also stored in the manifest, which is sufficient."""
     orders.insert(rows(100, 110))
     shutil.rmtree(Path(orders.uri, "_transactions"))
     assert effects(orders, 1) == [Effect.APPENDED]

@@ -1,4 +1,4 @@
-"""Random histories of real tables: what the lake layer says of them must be what Lance reads."""
+"""Random histories of real tables: the facts of the lake layer must agree with the rows."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Tables(RuleBasedStateMachine):
                 assert self.values.setdefault((group.fingerprint, key), values) == values
 
     @invariant()
-    def what_is_said_of_the_past_is_true(self) -> None:
+    def changed_rows_are_never_underestimated(self) -> None:
         if not Path(self.uri).exists():
             return
         dataset = self.open()

@@ -1,4 +1,4 @@
-"""Listings of an object store, held to what is put there."""
+"""Listings of an object store, compared with the uploaded objects."""
 
 from __future__ import annotations
 

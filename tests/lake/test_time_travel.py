@@ -63,7 +63,7 @@ def test_a_tag_is_never_looked_up_in_one_dataset_and_read_in_another(
     rows: Callable[[int, int], pa.Table],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The dataset is dropped and created again at each of the moments at which Lance is asked."""
+    """The dataset is dropped and created again before each call of Lance."""
     orders.insert(rows(100, 101))
     orders.tags.create("before", 1)
     uri, open_dataset, codes = orders.uri, lance.dataset, []
