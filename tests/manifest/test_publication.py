@@ -1,4 +1,4 @@
-"""Publishing to real tables: what lands, what is left alone, and who wins a race."""
+"""Publishing to real tables: commits, refusals and races."""
 
 from __future__ import annotations
 

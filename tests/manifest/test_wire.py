@@ -1,4 +1,4 @@
-"""The wire format: what is written, what is read back, what is tolerated."""
+"""The wire format: encoding, decoding, and tolerated deviations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a manifest's config holds, reading it gives an answer and never a guess."""
+"""Decoding any config of a manifest returns a verdict and only values that it contains."""
 
 from __future__ import annotations
 
