@@ -1,4 +1,4 @@
-"""Groups of fragments: what survives a filter, and what is known of it as the table moves on."""
+"""Groups of fragments: pruning by filters, and known partials as the table changes."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_an_earlier_version_is_known_by_its_fingerprints(world: World, most_grou
     left = check_filter(known(world, version), dataset, [Comparison("o_id", Operator.GREATER, 90)])
     assert left is not None
     assert list(left.fragment_ids) == [4]
-    # The group of the last fragment has grown: it is known with what was appended only.
+    # The group of the last fragment has grown: it is known only with the appended rows.
     assert left.is_known == (most_groups > 2)
 
 
@@ -169,7 +169,7 @@ def test_a_recreated_table_does_not_use_the_old_summary(world: World, tmp_path: 
 
 
 class Unreachable(MemoryState):
-    """A state that answers about summaries only."""
+    """A state from which only summaries can be read."""
 
     is_silent = False
 

@@ -1,4 +1,4 @@
-"""Zone maps of real tables: they rule out what cannot match, through whatever happens later."""
+"""Zone maps of real tables: they rule out fragments that cannot match, also after later changes."""
 
 from __future__ import annotations
 

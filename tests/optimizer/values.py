@@ -1,4 +1,4 @@
-"""Awkward values of every analyzable type, and what Spark says of them: a model in plain Python."""
+"""Awkward values of every analyzable type, and a model of Spark's predicates in plain Python."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TEXTS = ["", "a", "ab", "b", "\x00", "ß", "ﬀ", "😀", "a" * 256, "a" * 256 +
 
 @dataclass(frozen=True)
 class Column:
-    """A column of one type: what is drawn for it."""
+    """A column of one type, and strategies for its values."""
 
     type: pa.DataType
     values: st.SearchStrategy[Any]
@@ -89,7 +89,7 @@ Row = Mapping[str, Any]
 
 @st.composite
 def tables(draw: st.DrawFn, max_rows: int = 5) -> pa.Table:
-    """A few rows of all columns; a column is often all alike, or all null."""
+    """Draw a few rows of all columns; a column often has one value only, or only nulls."""
     count = draw(st.integers(1, max_rows))
     arrays = []
     for column in COLUMNS.values():
