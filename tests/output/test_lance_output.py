@@ -225,7 +225,7 @@ def test_a_table_that_replaced_a_result_is_not_a_result(uri: str, mode: str) -> 
 def test_a_commit_during_the_replacement_of_a_result_is_detected(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lance rebases an Overwrite over whatever has been committed in between."""
+    """Lance rebases an Overwrite over all commits in between."""
     from lancestat.output import lance_output
 
     put(LANCE, uri, [rows(0, 3)])
@@ -274,7 +274,7 @@ def test_a_table_that_replaced_a_result_before_the_commit_is_restored(
 def test_a_table_that_replaced_a_result_gets_no_rows_appended(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its fragments have as many rows as those of the result, which Lance asks of a Merge."""
+    """Its fragments have as many rows as those of the result, which Lance requires of a Merge."""
     previous = put(LANCE, uri, [rows(0, 3)])
     writer = output.begin(LANCE, uri, "run", {})
     written = write(writer, [rows(3, 5)])
@@ -424,7 +424,7 @@ def test_concurrent_appends_never_repeat_rows(uri: str) -> None:
 def test_concurrent_first_results_leave_one_whole_result(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each finds no dataset when it looks, and somebody else's when it writes."""
+    """Each finds no dataset when it begins, and one of another process when it writes."""
     put(LANCE, uri, [rows(0, 3)])
     with monkeypatch.context() as patch:
         patch.setattr("lancestat.output.lance_output._opened", lambda *place: None)

@@ -511,7 +511,7 @@ def test_types_round_trip(form: OutputFormat, type: str, path: Path) -> None:
 
 
 def test_marks_of_a_run_killed_after_publication_are_removed(path: Path) -> None:
-    """The files that are seen stay."""
+    """The published files are kept."""
     from lancestat.lake.lease import this_process
 
     put(PARQUET, str(path), [rows(0, 3)])

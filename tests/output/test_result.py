@@ -342,7 +342,7 @@ SIZES = st.lists(st.integers(0, 9), max_size=4)
 def test_any_pieces_are_read_back_by_any_places(
     form: OutputFormat, commits: list[list[list[int]]], places: tuple[int, int]
 ) -> None:
-    """A result and what follows it; a commit is some pieces, a piece some batches."""
+    """A result and appended rows; a commit is some pieces, a piece some batches."""
     total = 0
     with TemporaryDirectory() as folder:
         for number, pieces in enumerate(commits):
