@@ -1,4 +1,4 @@
-"""Coverage: every (fragment, column) exactly once, whatever is stored or was rewritten."""
+"""Coverage: every (fragment, column) exactly once, for any stored or rewritten fragments."""
 
 from __future__ import annotations
 

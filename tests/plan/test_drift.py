@@ -50,7 +50,7 @@ def test_an_additional_dataset_is_reported() -> None:
 
 
 def test_a_replaced_dataset_is_reported() -> None:
-    """A table whose URI changed: what the state remembers is of the old place."""
+    """A table whose URI changed: the record of the state is of the old URI."""
     moved = replace(seen(identity="j", uri="/elsewhere.lance"), record="r")
     assert differences(NODE, moved) == [
         "orders: its dataset is /elsewhere.lance, was /warehouse/orders.lance"

@@ -57,7 +57,7 @@ def test_a_version_of_the_result_with_the_same_rows_is_that_result() -> None:
 def test_changes_that_require_a_full_join_have_reasons(
     changes: dict[str, Any], verb: str, reasons: list[Reason]
 ) -> None:
-    # New rows do not narrow what has to be joined in full anyway.
+    # New rows do not narrow a join that has to be done in full anyway.
     for left in (LEFT, table(0, 1, 2)):
         action = planned(left, **changes)
         assert (action.verb, action.work.scope) == (verb, Scope.FULL)
@@ -107,7 +107,7 @@ OTHER = FragmentContent(1, 100, b"other")
         table(0),
         table(),
         table(2, 3),
-        # A compaction may put what it made in front, or between.
+        # A compaction may put its fragments in front, or between.
         table(2, 0, 1),
         table(0, 2, 1),
         # Ids that were there before are no news.

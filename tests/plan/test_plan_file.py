@@ -1,4 +1,4 @@
-"""Plan files: their form, what is refused, and that writing is all or nothing."""
+"""Plan files: their form, refused files, and atomic writes."""
 
 from __future__ import annotations
 
