@@ -44,7 +44,7 @@ PUSHED = {"day64": 0.1, "large bytes": 0, "f16": 0.6, "it's": 0.9, "large": 0.9,
 
 @dataclass(frozen=True)
 class Written:
-    """A dataset, what Spark sees in its rows, and its columns by name."""
+    """A dataset, its rows as Spark sees them, and its columns by name."""
 
     dataset: lance.LanceDataset
     rows: list[Row]
