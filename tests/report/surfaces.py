@@ -1,4 +1,4 @@
-"""All ways to ask about a table's statistics that need no Spark, and what has to hold for them."""
+"""All surfaces that report a table's statistics without Spark, and their invariants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lancestat.report.values import TableReport
 from lancestat.spec.model import Publish, StaleBounds
 from tests.execution.judged import JudgedTable, policy
 
-# Whether statistics are used, the word for why, and the sentence for people.
+# Whether statistics are used, the reason as a word, and the reason as a sentence.
 Answer = tuple[bool, str, str]
 
 
@@ -66,7 +66,7 @@ class Surfaces:
 
 
 def check_surfaces(table: JudgedTable, allow_stale: bool | StaleBounds) -> Verdict:
-    """One answer on all of them, and a true one."""
+    """Check that all surfaces give the same verdict, and that it is true; return it."""
     table.world.policy = policy(allow_stale)
     surfaces = Surfaces(table)
     answers = surfaces.answers()
@@ -80,7 +80,7 @@ def check_surfaces(table: JudgedTable, allow_stale: bool | StaleBounds) -> Verdi
 
 
 def check_action(table: JudgedTable, action: Action, verdict: Verdict) -> None:
-    """A run leaves alone what readers may use, and nothing that they refuse."""
+    """Check that a run skips statistics that readers may use, and only these."""
     assert isinstance(action, Skip) or not hasattr(action, "error"), action
     accepted = action.reasons == (Reason.POLICY_ACCEPTS,)
     if accepted or table.world.publish is Publish.NONE:

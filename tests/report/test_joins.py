@@ -112,7 +112,7 @@ def test_a_join_waits_for_an_input_that_will_be_created(joins: JoinWorld) -> Non
     joins.others = (Table("found", joins.uri("near"), PLACE),)
     nodes = {node.spec.name: node for node in whole(joins, ("near", "found")).nodes}
     assert nodes["near"].verdict == "behind"
-    # A table is judged by what is there now.
+    # A table is judged by its current rows.
     assert nodes["found"].verdict == "refuse"
 
 

@@ -1,4 +1,4 @@
-"""Whoever asks about a table's statistics gets one answer, whatever happened to the table."""
+"""All surfaces give the same verdict on a table's statistics after any change of the table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_all_surfaces_give_the_same_correct_verdict(
     with tempfile.TemporaryDirectory(prefix="lancestat-judged-") as folder:
         table = JudgedTable.create(Path(folder) / "t.lance", publish, seed)
         for step, allow_stale in steps:
-            # A run goes by the policy too.
+            # A run also follows the policy.
             table.world.policy = policy(allow_stale)
             step(table)
             check_surfaces(table, allow_stale)

@@ -1,4 +1,4 @@
-"""Rows for SQL and files have the columns that are told of them, and no others."""
+"""Rows for SQL and files have exactly their declared columns."""
 
 from __future__ import annotations
 

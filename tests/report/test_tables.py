@@ -207,7 +207,7 @@ def test_a_failed_last_run_is_an_error_until_another_succeeds(
     assert [run.result.status for run in report.runs] == [Status.ERROR, Status.SUCCESS]
     world.run()
     assert gathering.report().health is Health.OK
-    # Once it is seen to be well, idle runs leave no trace again.
+    # Once a run has found it healthy, idle runs are not recorded again.
     world.run()
     assert len(gathering.report().runs) == 3
 
@@ -297,7 +297,7 @@ def test_the_state_is_read_once_for_all_tables(
     report = gather(spec, state, gathering.world.clock, tables, with_fragments=True)
     assert [node.spec.name for node in report.nodes] == [table.name for table in tables]
     assert asked["records"] == asked["outcomes"] == 1
-    # MemoryState answers for several tables one by one.
+    # MemoryState reads several tables one by one.
     assert asked["partial_indexes"] == 1
     assert asked["joins"] == asked["runs"] == 0
 

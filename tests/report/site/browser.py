@@ -1,4 +1,4 @@
-"""A real browser that is told of everything a page does."""
+"""A real browser that records requests, errors and dialogs of a page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def launched() -> Iterator[Browser]:
 
 @dataclass
 class Visitor:
-    """A page and what it did that it should not."""
+    """A page and its forbidden actions."""
 
     page: Page
     site: Path

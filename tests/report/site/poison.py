@@ -1,4 +1,4 @@
-"""Reports in which every text holds what would harm a careless page."""
+"""Reports whose texts all contain markup that would harm a page without escapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages in a real browser: read, clicked, searched, on a desk and on a phone."""
+"""The pages in a real browser: read, clicked, searched, on a desktop and on a phone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.report.site.reports import (
     unreadable,
 )
 
-PHONE, DESK = 390, 1280
+PHONE, DESKTOP = 390, 1280
 LONG = "a_name_that_somebody_made_" + "very_" * 30 + "long"
 
 
@@ -82,7 +82,7 @@ def test_every_kind_of_page_is_reached_by_clicking(browser: Browser, site: Path)
         expect(page.locator("#run-2 table")).to_be_hidden()
 
 
-@pytest.mark.parametrize("width", [DESK, PHONE])
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_is_wider_than_its_window(
     width: int, scheme: Scheme, browser: Browser, site: Path
@@ -306,7 +306,7 @@ def test_the_content_security_policy_blocks_foreign_content(
     for selector in ("h1", "#smuggled"):
         color = f"getComputedStyle(document.querySelector('{selector}')).color"
         assert page.evaluate(color) != "rgb(1, 2, 3)"
-    # The browser tells of requests before its rules stop them.
+    # The browser reports requests before its rules block them.
     outside = [url for url in requests if not url.startswith("file:")]
     assert outside == ["https://evil.example/x"]
     assert f"{outside[0]} csp" in blocked

@@ -40,7 +40,7 @@ def test_every_kind_of_page_is_built(page: str, build: Build, golden: Golden) ->
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_texts_of_a_report_do_not_change_the_elements_of_a_page(payload: str, build: Build) -> None:
-    """Tags and attributes are the same, whatever stands in the report's texts."""
+    """Tags and attributes do not depend on the report's texts."""
     harmless = pages(build(poisoned(project(), "h" * len(payload)), "harmless"))
     harmful = pages(build(poisoned(project(), payload), "harmful"))
     assert [page.shape for page in harmful.values()] == [page.shape for page in harmless.values()]

@@ -28,7 +28,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def site(folder: Path, edition: str, *tables: str) -> Path:
-    """A complete draft for a folder, with pages that say of which edition they are."""
+    """Return a complete draft for a folder, with pages that name their edition."""
     draft = new_draft(folder)
     for path in ("index.html", "assets/site.css", *(f"tables/{name}.html" for name in tables)):
         (draft / path).parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def test_a_file_added_at_the_last_moment_is_kept(
 
 
 def test_a_file_moved_by_a_killed_process_is_restored(folder: Path) -> None:
-    """It was killed after the exchange, before it gave back what had come at the last moment."""
+    """It was killed after the exchange, before it restored files that were added last."""
     dead = folder.parent / f".site.draft-{'0' * 12}-1-1-{'0' * 12}"
     put(site(folder, "other"), folder)
     draft = site(folder, "old")
