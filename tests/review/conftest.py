@@ -37,7 +37,7 @@ TYPES: Mapping[str, tuple[pa.DataType, str]] = {
 
 
 def snapshot(uri: str, columns: Mapping[str, str], *, fragments: int = 2) -> Snapshot:
-    """A dataset whose columns are all in one file of each fragment, of 1,000 bytes a column."""
+    """Return a dataset with one file per fragment, of 1,000 bytes a column."""
     fields = tuple(
         Field(number, name, TYPES[type][0], True, TYPES[type][1])
         for number, (name, type) in enumerate(columns.items())
@@ -54,7 +54,7 @@ def snapshot(uri: str, columns: Mapping[str, str], *, fragments: int = 2) -> Sna
 
 @dataclass
 class Lake:
-    """The datasets that there are, by URI, and which were asked for."""
+    """The existing datasets by URI, and the requested ones."""
 
     datasets: dict[str, Snapshot] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)

@@ -38,7 +38,7 @@ def stub() -> Iterator[GitHubStub]:
 
 
 class Keeper:
-    """Keeps the comment of the project `shop`, and remembers how long it waited."""
+    """Keep the comment of the project `shop` up to date, and record the waits."""
 
     def __init__(self, stub: GitHubStub) -> None:
         self.stub = stub

@@ -1,4 +1,4 @@
-"""Bytes of the first run, next to what a plan over real tables and a real state says."""
+"""Bytes of the first run, compared with a plan over real tables and a real state."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_query_costs_the_tables_that_it_names(root: Path) -> None:
 
 
 def remember(root: Path, names: list[str]) -> None:
-    """Let the state know the partials of some columns of orders."""
+    """Store the partials of some columns of orders."""
     write(root / "head", {"lancestat_project.yml": HEADER, "specs/shop.yml": orders("all")})
     project = Project.load(root / "head")
     uri = f"{root}/head/orders.lance"

@@ -31,7 +31,7 @@ class Trap:
         return self._trace.exists()
 
     def promisor(self, folder: Path, protocol: str) -> str:
-        """The configuration of a repository that asks this program for what it lacks."""
+        """Return the configuration of a repository that runs this program for missing objects."""
         url = {"file": str(folder), "ext": f"ext::{self.program} %S", "ssh": "ssh://localhost/x"}
         return (
             "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"

@@ -15,7 +15,7 @@ from lancestat.spec.model import ProjectSpec
 from tests.review.conftest import NOW
 from tests.review.rewriting import Edit, Node, edits, loaded, projects, rewritten, written
 
-# What a digest leaves out: it changes neither what a run does nor what readers accept.
+# Keys that a digest omits: they affect neither runs nor readers.
 _SAID_ONLY = {"description", "owner", "tags", "freshness.warn_after", "freshness.error_after"}
 
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -90,7 +90,7 @@ def test_an_added_or_removed_node_is_the_only_change(data: st.DataObject) -> Non
 @few
 @given(projects(), projects())
 def test_nodes_differ_where_their_digests_do(left: list[Node], right: list[Node]) -> None:
-    """The digest knows less of what is one: a table's own `exclude` and that of its column set."""
+    """The digest does not merge a table's own `exclude` with that of its column set."""
     base, head = loaded(written(left)), loaded(written(right))
     for old in base.nodes:
         new = head.node(old.name)

@@ -308,7 +308,7 @@ def test_the_work_tree_and_the_index_are_not_touched(repository: Repository) -> 
     write(repository.top, specs(BOTH))
     write(repository.top, {"staged.yml": "x", "untracked.yml": "x"})
     repository.git("add", "staged.yml")
-    # An index whose stamps are old is what git would like to write anew.
+    # Git would rewrite an index whose timestamps are old.
     os.utime(repository.top / "lancestat_project.yml", (1, 1))
 
     def seen() -> dict[str, tuple[int, bytes]]:
