@@ -100,7 +100,7 @@ def test_late_files_of_cancelled_tasks_are_removed(root: Path) -> None:
 
 
 def test_runs_of_one_application_do_not_remove_each_other(root: Path) -> None:
-    """The application's folder comes and goes with the runs in it."""
+    """The application's folder is created and removed with the runs in it."""
 
     def run(number: int) -> None:
         with scratch(str(root), "app") as folder:
@@ -172,7 +172,7 @@ def test_links_inside_are_removed_and_not_followed(root: Path, tmp_path: Path) -
     assert (outside / "precious").read_text() == "mine"
 
 
-# As Python and Lance say it.
+# The messages of Python and Lance.
 FULL = (
     OSError(errno.ENOSPC, "No space left on device"),
     OSError(errno.EDQUOT, "Disk quota exceeded"),

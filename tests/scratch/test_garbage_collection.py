@@ -134,7 +134,7 @@ def test_a_folder_with_a_broken_marker_is_kept_and_reported(root: Path, text: st
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder elsewhere that looks like what a dead join left."""
+    """A folder elsewhere that looks like one of a dead join."""
     return left_by(tmp_path / "outside")
 
 
@@ -214,7 +214,7 @@ def test_an_unreadable_root_is_reported(tmp_path: Path) -> None:
 def test_a_sweep_that_is_killed_is_finished_by_the_next(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The marker goes last."""
+    """The marker is removed last."""
 
     def killed(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
