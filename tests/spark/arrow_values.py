@@ -1,4 +1,4 @@
-"""A column of every Arrow type, and what Spark is to show of it."""
+"""A column of every Arrow type, and its expected values in Spark."""
 
 from __future__ import annotations
 

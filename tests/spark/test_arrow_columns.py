@@ -37,7 +37,7 @@ def leaves(type: pa.DataType) -> list[pa.DataType]:
 
 
 def plain(value: Any) -> Any:
-    """Times without zones, which the JVM does not see."""
+    """Return times without zones, which the JVM does not have."""
     return value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
 
 

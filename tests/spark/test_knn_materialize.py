@@ -1,4 +1,4 @@
-"""Rows of a result are put together in batches of bounded size, whatever their width."""
+"""Rows of a result are assembled in batches of bounded size, independent of their width."""
 
 from __future__ import annotations
 

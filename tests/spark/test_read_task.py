@@ -95,7 +95,7 @@ def requests(*texts: str) -> Iterator[pa.RecordBatch]:
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process, which is no worker and shall not become one."""
+    """Run the task in this process without setting it up as a worker."""
     monkeypatch.setattr(read_task, "prepare_worker", lambda threads: None)
 
 

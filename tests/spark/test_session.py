@@ -114,7 +114,7 @@ def test_a_missing_java_is_an_error_before_spark_starts(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    # A session of another test may run in this process; a new one is what is asked for here.
+    # A session of another test may run in this process; this test needs a new one.
     monkeypatch.setattr("lancestat.spark.session.start.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)

@@ -32,7 +32,7 @@ def test_only_views_that_a_query_may_read_are_made(query: str, wanted: tuple[str
 
 @dataclass
 class Session:
-    """A session that was started with a configuration; what it lacks, Spark knows."""
+    """A session with a configuration; missing keys have the defaults of Spark."""
 
     conf: dict[str, str]
 
