@@ -1,4 +1,4 @@
-"""A digest follows what a node means, and nothing else."""
+"""A digest depends only on the definition of a node."""
 
 from __future__ import annotations
 

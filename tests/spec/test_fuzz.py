@@ -1,4 +1,4 @@
-"""Whatever the files hold, loading gives a project or located errors."""
+"""Loading any files returns a project or raises located errors."""
 
 from __future__ import annotations
 

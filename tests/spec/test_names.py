@@ -20,12 +20,12 @@ from lancestat.spec.selection import select
 from lancestat.spec.template import Rendering
 from tests.spec.conftest import PROJECT, Load
 
-# What stands between the letters of a name, or alone, and is neither letter nor digit.
+# Characters between the letters of a name, or alone, that are neither letters nor digits.
 _BETWEEN = ";\0\a\x1b\n\u2028\x85 \xa0\u200b\u202e\ufeff$`'\"|<>&=#!~%\\{}()[]*?+,\u2019\xb2\u20ac"
 REFUSED = [
     *(f"x{char}y" for char in _BETWEEN),
     *("", "-x", "+x", "x;drop", "\u2167", "\xbd", "\U0001f600", "\ue000", "\uff0d", "\u2013"),
-    # Marks before a letter, letters that are not composed, and some that cannot be seen.
+    # Marks before a letter, letters that are not composed, and invisible ones.
     *("\u0301x", "e\u0301", "\u212b", "x\u3164", "x\ufe0f", "x\U000e0101"),
 ]
 ACCEPTED = [
@@ -106,7 +106,7 @@ def test_names_follow_the_rule_in_the_message(text: str) -> None:
 
 @given(st.text(max_size=6))
 def test_the_patterns_refuse_no_name(text: str) -> None:
-    """Editors, which do not know our formats, underline nothing that is right."""
+    """Editors without lancestat's formats flag no valid name."""
     for part in PATTERNS:
         if is_name(text, PUNCTUATION[part["format"]]):
             assert re.search(part["pattern"], text)
