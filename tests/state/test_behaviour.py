@@ -17,7 +17,7 @@ MakeState = Callable[[], StateWriter]
 def fetch(
     state: StateWriter, table: str, wanted: dict[tuple[bytes, ...], frozenset[str]]
 ) -> dict[tuple[bytes, ...], dict[str, object]]:
-    """The streamed partials by fingerprints, after checking that no field comes twice."""
+    """Return streamed partials by fingerprints, and check that no field occurs twice."""
     partials: dict[tuple[bytes, ...], dict[str, object]] = {}
     for entry in state.partials(table, wanted):
         fields = partials.setdefault(entry.fingerprints, {})
@@ -156,7 +156,7 @@ def test_entries_without_partials_store_nothing(state: StateWriter) -> None:
 
 def test_records_are_the_newest_of_every_table(make_state: MakeState) -> None:
     state = make_state()
-    # What is committed last is newest, though a clock that is behind says that it ended first.
+    # The last commit is the newest, even if its clock is behind.
     state.add_run(run(2, record("t", 7), record("u", 1)))
     state.add_run(run(3, record("t", 8)))
     state.add_run(run(1, record("t", 9), record("v", 2)))
@@ -178,7 +178,7 @@ def test_runs_without_records_give_none(state: StateWriter) -> None:
 
 @pytest.mark.parametrize("minutes", [1, -1])
 def test_the_newest_records_survive_compaction(state: StateWriter, minutes: int) -> None:
-    """Whatever the clocks said of the runs."""
+    """The result does not depend on the clocks of the runs."""
     numbers = [1000 + minutes * number for number in range(40)]
     for version, number in enumerate(numbers):
         state.add_run(run(number, record("t", version)))

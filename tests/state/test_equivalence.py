@@ -22,7 +22,7 @@ FIELDS = st.sets(st.sampled_from(["0:int", "1:decimal(12,2)", "2:string"]), min_
 @st.composite
 def entries(draw: st.DrawFn) -> StoredPartials:
     fingerprints = sorted(map(fingerprint, draw(st.sets(NAMES, min_size=1, max_size=2))))
-    # What a fingerprint and a field determine is the same whoever computes it.
+    # A fingerprint and a field determine the same partial in every process.
     return StoredPartials(
         tuple(fingerprints),
         {field: partial(fingerprints[0][0] + int(field[0])) for field in draw(FIELDS)},

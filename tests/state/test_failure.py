@@ -1,4 +1,4 @@
-"""Exceptions as Lance really raises them, and the words of object stores."""
+"""Exceptions as Lance raises them, and messages of object stores."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def test_compaction_keeps_every_partial(folder: Path) -> None:
 
 
 def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) -> None:
-    """Without a word from `expire`, which comes once, at the end of a run."""
+    """`expire` is not called; it is called once, at the end of a run."""
 
     def add(number: int) -> None:
         state.add_partials(f"t{number}", [stored(number, x=number)])
@@ -299,14 +299,14 @@ def test_runs_that_create_the_same_state_concurrently_lose_nothing(
     waited: set[StoredTable] = set()
     place_to_create = StoredTable._next_place
 
-    def once_all_saw_nothing(stored: StoredTable) -> DatasetLocation:
+    def once_all_found_no_dataset(stored: StoredTable) -> DatasetLocation:
         place = place_to_create(stored)
         if stored not in waited:
             waited.add(stored)
             together.wait(60)
         return place
 
-    monkeypatch.setattr(StoredTable, "_next_place", once_all_saw_nothing)
+    monkeypatch.setattr(StoredTable, "_next_place", once_all_found_no_dataset)
     for round in range(40):
         folder = tmp_path / str(round)
 
@@ -398,7 +398,7 @@ def test_rows_of_earlier_releases_are_older(folder: Path) -> None:
     runs = lance.dataset(folder / "v1" / "runs-1.lance")
     runs.update({"id": str((1 << 63) - 1)})
     state.add_run(run(2, record("t", 2)))
-    # An update writes rows anew, behind the others.
+    # An update rewrites rows behind the others.
     lance.dataset(folder / "v1" / "runs-1.lance").update({"run_id": "'old'"}, where="id > 0")
     rows = lance.dataset(folder / "v1" / "runs-1.lance").to_table(columns=["run_id"])
     assert rows.column("run_id").to_pylist() == ["run-2", "old"]

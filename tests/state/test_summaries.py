@@ -1,4 +1,4 @@
-"""Summaries in every state: what is added comes back, and what is needed no more goes."""
+"""Summaries in every state: added ones are returned, and superseded ones are dropped."""
 
 from __future__ import annotations
 
