@@ -1,4 +1,4 @@
-"""Bounds as text, compared with what Java prints and Python's own calendar and numbers."""
+"""Bounds as text, compared with the text of Java and with dates and numbers of Python."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def skewed() -> dict[str, npt.NDArray[np.float64 | np.int64]]:
 
 @pytest.mark.parametrize("name", list(skewed()))
 def test_bins_hold_equally_many_rows(name: str) -> None:
-    """Up to what a sketch may be wrong: three times 0.35 % at either end."""
+    """The tolerance is the error of a sketch: three times 0.35 % at either end."""
     values = skewed()[name]
     result = histogram(pa.array(values))
     inner = np.array(ends(result)[1:-1])

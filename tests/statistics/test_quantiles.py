@@ -18,8 +18,8 @@ from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode, e
 from lancestat.statistics.quantiles import QuantileBuilder, QuantileSketch, union
 from tests.statistics.columns import COLUMNS, Column
 
-# The bound that the library states for a sketch of `K`, and what is never seen to be exceeded: its
-# coins are tossed anew in every test run.
+# The bound that the library states for a sketch of `K`, and one that is never exceeded: its
+# random numbers differ in every test run.
 STATED_ERROR = 0.0035
 NEVER_EXCEEDED = 3 * STATED_ERROR
 
@@ -42,7 +42,7 @@ def sketch(values: npt.ArrayLike, batch: int = 65_536) -> QuantileSketch:
 
 
 def rank_error(quantiles: QuantileSketch, values: npt.NDArray[np.float64]) -> float:
-    """The largest distance of a quantile's true rank from the rank that was asked for."""
+    """Return the largest distance of a quantile's true rank from the requested rank."""
     ranks = np.linspace(0, 1, 501)
     ordered = np.sort(values)
     at = quantiles.quantiles(list(ranks))

@@ -18,7 +18,7 @@ PATCH = TOP / "docs/recipes/statistic.patch"
 PROJECT = "name: shop\ntargets: {dev: {}}\n"
 TABLES = "tables:\n  - {name: orders, uri: orders.lance}\n"
 
-# Publishes the statistics of a table, and prints what every reader is given of them.
+# Publishes the statistics of a table, and prints them as every reader has them.
 COMMANDS = """\
 import json
 from datetime import datetime, timezone
