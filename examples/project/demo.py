@@ -10,7 +10,7 @@ from pathlib import Path
 
 from changes import change
 from load import FRAGMENTS, SCALE, WAREHOUSE, empty, generator, load, opened
-from page import Page, lancestat, typed, setup_commands
+from page import Page, lancestat, setup_commands, typed
 from readings import readings
 
 FOLDER = Path(__file__).resolve().parent
