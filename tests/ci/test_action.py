@@ -29,7 +29,7 @@ def test_every_step_leaves_the_workspace_before_it_runs_a_program() -> None:
         assert set(re.findall(r"/bin/(\w+)", step["run"])) <= {"python"}, step["id"]
 
 
-def test_nothing_from_outside_is_text_of_a_script() -> None:
+def test_no_untrusted_value_is_interpolated_into_a_script() -> None:
     assert SCRIPTS
     for step in SCRIPTS:
         assert "${{" not in step["run"]
@@ -46,7 +46,7 @@ def test_scripts_use_only_variables_declared_by_their_step() -> None:
         assert used <= given, step["id"]
 
 
-def test_the_token_reaches_no_step_but_the_one_that_comments() -> None:
+def test_only_the_comment_step_receives_the_token() -> None:
     holders = [step["id"] for step in STEPS if "token" in str(step.get("env", step.get("with")))]
     assert holders == ["comment"]
 
@@ -201,7 +201,7 @@ def test_no_input_is_executed(name: str, act: Act, repository: Repository, tmp_p
     assert not [*tmp_path.rglob("pwned")]
 
 
-def test_a_branch_with_a_hostile_name_is_no_script(
+def test_the_name_of_a_branch_is_not_executed(
     act: Act, repository: Repository, tmp_path: Path
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})

@@ -190,7 +190,7 @@ def test_inputs_that_look_like_options_are_refused(
     assert "Usage:" not in ran.log
 
 
-def test_a_tag_of_the_branchs_name_is_not_taken_for_it(act: Act, repository: Repository) -> None:
+def test_a_tag_with_the_name_of_the_branch_is_not_used(act: Act, repository: Repository) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
     repository.git("update-ref", "refs/tags/origin/main", "HEAD")
     ran = act()
