@@ -181,7 +181,9 @@ def test_the_json_of_joins_has_additional_fields(
     golden("cli/run_joins.json", lancestat("run", "--output", "json").stdout)
 
 
-def test_joins_and_tables_are_counted_apart(lancestat: Lancestat, project: FakeProject) -> None:
+def test_joins_and_tables_are_counted_separately(
+    lancestat: Lancestat, project: FakeProject
+) -> None:
     nodes = (*result_of(Status.SUCCESS).nodes[:3], *result_of_joins().nodes[:2])
     project.result = RunResult("shop", "dev", nodes)
     lines = lancestat("run").stdout.splitlines()

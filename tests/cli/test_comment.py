@@ -135,7 +135,7 @@ def test_a_missing_body_file_is_wrong_usage(
     assert done.stderr == "LS616  cannot read nowhere.md: No such file or directory\n"
 
 
-def test_the_token_is_no_option(lancestat: Lancestat, job: dict[str, str]) -> None:
+def test_the_token_cannot_be_given_as_an_option(lancestat: Lancestat, job: dict[str, str]) -> None:
     done = lancestat("comment", "--body-file", "diff.md", "--token", TOKEN, **job)
     assert done.exit_code == 2
     assert "--token" not in lancestat("comment", "--help").stdout

@@ -132,17 +132,19 @@ def test_an_unreadable_file_hides_no_other(
 
 
 @pytest.mark.parametrize("content", ["", "name: [", "spec-paths: 3\n", "- a\n", "targets: 3\n"])
-def test_a_broken_project_file_is_no_error(content: str, folder: Path, complete: Complete) -> None:
+def test_a_broken_project_file_is_not_an_error(
+    content: str, folder: Path, complete: Complete
+) -> None:
     (folder / "lancestat_project.yml").write_text(content)
     assert complete("plan", "--target", "") == []
 
 
 @pytest.mark.parametrize("place", ["nowhere", "specs"])
-def test_no_project_at_all_is_no_error(place: str, complete: Complete) -> None:
+def test_a_missing_project_is_not_an_error(place: str, complete: Complete) -> None:
     assert complete("--project-dir", place, "show", "") == []
 
 
-def test_an_error_in_the_code_is_no_error_at_a_prompt(
+def test_an_internal_error_prints_nothing_at_a_prompt(
     complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(root: Path) -> None:
@@ -193,7 +195,7 @@ def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_the_one_that_click_gives(shell: str, lancestat: Lancestat) -> None:
+def test_the_script_equals_that_of_click(shell: str, lancestat: Lancestat) -> None:
     done = lancestat("completion", shell)
     asked = {"_LANCESTAT_COMPLETE": f"{shell}_source"}
     ours = CliRunner().invoke(cli, prog_name="lancestat", env=asked)
@@ -206,7 +208,7 @@ def test_the_script_is_printed_in_every_output_format(lancestat: Lancestat) -> N
     assert lancestat("completion", "bash", LANCESTAT_OUTPUT="json").stdout == plain
 
 
-def test_words_with_commas_are_whole_in_fish(lancestat: Lancestat) -> None:
+def test_words_with_commas_are_not_split_in_fish(lancestat: Lancestat) -> None:
     assert 'string split -m 1 "," $completion' in lancestat("completion", "fish").stdout
 
 

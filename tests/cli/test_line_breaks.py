@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Path:
     ],
     ids=lambda command: " ".join(command)[:30].encode("unicode_escape").decode(),
 )
-def test_no_text_starts_a_line(
+def test_texts_with_line_breaks_start_no_line(
     folder: Path, lancestat: Lancestat, command: tuple[str, ...]
 ) -> None:
     assert lancestat("validate").exit_code == 0

@@ -174,5 +174,5 @@ def test_a_retry_as_json(folder: Path, lancestat: Lancestat) -> None:
     assert [(node["name"], node["action"]) for node in payload["nodes"]] == [("orders", "blocked")]
 
 
-def test_an_empty_retry_is_no_failed_run() -> None:
+def test_an_empty_retry_succeeds() -> None:
     assert RunResult("shop", "dev", (), "retry").status is Status.SUCCESS

@@ -173,7 +173,7 @@ def test_values_as_json(value: Plain, kind: str, json_form: object) -> None:
     assert str(converted) == str(json_form)
 
 
-def test_fields_that_share_a_name_are_all_there() -> None:
+def test_fields_with_equal_names_are_all_printed() -> None:
     twins = Struct((("a", Scalar("int")), ("a", Scalar("int"))))
     assert json_value((1, 2), twins) == [1, 2]
 

@@ -90,7 +90,9 @@ def test_the_selection_is_passed_on_with_one_run_per_node(
     assert watched.asked == {"select": ["tag:x"], "exclude": ["y"], "runs": 1}
 
 
-def test_no_nodes_at_all(lancestat: Lancestat, watched: Watched) -> None:
+def test_a_project_without_nodes_has_an_empty_status(
+    lancestat: Lancestat, watched: Watched
+) -> None:
     watched.project_report = of()
     assert lancestat("status").stdout == "No nodes declared.\n"
     assert "No nodes declared." in lancestat("status", "--output", "markdown").stdout
