@@ -113,7 +113,7 @@ def test_a_replaced_column_without_statistics_does_not_affect_others(
 
 
 @pytest.mark.parametrize("publish", Publish)
-def test_partials_of_a_dropped_column_are_not_carried_over_to_the_one_that_gets_its_id(
+def test_partials_of_a_dropped_column_are_not_used_for_a_column_with_its_id(
     small: World, publish: Publish
 ) -> None:
     small.policy = Policy()

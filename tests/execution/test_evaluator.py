@@ -201,7 +201,7 @@ def test_a_full_join_whose_result_was_replaced_fails() -> None:
         run(action(EXACT, FEW), Failing(FEW))
 
 
-def test_a_parquet_side_that_is_read_in_place_was_planned_so_and_is_reported(
+def test_a_parquet_side_is_planned_and_reported_as_read_in_place(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     planned = action(EXACT, MANY)

@@ -112,7 +112,7 @@ def test_merge_insert_reads_the_touched_fragments(world: World) -> None:
     assert fragments_read(world) == 2
 
 
-def test_added_column_alone_is_read(world: World) -> None:
+def test_only_the_added_column_is_read(world: World) -> None:
     settle(world)
     world.dataset.add_columns({"o_double": "o_id * 2"})
     assert world.action().reasons == (Reason.COLUMNS_ADDED, Reason.SCHEMA_CHANGED)
@@ -120,7 +120,7 @@ def test_added_column_alone_is_read(world: World) -> None:
     assert columns_read(world) == {"o_double"}
 
 
-def test_added_null_column_alone_is_read(world: World) -> None:
+def test_only_the_added_null_column_is_read(world: World) -> None:
     settle(world)
     world.dataset.add_columns([pa.field("o_note", pa.string())])
     check_converged(world)
@@ -270,7 +270,7 @@ def test_a_restamp_needs_no_state(world: World) -> None:
     assert isinstance(world.action(), Skip)
 
 
-def test_lost_state_costs_time_only(world: World) -> None:
+def test_a_lost_state_only_costs_time(world: World) -> None:
     settle(world)
     world.state = MemoryState()
     assert isinstance(world.action(), Skip)

@@ -111,7 +111,7 @@ def test_new_right_rows_over_files_on_the_left_are_joined_in_full(
     assert world.rows() == world.expected()
 
 
-def test_new_left_rows_against_files_are_joined_alone(world: JoinWorld) -> None:
+def test_only_new_left_rows_are_joined_with_files(world: JoinWorld) -> None:
     path = world.folder / "right.parquet"
     parquet.write_table(vectors(0, 30, name="w"), path)
     world.declare(right=files("parquet", path, vector="w", select=("key",)))

@@ -67,7 +67,7 @@ def test_an_unchanged_join_is_skipped_with_its_recorded_figures(world: JoinWorld
     assert not world.works
 
 
-def test_new_left_rows_alone_are_joined(world: JoinWorld) -> None:
+def test_only_new_left_rows_are_joined(world: JoinWorld) -> None:
     settle(world)
     append(world, "l", 100, 4)
     append(world, "l", 104, 3)
@@ -80,7 +80,7 @@ def test_new_left_rows_alone_are_joined(world: JoinWorld) -> None:
     assert world.works[0].new_fragments == {3, 4}
 
 
-def test_new_right_rows_alone_are_searched(world: JoinWorld) -> None:
+def test_only_new_right_rows_are_searched(world: JoinWorld) -> None:
     settle(world)
     append(world, "r", 100, 1)
     action = planned(world)
@@ -261,7 +261,7 @@ def test_a_result_of_an_earlier_release_without_a_record_is_not_replaced(world: 
     assert "the result of an earlier lancestat" in action.error.message
 
 
-def test_statistics_on_the_result_leave_it_intact(world: JoinWorld) -> None:
+def test_publishing_statistics_of_a_result_keeps_it_valid(world: JoinWorld) -> None:
     settle(world)
     lance.dataset(world.join.output_uri).update_config({"lance.stats.version": "1"})
     assert isinstance(world.action(), Skip)
@@ -270,7 +270,7 @@ def test_statistics_on_the_result_leave_it_intact(world: JoinWorld) -> None:
     assert world.scopes == ["new_left"]
 
 
-def test_a_lost_state_costs_time_only(world: JoinWorld) -> None:
+def test_a_lost_state_only_costs_time(world: JoinWorld) -> None:
     settle(world)
     world.state = MemoryState()
     assert planned(world).reasons == (Reason.NEW,)

@@ -163,7 +163,7 @@ def failed(node: str, **changes: object) -> NodeRun:
     return replace(NodeRun(node, "table", "d", None, result, None), **changes)  # type: ignore[arg-type]
 
 
-def test_runs_of_other_targets_do_not_count(folder: Path) -> None:
+def test_runs_of_other_targets_are_ignored(folder: Path) -> None:
     state = Project.load(folder).state
     state.add_run(record(0, "dev", failed("orders")))
     for number in range(1, 15):
@@ -178,7 +178,7 @@ def test_a_retry_after_runs_of_other_targets_only_has_no_nodes(folder: Path) -> 
     assert Project.load(folder).unfinished() == UnfinishedNodes(None)
 
 
-def test_the_state_remembers_a_full_refresh_apart_from_the_result(folder: Path) -> None:
+def test_a_full_refresh_is_recorded_separately_from_the_result(folder: Path) -> None:
     state = Project.load(folder).state
     nodes = (failed("orders", full_refresh=True), failed("parts"))
     state.add_run(record(0, "dev", *nodes))
@@ -187,7 +187,7 @@ def test_the_state_remembers_a_full_refresh_apart_from_the_result(folder: Path) 
     assert "full_refresh" not in run.nodes[0].result
 
 
-def test_a_record_of_an_older_release_was_no_full_refresh(folder: Path) -> None:
+def test_a_record_of_an_older_release_has_no_full_refresh(folder: Path) -> None:
     """Rows have the same columns; a missing value is False."""
     Project.load(folder).state.add_run(record(0, "dev", failed("orders")))
     [stored] = folder.glob("state/v1/runs-*")
