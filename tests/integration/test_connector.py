@@ -196,7 +196,7 @@ def test_metadata_columns_come_from_the_source(held: Held, monkeypatch: pytest.M
     assert planned(rows).rows == 1
 
 
-def test_options_of_a_scan_reach_the_source_less_those_that_are_settled(
+def test_options_of_a_scan_are_passed_to_the_source_except_reserved_ones(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, "V1")

@@ -99,7 +99,7 @@ def test_every_table_is_loaded_in_several_fragments(walk: Walk) -> None:
     assert all(int(fragments) > 1 for _, _, fragments in rows)
 
 
-def test_loading_again_keeps_the_tables_that_are_there(tmp_path: Path) -> None:
+def test_loading_again_keeps_existing_tables(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     shutil.copytree(EXAMPLE, folder, ignore=MADE)
     first = script(folder, "load.py", "0.002")
@@ -234,7 +234,7 @@ def test_the_last_line_names_the_page_to_open(walk: Walk) -> None:
 @pytest.mark.parametrize(
     "texts", [["", "tan"], ["rosy red", "red rosy", "Rosy  RED"], ["a", "é b"]]
 )
-def test_a_vector_depends_on_the_words_of_its_own_text_alone(texts: list[str]) -> None:
+def test_a_vector_depends_only_on_the_words_of_its_text(texts: list[str]) -> None:
     embed = runpy.run_path(str(EXAMPLE / "trigrams.py"))["embed"]
     together = embed(texts)
     words = [sum(embed([word])[0] for word in text.split()) for text in texts]

@@ -221,7 +221,7 @@ def test_the_row_count_is_that_of_live_rows(session: SparkSession, path: Path) -
     ],
     ids=lambda entries: "=".join(*entries.items()),
 )
-def test_a_column_that_cannot_be_read_is_left_out_alone(
+def test_only_the_unreadable_column_is_omitted(
     entries: Mapping[str, str], session: SparkSession, path: Path
 ) -> None:
     corrupt(path, {column(key): text for key, text in entries.items()})

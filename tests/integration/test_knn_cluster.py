@@ -202,7 +202,7 @@ def test_tasks_that_fail_twice_are_retried(
         ("spark", FEW, "materialize", "writing the result"),
     ],
 )
-def test_tasks_that_always_fail_are_one_error_and_the_old_result_stays(
+def test_tasks_that_always_fail_are_one_error_and_keep_the_old_result(
     cluster: Cluster, old: Path, by: str, lefts: int, point: str, what: str
 ) -> None:
     cluster.faults.always(point, "raise")
@@ -215,7 +215,7 @@ def test_tasks_that_always_fail_are_one_error_and_the_old_result_stays(
     cluster.check_nothing_is_left(old)
 
 
-def test_workers_that_are_always_killed_are_one_error_and_the_old_result_stays(
+def test_workers_that_are_always_killed_are_one_error_and_keep_the_old_result(
     cluster: Cluster, old: Path
 ) -> None:
     cluster.faults.always("materialize", "kill worker")
@@ -250,7 +250,7 @@ def test_a_cluster_without_shared_scratch_is_an_error(cluster: Cluster, tmp_path
     assert "'scratch'" in hint
 
 
-def test_a_worker_holds_blocks_of_the_right_side_and_not_all_of_it(tmp_path: Path) -> None:
+def test_a_worker_holds_only_blocks_of_the_right_side(tmp_path: Path) -> None:
     """1,500 MB of vectors; the libraries and blocks of a worker take half of that."""
     dimension, few, rights = 768, 1_000, 500_000
     some = np.random.default_rng(5).standard_normal((few, dimension), np.float32)

@@ -181,7 +181,7 @@ def test_sides_without_rows_to_match_are_joined(
     assert outcome.counts.excluded_right_rows == sum(vector is None for vector in right)
 
 
-def test_rows_deleted_from_either_side_take_no_part(tables: Tables) -> None:
+def test_deleted_rows_of_either_side_are_not_joined(tables: Tables) -> None:
     rng = np.random.default_rng(9)
     left, right = awkward(rng, 40, 3), awkward(rng, 90, 3)
     tables.write("left", left, pa.list_(pa.float32(), 3))
@@ -207,7 +207,7 @@ def test_rows_deleted_from_either_side_take_no_part(tables: Tables) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("metric", METRICS)
-def test_new_rows_on_either_side_are_joined_alone_and_the_whole_is_as_a_full_join(
+def test_incremental_joins_of_new_rows_equal_a_full_join(
     tables: Tables, metric: str, kind: str
 ) -> None:
     rng = np.random.default_rng(3)

@@ -126,7 +126,7 @@ def test_partials_do_not_depend_on_how_work_is_split(
     assert by_fragment(work, scanned(work)) == of_kernel(table, work.table.version)
 
 
-def test_the_version_stays_while_others_write(spark: SparkSession, table: str) -> None:
+def test_a_scan_reads_its_version_while_others_write(spark: SparkSession, table: str) -> None:
     work = whole_table(table)
     expected = of_kernel(table, work.table.version)
     is_over = threading.Event()
@@ -162,7 +162,7 @@ def test_selected_columns_of_selected_fragments_are_scanned(
     assert all(partials.keys() == {field_key(twice)} for _, partials in results)
 
 
-def test_a_damaged_fragment_fails_its_table_and_no_other(
+def test_a_damaged_fragment_fails_only_its_table(
     spark: SparkSession, table: str, tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.lance"
@@ -263,7 +263,7 @@ def test_cancelling_stops_running_scans_and_refuses_new_ones(
         scanned(work, scanner)
 
 
-def test_nothing_to_scan_starts_nothing(tmp_path: Path) -> None:
+def test_without_fragments_no_job_is_started(tmp_path: Path) -> None:
     uri = str(tmp_path / "empty.lance")
     lance.write_dataset(rows(0, 0), uri)
     scanner = SparkScanner(TARGET)

@@ -172,7 +172,7 @@ def test_rows_without_columns_are_counted(spark: SparkSession, view: DataFrame) 
     assert "[]" in plan(counted), "no column is read"
 
 
-def test_only_the_columns_and_filters_of_a_query_reach_the_scan(view: DataFrame) -> None:
+def test_only_the_columns_and_filters_of_a_query_are_passed_to_the_scan(view: DataFrame) -> None:
     query = view.where("k = 2 and s like 'row 1%' and id + 1 > 5").select("d")
     scan = next(line for line in plan(query).splitlines() if "BatchScan" in line)
     assert "[id#" in scan and "k#" in scan and "s#" in scan and "d#" in scan
@@ -348,7 +348,7 @@ def test_a_number_that_bigint_cannot_hold_is_an_error(spark: SparkSession, tmp_p
         frame.collect()
 
 
-def test_secrets_travel_in_functions_alone(spark: SparkSession, uri: str) -> None:
+def test_secrets_are_only_in_pickled_functions(spark: SparkSession, uri: str) -> None:
     frame = lancestat.read_table(spark, uri, storage_options={"aws_secret_access_key": SECRET})
     frame.createOrReplaceTempView("secretive")
     explained = spark.sql("explain extended select * from secretive where k = 1").collect()[0][0]

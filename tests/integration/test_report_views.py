@@ -143,7 +143,7 @@ def test_fragments_have_their_coverage(sql: Sql) -> None:
     ]
 
 
-def test_views_and_declared_tables_of_their_names_keep_apart(sql: Sql) -> None:
+def test_system_views_and_declared_tables_with_their_names_are_distinct(sql: Sql) -> None:
     query = """
         select (select count(*) from statistics) as own, (select count(*) from lancestat) as other,
             (select count(distinct table) from lancestat.statistics) as told

@@ -252,7 +252,7 @@ def test_a_sample_estimates_filters_that_spark_cannot(condition: str, uniform: D
     assert planned(rows).rows == pytest.approx(rows.count(), rel=0.2)
 
 
-def test_fragments_that_a_prefix_rules_out_are_not_left_out_twice(
+def test_fragments_pruned_by_a_prefix_are_not_counted_twice(
     session: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "sorted.lance"

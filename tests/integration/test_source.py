@@ -110,7 +110,7 @@ def test_a_table_without_rows_is_read(load: Load, tmp_path: Path) -> None:
     assert load(tmp_path / "t.lance").collect() == []
 
 
-def test_one_query_leaves_no_filter_behind_for_the_next(
+def test_filters_of_a_query_do_not_affect_the_next(
     spark: SparkSession, load: Load, numbers: Path
 ) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

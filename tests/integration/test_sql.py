@@ -91,7 +91,7 @@ def columns_of(path: Path) -> set[str]:
     return {key[len(prefix) :].rpartition(".")[0] for key in config if key.startswith(prefix)}
 
 
-def test_declared_tables_are_there_under_their_names_in_any_case(sql: Sql) -> None:
+def test_declared_tables_are_found_by_name_in_any_case(sql: Sql) -> None:
     ran = sql("select id, Price, note, tags from orders o where id in (3, 399) order by id")
     assert ran.exit_code == 0, ran.output
     assert ran.stdout.splitlines() == [
@@ -348,13 +348,13 @@ def test_unsupported_analyze_statements_are_refused_without_a_commit(
     assert lance.dataset(shop / "orders.lance").version == 1
 
 
-def test_analyze_of_a_table_that_cannot_be_opened_fails_as_a_run_does(sql: Sql) -> None:
+def test_analyze_of_an_unreadable_table_fails_like_a_run(sql: Sql) -> None:
     ran = sql("ANALYZE TABLE gone COMPUTE STATISTICS")
     assert ran.exit_code == 1
     assert "gone.lance" in ran.output
 
 
-def test_columns_that_differ_by_case_alone_are_ambiguous(sql: Sql, shop: Path) -> None:
+def test_columns_that_differ_only_by_case_are_ambiguous(sql: Sql, shop: Path) -> None:
     twins = pa.table({"a": [1], "A": [2]})
     lance.write_dataset(twins, shop / "customers.lance", mode="overwrite")
     ran = sql("ANALYZE TABLE customers COMPUTE STATISTICS FOR COLUMNS a")
