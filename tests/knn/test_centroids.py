@@ -67,7 +67,7 @@ def test_lists_do_not_depend_on_the_scale(metric: Metric, exponent: int) -> None
     )
 
 
-def test_the_length_of_a_query_does_not_matter_under_dot() -> None:
+def test_the_length_of_a_query_does_not_affect_lists_under_dot() -> None:
     centroids, queries = train(clustered(1, 2000), 30, Metric.DOT), clustered(3, 200)
     order = centroids.nearest_lists(queries, 5)
     for length in (2.0**-20, 2.0**20):
@@ -111,7 +111,7 @@ def test_the_recall_curve_counts_neighbours_in_visited_lists() -> None:
     np.testing.assert_allclose(recall_curve(order, truth).recall, [0.25, 0.625, 1.0])
 
 
-def test_queries_without_neighbours_do_not_count() -> None:
+def test_queries_without_neighbours_are_ignored() -> None:
     order = np.array([[0, 1], [0, 1]], np.int32)
     truth = np.array([[1, -1], [-1, -1]], np.int32)
     np.testing.assert_allclose(recall_curve(order, truth).recall, [0.0, 1.0])

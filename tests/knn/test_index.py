@@ -142,7 +142,7 @@ def test_rows_that_cannot_match_are_not_found(tmp_path: Path) -> None:
     assert np.isfinite(neighbours.distances).all()
 
 
-def test_rows_that_do_not_take_part_are_not_found(tmp_path: Path) -> None:
+def test_rows_outside_the_part_are_not_found(tmp_path: Path) -> None:
     rows, queries = clustered(1, 3000), clustered(2, 20)
     dataset = indexed(tmp_path / "right", rows, Metric.L2)
     whole = side_of(dataset)

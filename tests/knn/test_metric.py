@@ -49,7 +49,7 @@ def test_vectors_of_one_direction_are_at_cosine_distance_zero(
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_a_distance_depends_on_its_two_vectors_alone(metric: Metric) -> None:
+def test_a_distance_depends_only_on_its_two_vectors(metric: Metric) -> None:
     random = np.random.default_rng(1)
     for dimension in (1, 3, 8, 17, 128, 300, 1537):
         left = random.standard_normal((200, dimension)).astype(np.float32)

@@ -39,7 +39,7 @@ def test_names_of_added_columns_cannot_be_selected(name: str) -> None:
         assert caught.value.code == "LS451"
 
 
-def test_a_column_may_be_called_rank_where_the_join_has_none() -> None:
+def test_a_column_may_be_named_rank_in_a_join_without_ranks() -> None:
     assert output_names(["_rank"], [], with_rank=False).all == ("_rank", "_distance")
 
 

@@ -109,7 +109,7 @@ def test_queries_find_the_nearest_rows_of_visited_lists(
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_sampled_queries_get_their_true_neighbours_and_the_lists_of_these(
+def test_sampled_queries_have_their_true_neighbours_and_lists(
     tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric
 ) -> None:
     centroids = train(rows, LISTS, metric)

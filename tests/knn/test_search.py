@@ -67,7 +67,7 @@ def test_neighbours_are_exact_when_lengths_differ_by_orders_of_magnitude(metric:
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_one_enormous_row_does_not_cost_the_others_their_accuracy(metric: Metric) -> None:
+def test_one_enormous_row_does_not_reduce_the_accuracy_of_others(metric: Metric) -> None:
     random = np.random.default_rng(9)
     queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
     rows[1234] *= 1e30
@@ -78,7 +78,7 @@ def test_one_enormous_row_does_not_cost_the_others_their_accuracy(metric: Metric
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_one_enormous_query_does_not_cost_the_others_their_accuracy(metric: Metric) -> None:
+def test_one_enormous_query_does_not_reduce_the_accuracy_of_others(metric: Metric) -> None:
     random = np.random.default_rng(19)
     queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
     queries[7] *= 1e37
