@@ -116,7 +116,7 @@ def test_one_of_two_concurrent_creations_lands(tmp_path: Path) -> None:
     assert isinstance(second, Conflict)
 
 
-def test_another_dataset_in_its_place_gets_no_commit(uri: str) -> None:
+def test_a_dataset_that_replaced_the_expected_one_gets_no_commit(uri: str) -> None:
     requirement = SameDataset(pin(uri))
     recreate(uri)
     undone: list[object] = []

@@ -44,7 +44,7 @@ def test_every_fragment_has_its_rows_and_its_digest(uri: str) -> None:
 
 
 @pytest.mark.parametrize("column", ["fixed", "list", "deep"])
-def test_new_values_of_a_column_change_its_fragment_alone(uri: str, column: str) -> None:
+def test_new_values_of_a_column_change_only_their_fragment(uri: str, column: str) -> None:
     """The files of a list or a struct name their innermost fields only."""
     before, others = contents(uri, column), contents(uri, "other")
     values = rows(500, 10).column(column)
@@ -60,7 +60,7 @@ def test_new_values_of_a_column_change_its_fragment_alone(uri: str, column: str)
     assert contents(uri, "other") == others
 
 
-def test_a_deletion_changes_its_fragment_alone(uri: str) -> None:
+def test_a_deletion_changes_only_its_fragment(uri: str) -> None:
     before = contents(uri, "id")
     lance.dataset(uri).delete("id = 15")
     after = contents(uri, "id")
@@ -100,7 +100,7 @@ def test_a_recreated_column_is_another(uri: str) -> None:
     assert rows_digest(contents(uri, "id", "other")) != rows_digest(before)
 
 
-def test_the_order_of_fragments_counts(uri: str) -> None:
+def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
     fragments = contents(uri, "id")
     assert rows_digest(fragments) == rows_digest(list(fragments))
     assert rows_digest(fragments) != rows_digest(fragments[::-1])

@@ -93,7 +93,7 @@ def test_other_changes_do_not_change_a_fingerprint(changed: Fragment) -> None:
     assert print_of(changed, A) == print_of(FRAGMENT, A)
 
 
-def test_overlays_count_with_their_cells_and_order() -> None:
+def test_overlays_affect_the_fingerprint_by_their_cells_and_order() -> None:
     first = Overlay(DataFile("o1", (0,), 1, None), "cells 1")
     second = Overlay(DataFile("o2", (0,), 1, None), "cells 2")
     orders = [

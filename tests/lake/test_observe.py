@@ -155,7 +155,7 @@ print([c.effect.value for c in commits_since(dataset, 1).commits])
 """
 
 
-def test_an_overlay_changes_its_column_alone(
+def test_an_overlay_changes_only_its_column(
     orders: lance.LanceDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lance reads its switch for overlays once, so this needs a process of its own."""

@@ -40,7 +40,7 @@ def code(error: pytest.ExceptionInfo[LakeError]) -> str:
     return error.value.code
 
 
-def test_a_pinned_dataset_opens_while_it_is_there(uri: str) -> None:
+def test_a_pinned_dataset_opens_while_it_exists(uri: str) -> None:
     pin = pinned(uri)
     lance.write_dataset(ROWS, uri, mode="append")
     assert open_pinned(pin).count_rows() == 20

@@ -81,7 +81,7 @@ def test_without_hard_links_a_new_file_does_not_replace_an_existing_one(
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"first")]
 
 
-def test_drafts_of_another_host_stay_for_a_week(tmp_path: Path) -> None:
+def test_drafts_of_another_host_are_kept_for_a_week(tmp_path: Path) -> None:
     place = tmp_path / "plan.json"
     other = tmp_path / f".plan.json.draft-{'0' * 12}-1-1-{'0' * 12}"
     other.write_text("half")
