@@ -127,7 +127,7 @@ def test_the_commit_names_lancestat(uri: str) -> None:
     }
 
 
-def test_nothing_but_statistics_changes(uri: str) -> None:
+def test_a_publication_changes_only_statistics(uri: str) -> None:
     before, rows = lance.dataset(uri), lance.dataset(uri).to_table()
     indices = [str(description) for description in before.describe_indices()]
     read = observe(uri)
@@ -202,7 +202,7 @@ def test_a_commit_between_observation_and_attempt_is_reported_afterwards(
 
 
 @pytest.mark.parametrize("even_late", [False, True])
-def test_of_two_publishers_one_wins(uri: str, even_late: bool) -> None:
+def test_one_of_two_concurrent_publishers_wins(uri: str, even_late: bool) -> None:
     read = observe(uri)
     first, second = publication(read, "id"), publication(read, "id", "name")
     assert landed_at(commit(first)) == read.version + 1
@@ -270,7 +270,7 @@ def test_a_failed_commit_gets_one_clear_error_without_secrets(
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
-def test_a_publication_holds_statistics_and_their_tag_alone(uri: str) -> None:
+def test_a_publication_contains_only_statistics_and_their_tag(uri: str) -> None:
     good = publication(observe(uri), "id")
     with pytest.raises(ValueError, match=r"'user\.key'"):
         Publication(good.pin, {**good.entries, "user.key": "x"}, good.config)
@@ -279,7 +279,7 @@ def test_a_publication_holds_statistics_and_their_tag_alone(uri: str) -> None:
 
 
 @pytest.mark.fault
-def test_publishers_and_writers_race_and_no_reader_is_misled(uri: str) -> None:
+def test_racing_publishers_and_writers_never_mislead_readers(uri: str) -> None:
     """Whoever reads a set as current finds in it the row count of the version that it reads."""
     landings: list[CommitOutcome] = []
     stop = threading.Event()

@@ -217,7 +217,7 @@ def test_instants_as_java_prints_them_are_read(text: str, micros: int) -> None:
         ("max", "0", "above"),
     ],
 )
-def test_a_bad_column_is_dropped_alone(suffix: str, text: str | None, reason: str) -> None:
+def test_only_the_bad_column_is_dropped(suffix: str, text: str | None, reason: str) -> None:
     config = encode(id=(BIGINT, IDS), name=(STRING, NAMES))
     config.pop(f"lance.stats.column.id.{suffix}")
     if text is not None:
@@ -227,7 +227,7 @@ def test_a_bad_column_is_dropped_alone(suffix: str, text: str | None, reason: st
     assert reason in decoded.dropped["id"]
 
 
-def test_a_bad_bound_drops_the_column_even_alone() -> None:
+def test_a_bad_bound_drops_its_column() -> None:
     config = encode(id=(BIGINT, IDS)) | {"lance.stats.column.id.min": "x"}
     del config["lance.stats.column.id.max"]
     assert set(decode(config).dropped) == {"id"}
@@ -293,7 +293,7 @@ def test_without_types_bounds_are_passed_as_they_are() -> None:
     assert decoded.columns["id"].minimum == "x"
 
 
-def test_publishing_replaces_the_whole_set_and_nothing_else() -> None:
+def test_publishing_replaces_the_whole_set_only() -> None:
     old = encode(id=(BIGINT, IDS), gone=(BIGINT, IDS))
     config = {**old, "user.key": "v", "lance.auto_cleanup.interval": "9", "lancestat.x": "y"}
     config["lance.stats.column.orphan.histogram"] = "h"
