@@ -91,7 +91,7 @@ def test_a_table_without_zone_maps_is_not_pruned(tmp_path: Path) -> None:
     assert known(uri) == NoFragmentStatistics()
 
 
-def test_deleted_rows_make_no_difference(path: str) -> None:
+def test_deleted_rows_do_not_affect_pruning(path: str) -> None:
     lance.dataset(path).delete("a in (5, 19) or a >= 35")
     assert left_of(path, BELOW_12) == [0, 1]
     lance.dataset(path).create_scalar_index("a", "ZONEMAP", replace=True)
@@ -99,7 +99,7 @@ def test_deleted_rows_make_no_difference(path: str) -> None:
     assert left_of(path, [Comparison("a", Operator.GREATER_OR_EQUAL, 35)]) == []
 
 
-def test_fragments_that_the_index_does_not_cover_stay(path: str) -> None:
+def test_fragments_without_index_coverage_are_kept(path: str) -> None:
     lance.write_dataset(numbers(100, 10), path, mode="append")
     assert left_of(path, BELOW_12) == [0, 1, 4]
     lance.dataset(path).optimize.optimize_indices()
