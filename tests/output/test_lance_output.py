@@ -59,7 +59,7 @@ def test_each_result_is_one_commit_with_a_message(uri: str) -> None:
         assert properties["lancestat.run"] == "run"
 
 
-def test_the_config_and_earlier_versions_stay(uri: str) -> None:
+def test_the_config_and_earlier_versions_are_kept(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
     lance.dataset(uri).update_config({"owner": "shop"})
     put(LANCE, uri, [rows(3, 5)])
@@ -358,7 +358,7 @@ def test_an_earlier_result_that_proves_nothing_is_refused(uri: str, missing: str
         assert caught.value.code == "LS570"
 
 
-def test_the_order_of_fragments_counts(uri: str) -> None:
+def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
     digests = []
     for order in ((0, 1), (1, 0)):
         writer = output.begin(LANCE, uri, "run", {})

@@ -247,7 +247,7 @@ def test_a_result_that_was_changed_since_is_refused_and_untouched(
     assert "something else has changed since" in refusal(path).message
 
 
-def test_hidden_files_change_nothing(path: Path) -> None:
+def test_hidden_files_do_not_change_a_result(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
     (path / ".DS_Store").write_text("x")
     put(PARQUET, str(path), [rows(3, 5)])

@@ -52,7 +52,7 @@ def test_pieces_become_a_result_in_their_order(form: OutputFormat, uri: str) -> 
 
 
 @pytest.mark.parametrize("inside", ["", "data", "_versions", "_refs", "tree"])
-def test_a_place_inside_a_dataset_is_refused(
+def test_an_output_inside_a_dataset_is_refused(
     tmp_path: Path, form: OutputFormat, inside: str
 ) -> None:
     """There Lance would see a branch or a manifest, and its cleanup removes files."""
@@ -85,7 +85,7 @@ def test_a_result_replaces_another_of_other_columns(form: OutputFormat, uri: str
     assert first.digest != second.digest
 
 
-def test_rows_follow_a_result(form: OutputFormat, uri: str) -> None:
+def test_rows_are_appended_to_a_result(form: OutputFormat, uri: str) -> None:
     put(form, uri, [rows(0, 3)], [rows(3, 5)])
     state = add(form, uri, [rows(5, 7)], [], [rows(7, 8)])
     state = add(form, uri, [rows(8, 20)])
@@ -94,7 +94,7 @@ def test_rows_follow_a_result(form: OutputFormat, uri: str) -> None:
     assert state.rows == 20
 
 
-def test_rows_follow_a_result_that_had_other_columns_once(form: OutputFormat, uri: str) -> None:
+def test_rows_are_appended_to_a_result_that_had_other_columns(form: OutputFormat, uri: str) -> None:
     """And fields of other numbers."""
     for other in (
         pa.schema([("name", pa.string()), ("nested", pa.struct({"a": pa.list_(pa.int8())}))]),
@@ -106,7 +106,7 @@ def test_rows_follow_a_result_that_had_other_columns_once(form: OutputFormat, ur
     assert seen(form, uri) == table(rows(0, 5))
 
 
-def test_no_rows_follow_a_result(form: OutputFormat, uri: str) -> None:
+def test_an_append_may_have_no_rows(form: OutputFormat, uri: str) -> None:
     before = put(form, uri, [rows(0, 3)])
     state = add(form, uri, [])
     assert (state.rows, state.digest) == (3, before.digest)
@@ -152,7 +152,7 @@ def test_a_result_that_is_gone_is_stale(form: OutputFormat, uri: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["replaced", "appended", "gone"])
-def test_rows_follow_only_the_result_they_belong_to(
+def test_rows_are_appended_only_to_their_base_result(
     form: OutputFormat, uri: str, change: str
 ) -> None:
     previous = put(form, uri, [rows(0, 3)])
@@ -173,7 +173,7 @@ def test_rows_follow_only_the_result_they_belong_to(
         assert seen(form, uri) == expected[change]
 
 
-def test_rows_of_other_columns_do_not_follow(form: OutputFormat, uri: str) -> None:
+def test_rows_of_other_columns_are_not_appended(form: OutputFormat, uri: str) -> None:
     previous = put(form, uri, [rows(0, 3)])
     other = SCHEMA.append(pa.field("_rank", pa.int32()))
     writer = output.begin(form, uri, "run", {})
