@@ -87,14 +87,14 @@ def test_a_group_of_which_a_member_was_read_since_is_not_counted_twice() -> None
     assert coverage.missing == ((group(10, "d"), frozenset(FIELDS)),)
 
 
-def test_equal_content_in_two_fragments_counts_twice() -> None:
+def test_equal_content_of_two_fragments_is_counted_twice() -> None:
     """An all-null column that no file holds has the same fingerprint in fragments of equal size."""
     coverage = cover([group(0, "n", FIELDS[0]), group(1, "n", FIELDS[0])], index({"n": FIELDS}), [])
     [item] = coverage.reuse
     assert item.times == 2
 
 
-def test_columns_in_files_of_their_own_are_carried_into_one() -> None:
+def test_columns_in_separate_files_are_carried_into_one() -> None:
     old = (group(0, "a", *FIELDS[:2]), group(0, "x", FIELDS[2]), group(1, "b"))
     rewrite = Rewritten(old=old, new=(group(9, "c"),))
     stored = index({"a": FIELDS[:2], "x": FIELDS[2:], "b": FIELDS})

@@ -132,7 +132,7 @@ def other_value(value: object) -> object:
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(TableVersion)])
-def test_every_part_of_the_version_counts(name: str) -> None:
+def test_every_part_of_the_version_affects_the_digest(name: str) -> None:
     action = refresh()
     changed = replace(action.table, **{name: other_value(getattr(action.table, name))})
     assert action_digest(replace(action, table=changed)) != action_digest(action)
@@ -152,12 +152,12 @@ STAGES: list[Any] = [
 @pytest.mark.parametrize(
     ("stage", "name"), [(stage, field.name) for stage in STAGES for field in fields(stage)]
 )
-def test_every_part_of_a_stage_counts(stage: Any, name: str) -> None:
+def test_every_part_of_a_stage_affects_the_digest(stage: Any, name: str) -> None:
     changed = replace(stage, **{name: other_value(getattr(stage, name))})
     assert value_digest(changed) != value_digest(stage)
 
 
-def test_every_stage_counts() -> None:
+def test_every_stage_affects_the_digest() -> None:
     action = refresh()
     for place in range(len(action.stages)):
         fewer = action.stages[:place] + action.stages[place + 1 :]
@@ -165,7 +165,7 @@ def test_every_stage_counts() -> None:
 
 
 @pytest.mark.parametrize("make", [analyze, refresh, restamp, skip])
-def test_reasons_and_nodes_count_and_notes_do_not(make: Callable[[], object]) -> None:
+def test_reasons_and_nodes_affect_the_digest_and_notes_do_not(make: Callable[[], object]) -> None:
     action = make()
     digest = action_digest(action)  # type: ignore[arg-type]
     changes = {"node": "another", "reasons": (Reason.FULL_REFRESH,)}
@@ -180,7 +180,7 @@ def test_actions_of_other_kinds_have_other_digests() -> None:
     assert len(digests) == 5
 
 
-def test_the_order_of_independent_work_does_not_count() -> None:
+def test_the_order_of_independent_work_does_not_affect_the_digest() -> None:
     def turned(coverage: Coverage) -> Coverage:
         carries = tuple(replace(carry, sources=carry.sources[::-1]) for carry in coverage.carries)
         return Coverage(coverage.reuse[::-1], carries[::-1], coverage.missing[::-1])
@@ -226,7 +226,7 @@ SNAPSHOT = Snapshot("t", 2, FIELDS[:2], (FRAGMENT,), {"k": "v"}, NOW)
         replace(FRAGMENT, overlays=(Overlay(FILE, "cells"),)),
     ],
 )
-def test_every_part_of_a_fragment_counts(fragment: Fragment) -> None:
+def test_every_part_of_a_fragment_affects_the_digest(fragment: Fragment) -> None:
     other = replace(SNAPSHOT, fragments=(fragment,))
     assert snapshot_digest(other) != snapshot_digest(SNAPSHOT)
 
@@ -240,7 +240,7 @@ def test_every_part_of_a_fragment_counts(fragment: Fragment) -> None:
         replace(SNAPSHOT, fields=(FIELDS[0], Field(1, "c1", pa.int64(), False, "bigint"))),
     ],
 )
-def test_every_part_of_a_manifest_counts(other: Snapshot) -> None:
+def test_every_part_of_a_manifest_affects_the_digest(other: Snapshot) -> None:
     assert snapshot_digest(other) != snapshot_digest(SNAPSHOT)
 
 

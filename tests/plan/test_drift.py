@@ -27,7 +27,7 @@ def test_equal_plans_have_no_differences() -> None:
     assert drift(SAVED, replace(SAVED, made_at=SAVED.made_at.replace(year=2027))) == []
 
 
-def test_the_digest_of_the_work_alone_is_enough() -> None:
+def test_a_changed_work_digest_is_a_difference() -> None:
     assert differences(NODE, replace(NODE, work="other")) == [
         "orders: what it reads, or what the state has stored of it, has changed"
     ]

@@ -66,7 +66,7 @@ def test_changes_that_require_a_full_join_have_reasons(
         assert action.work.known is None
 
 
-def test_new_left_rows_are_joined_alone() -> None:
+def test_only_new_left_rows_are_joined() -> None:
     action = planned(table(0, 1, 4, 5))
     work = action.work
     assert (work.scope, work.new_fragments) == (Scope.NEW_LEFT, {4, 5})
@@ -76,7 +76,7 @@ def test_new_left_rows_are_joined_alone() -> None:
     assert action.decision.pairs == 200 * 20_000
 
 
-def test_new_right_rows_are_searched_alone_and_exactly() -> None:
+def test_only_new_right_rows_are_searched_and_exactly() -> None:
     spec = replace(SPEC, mode="approx", recall=0.9)
     action = planned(right=table(0, 1, 2, rows=10_000), spec=spec)
     assert (action.work.scope, action.work.new_fragments) == (Scope.NEW_RIGHT, {2})
@@ -133,12 +133,12 @@ def test_both_sides_appended_join_in_full() -> None:
     assert action.reasons == (Reason.ROWS_APPENDED, Reason.INPUT_CHANGED)
 
 
-def test_new_left_rows_may_meet_files_that_are_unchanged() -> None:
+def test_new_left_rows_may_be_joined_with_unchanged_files() -> None:
     action = planned(table(0, 1, 2), files(), record=recorded(LEFT, files()))
     assert action.work.scope is Scope.NEW_LEFT
 
 
-def test_new_right_rows_need_left_rows_that_keep_their_places() -> None:
+def test_new_right_rows_require_left_rows_with_stable_places() -> None:
     """Spark may read the same files in another order."""
     record = recorded(files(), RIGHT)
     action = planned(files(), table(0, 1, 2, rows=10_000), record=record)
@@ -161,7 +161,7 @@ def test_a_side_without_recorded_rows_joins_in_full(empty: str) -> None:
     assert planned(record=record).work.scope is Scope.FULL
 
 
-def test_an_index_counts_only_under_its_metric() -> None:
+def test_an_index_is_used_only_for_its_metric() -> None:
     spec = replace(SPEC, mode="approx", nprobes=5, min_right_rows=0)
     many = table(0, 1, rows=50_000_000)
     few = table(0, rows=10)

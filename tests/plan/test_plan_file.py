@@ -217,7 +217,7 @@ def test_names_that_no_file_can_have_are_an_error() -> None:
         write_plan_file(Path("a\0b"), SAVED)
 
 
-def test_an_older_plan_is_replaced_also_behind_a_link(tmp_path: Path) -> None:
+def test_an_older_plan_is_replaced_even_through_a_link(tmp_path: Path) -> None:
     place, link = tmp_path / "plans" / "plan.json", tmp_path / "plan.json"
     place.parent.mkdir()
     place.write_text(with_value("format_version", 0))
