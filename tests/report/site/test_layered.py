@@ -24,7 +24,7 @@ def graphs(draw_value: st.DrawFn) -> Reads:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
-def test_a_node_lies_to_the_right_of_all_it_reads_and_alone(reads: Reads) -> None:
+def test_a_node_is_right_of_its_inputs_in_its_own_place(reads: Reads) -> None:
     places = arrange(reads)
     assert set(places) == set(reads)
     assert all(
