@@ -113,7 +113,7 @@ def test_expire_drops_partials_superseded_by_ones_with_quantiles(state: StateWri
     assert fetch(state, "t", {b: frozenset({rich})}) == {b: {rich: partial(3)}}
 
 
-def test_groups_are_kept_apart_from_their_members(state: StateWriter) -> None:
+def test_groups_are_stored_separately_from_their_members(state: StateWriter) -> None:
     state.add_partials("t", [stored(("a", "b"), x=1), stored("a", x=2), stored(("b", "a"), y=3)])
     index = state.partial_index("t")
     both = tuple(sorted((fingerprint("a"), fingerprint("b"))))

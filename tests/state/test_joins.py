@@ -65,7 +65,7 @@ def test_the_newest_record_of_every_join_is_kept(make_state: MakeState) -> None:
     assert dict(make_state().joins()) == {"j": newer, "k": other}
 
 
-def test_joins_and_tables_are_kept_apart(make_state: MakeState) -> None:
+def test_joins_and_tables_have_separate_records(make_state: MakeState) -> None:
     state = make_state()
     assert dict(state.joins()) == {}
     state.add_run(run(1, record("t", 1)))

@@ -65,7 +65,7 @@ def test_an_outcome_has_the_fields_of_its_run(make_state: MakeState) -> None:
     assert (outcome.node, outcome.kind, outcome.result) == ("a", "table", {"number": 7})
 
 
-def test_outcomes_under_other_targets_do_not_count(make_state: MakeState) -> None:
+def test_outcomes_of_other_targets_are_ignored(make_state: MakeState) -> None:
     writer = make_state()
     for number, target in enumerate(("dev", "prod", "dev", "prod", "prod")):
         writer.add_run(ended(number, "a", target=target))
@@ -113,7 +113,7 @@ def test_indexes_of_several_tables_are_those_of_each(make_state: MakeState) -> N
     assert many["t"].singles == indexes["t"].singles
 
 
-def test_more_nodes_than_one_run_has_keep_apart(make_state: MakeState) -> None:
+def test_outcomes_of_many_nodes_are_separate(make_state: MakeState) -> None:
     writer = make_state()
     names = [f"n{number}" for number in range(40)]
     for number in range(3):
