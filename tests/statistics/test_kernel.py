@@ -137,7 +137,7 @@ def test_few_values_that_change_between_batches_are_merged() -> None:
     assert partial == true_partial(column, [text.encode() for batch in texts for text in batch])
 
 
-def test_null_slots_with_content_do_not_count() -> None:
+def test_content_of_null_slots_is_ignored() -> None:
     """Arrow allows bytes, of any length, behind a null."""
     offsets = pa.py_buffer(np.array([0, 1, 400, 402], np.int32))
     validity = pa.py_buffer(bytes([0b101]))
