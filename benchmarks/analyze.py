@@ -72,25 +72,26 @@ class Process(NamedTuple):
 
 def main() -> None:
     """Prepare the data, let the three sides take turns, print."""
-    given = parse_arguments(__doc__, runs=5)
+    arguments = parse_arguments(__doc__, runs=5)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
         project = Path(folder)
-        parquet = given.data or generate("0.01" if given.tiny else given.scale, project)
+        parquet = arguments.data or generate("0.01" if arguments.tiny else arguments.scale, project)
         work = declare(parquet / "lineitem.parquet", project)
-        target = Target("dev", "state", spark_master=f"local[{given.cores}]")
+        target = Target("dev", "state", spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
         # A JVM of its own, started as `lancestat run` does.
         with ProcessPoolExecutor(1, get_context("spawn"), begin, (target,)) as run:
             sides: dict[str, Callable[[], int]] = {
                 "lancestat": lambda: run.submit(analyze, work).result(),
                 "spark": lambda: compute_column_stats(spark, parquet / "lineitem.parquet"),
-                "pylance": lambda: read(work.table.uri, given.cores),
+                "pylance": lambda: read(work.table.uri, arguments.cores),
             }
             table = work.table
             print(
-                f"lineitem: {table.rows:,} rows, {len(table.fields)} columns, {given.cores} cores"
+                f"lineitem: {table.rows:,} rows, {len(table.fields)} columns, "
+                f"{arguments.cores} cores"
             )
-            show(take_turns(sides, 1 if given.tiny else given.runs))
+            show(take_turns(sides, 1 if arguments.tiny else arguments.runs))
             peak = max(process.peak_megabytes for process in processes() if process.is_worker)
             print(f"{'peak of a Python worker, MB':<40} {peak:8.0f}")
         spark.stop()

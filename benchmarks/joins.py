@@ -101,10 +101,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, nargs="+", default=JOINS, metavar="N")
     parser.add_argument("--sides", nargs="+", default=tuple(SIDES), choices=SIDES)
     parser.add_argument("--plans", type=Path, help="where to write the plans")
-    given = parser.parse_args()
-    if given.tiny:
-        given.runs, given.queries = 1, given.queries[:1]
-    return given
+    options = parser.parse_args()
+    if options.tiny:
+        options.runs, options.queries = 1, options.queries[:1]
+    return options
 
 
 def declare(parquet: Path, folder: Path, cores: int) -> lancestat.Project:
@@ -123,14 +123,14 @@ def session(
     spark: SparkSession, project: lancestat.Project, parquet: Path, side: str
 ) -> SparkSession:
     """Return a session with the tables of a side under their names."""
-    made = spark.newSession()
+    new_session = spark.newSession()
     for key, value in SIDES[side].items():
-        made.conf.set(key, value)
+        new_session.conf.set(key, value)
     if side == "parquet":
-        analyze(made, parquet)
+        analyze(new_session, parquet)
     else:
-        project.attach(made)
-    return made
+        project.attach(new_session)
+    return new_session
 
 
 def analyze(spark: SparkSession, parquet: Path) -> None:

@@ -177,14 +177,14 @@ def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
 
 def main() -> None:
     """Measure, and print."""
-    given = spark_parser(__doc__, runs=3).parse_args()
-    runs = 1 if given.tiny else given.runs
+    arguments = spark_parser(__doc__, runs=3).parse_args()
+    runs = 1 if arguments.tiny else arguments.runs
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
-        target = Target("dev", name, spark_master=f"local[{given.cores}]")
+        target = Target("dev", name, spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
-        end_to_end(spark, folder, tiny=given.tiny, runs=runs)
-        probe_rate(spark, folder, given.cores, tiny=given.tiny, runs=runs)
+        end_to_end(spark, folder, tiny=arguments.tiny, runs=runs)
+        probe_rate(spark, folder, arguments.cores, tiny=arguments.tiny, runs=runs)
         spark.stop()
 
 

@@ -145,11 +145,11 @@ def main() -> None:
     )
     parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
     parser.add_argument("--right", type=int, default=1_000_000, help="right rows of the largest")
-    given = parser.parse_args()
-    rights = 2_000 if given.tiny else given.right
+    arguments = parser.parse_args()
+    rights = 2_000 if arguments.tiny else arguments.right
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
-        memory(Path(name), 20 if given.tiny else 1_000, rights)
-        growth(Path(name), 40 if given.tiny else 4_000, rights // 5)
+        memory(Path(name), 20 if arguments.tiny else 1_000, rights)
+        growth(Path(name), 40 if arguments.tiny else 4_000, rights // 5)
 
 
 if __name__ == "__main__":

@@ -96,15 +96,15 @@ def run(doc: str, parts: Mapping[str, Part], cases: Mapping[str, Case]) -> None:
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that it runs")
     parser.add_argument("--case", choices=cases, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if unknown := set(given.parts) - parts.keys():
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - parts.keys():
         parser.error(f"there is no part {min(unknown)}: there are {', '.join(parts)}")
-    if given.case:
-        print(json.dumps(cases[given.case](given.folder, given.tiny)))
+    if arguments.case:
+        print(json.dumps(cases[arguments.case](arguments.folder, arguments.tiny)))
         return
-    for part in given.parts or parts:
+    for part in arguments.parts or parts:
         with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
-            for name, value in parts[part](Path(folder), given.tiny):
+            for name, value in parts[part](Path(folder), arguments.tiny):
                 print(f"{name:<68} {value:>10,.3f}", flush=True)
         print()
 
@@ -117,11 +117,11 @@ def run_parts(doc: str, parts: Mapping[str, Case]) -> None:
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that it runs")
     parser.add_argument("--case", choices=parts, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.case:
-        print(json.dumps(parts[given.case](given.folder, given.tiny)))
+    arguments = parser.parse_args()
+    if arguments.case:
+        print(json.dumps(parts[arguments.case](arguments.folder, arguments.tiny)))
         return
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
         for part in parts:
-            for name, value in run_case(part, Path(folder), given.tiny).items():
+            for name, value in run_case(part, Path(folder), arguments.tiny).items():
                 print(f"{name:<66} {value:>10,.3f}", flush=True)
