@@ -170,10 +170,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=Decimal, default=SCALE, help="0.1 is about 100 MB")
     parser.add_argument("--fresh", action="store_true", help="write every table anew")
-    given = parser.parse_args()
-    if given.fresh:
+    arguments = parser.parse_args()
+    if arguments.fresh:
         empty(WAREHOUSE)
-    for table in load(WAREHOUSE, given.scale):
+    for table in load(WAREHOUSE, arguments.scale):
         origin = "written" if table.is_new else "was there"
         rows = f"{table.rows:>11,} rows  {table.fragments:>2} fragments"
         sys.stdout.write(f"{table.name:<9}  {rows}  {origin}\n")

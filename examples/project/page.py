@@ -73,10 +73,10 @@ class Page:
         words = [name, *(f'"{word}"' if " " in word else word for word in arguments)]
         _print(f"{_blue('$')} {click.style(' '.join(words), bold=True)}")
         started = time.monotonic()
-        ended = subprocess.run([program, *arguments], cwd=self._folder, env=_environment())
+        completed = subprocess.run([program, *arguments], cwd=self._folder, env=_environment())
         elapsed_seconds = time.monotonic() - started
-        if ended.returncode:
-            sys.exit(f"the demo ends here: {name} gave exit code {ended.returncode}")
+        if completed.returncode:
+            sys.exit(f"the demo ends here: {name} gave exit code {completed.returncode}")
         _print("")
         return elapsed_seconds
 
