@@ -110,11 +110,11 @@ def test_warnings_are_printed_without_configured_logging(project: Project) -> No
         "import logging, lancestat; project = lancestat.Project.load('.');"
         f"logging.getLogger('lancestat.state').warning('at {SECRET}')"
     )
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         cwd=project.spec.root,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert ended.stderr == "at {{ env_var('L_DB_PASSWORD') }}\n"
+    assert completed.stderr == "at {{ env_var('L_DB_PASSWORD') }}\n"
