@@ -85,7 +85,7 @@ def run_action(
         ran.steps.append(name)
         own = ran.environments[name] = {key: text(value) for key, value in step["env"].items()}
         assert step["shell"] == "bash"
-        done = subprocess.run(
+        completed = subprocess.run(
             ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)],
             cwd=work_tree,
             env={
@@ -104,8 +104,8 @@ def run_action(
             text=True,
             check=False,
         )
-        ran.code = done.returncode
-        ran.log += done.stdout
+        ran.code = completed.returncode
+        ran.log += completed.stdout
         ran.summary += summary.read_text()
         for line in output.read_text().splitlines():
             key, _, given = line.partition("=")
