@@ -167,13 +167,15 @@ def test_the_shell_receives_one_line_per_word_without_control_characters(
     }
     environment = {**os.environ, **asked}
     command = [sys.executable, "-m", "lancestat"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    completed = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
     expected = {
         "bash": "plain,orders\nplain,order_lines\n",
         "zsh": "plain\norders\nOne per order.[31m\nplain\norder_lines\ntable\n",
         "fish": "plain,orders\tOne per order.[31m\nplain,order_lines\ttable\n",
     }
-    assert (done.stdout, done.stderr) == (expected[shell], "")
+    assert (completed.stdout, completed.stderr) == (expected[shell], "")
 
 
 def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
@@ -182,7 +184,7 @@ def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
         "finally:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
     )
     asked = {"_LANCESTAT_COMPLETE": "bash_complete", "COMP_LINE": "lancestat run -s ord"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,
         env={**os.environ, **asked},
@@ -190,17 +192,17 @@ def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.stdout == "plain,orders\nplain,order_lines\n"
-    assert set(done.stderr.splitlines()).isdisjoint({*HEAVY} - {"yaml"})
+    assert completed.stdout == "plain,orders\nplain,order_lines\n"
+    assert set(completed.stderr.splitlines()).isdisjoint({*HEAVY} - {"yaml"})
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_equals_that_of_click(shell: str, lancestat: Lancestat) -> None:
-    done = lancestat("completion", shell)
+    result = lancestat("completion", shell)
     asked = {"_LANCESTAT_COMPLETE": f"{shell}_source"}
     ours = CliRunner().invoke(cli, prog_name="lancestat", env=asked)
-    assert (done.exit_code, done.stdout) == (0, ours.stdout)
-    assert f"_LANCESTAT_COMPLETE={shell}_complete" in done.stdout
+    assert (result.exit_code, result.stdout) == (0, ours.stdout)
+    assert f"_LANCESTAT_COMPLETE={shell}_complete" in result.stdout
 
 
 def test_the_script_is_printed_in_every_output_format(lancestat: Lancestat) -> None:
@@ -213,9 +215,9 @@ def test_words_with_commas_are_not_split_in_fish(lancestat: Lancestat) -> None:
 
 
 def test_an_unknown_shell_is_wrong_usage(lancestat: Lancestat) -> None:
-    done = lancestat("completion", "tcsh")
-    assert done.exit_code == 2
-    assert "bash" in done.stderr
+    result = lancestat("completion", "tcsh")
+    assert result.exit_code == 2
+    assert "bash" in result.stderr
 
 
 @pytest.mark.parametrize(

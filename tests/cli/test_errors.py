@@ -148,7 +148,7 @@ def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        ran = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "lancestat", "init"],
             cwd=tmp_path,
             stdout=writer,
@@ -157,4 +157,4 @@ def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
         )
     finally:
         os.close(writer)
-    assert (ran.returncode, ran.stderr) == (141, "")
+    assert (completed.returncode, completed.stderr) == (141, "")

@@ -34,14 +34,14 @@ finally:
 def loaded(*args: str, folder: Path) -> set[str]:
     """The modules in a process that ran a command."""
     command = [sys.executable, "-c", LOADED, *args]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return set(ran.stderr.splitlines())
+    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return set(completed.stderr.splitlines())
 
 
 def test_python_importtime_reports_no_heavy_library(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "lancestat", "--help"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    lines = [line for line in ran.stderr.splitlines() if line.startswith("import time:")]
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = [line for line in completed.stderr.splitlines() if line.startswith("import time:")]
     modules = {line.rpartition("|")[2].strip() for line in lines}
     assert "click" in modules
     assert modules.isdisjoint(HEAVY)
@@ -83,9 +83,9 @@ def test_status_loads_neither_spark_nor_search_libraries(tmp_path: Path) -> None
     write_project(tmp_path, "orders")
     lance.write_dataset(orders(0, 5), str(tmp_path / "orders.lance"))
     command = [sys.executable, "-c", LOADED, "status"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    modules = set(ran.stderr.splitlines())
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert completed.returncode == 1
+    modules = set(completed.stderr.splitlines())
     assert "lancestat.report.gather" in modules
     assert modules.isdisjoint(["faiss", "pyspark", "py4j", "polars"])
 

@@ -63,12 +63,12 @@ def test_existing_editor_settings_are_not_changed(lancestat: Lancestat, tmp_path
     mine = tmp_path / ".vscode" / "settings.json"
     mine.parent.mkdir()
     mine.write_text("// mine\n{}\n")
-    done = lancestat("init")
-    assert done.exit_code == 0, done.output
+    result = lancestat("init")
+    assert result.exit_code == 0, result.output
     assert mine.read_text() == "// mine\n{}\n"
-    assert ".vscode/settings.json stays as it is" in done.stderr
-    assert ".vscode/extensions.json" in done.stdout
-    assert "yaml.schemas" in done.stderr
+    assert ".vscode/settings.json stays as it is" in result.stderr
+    assert ".vscode/extensions.json" in result.stdout
+    assert "yaml.schemas" in result.stderr
 
 
 def test_an_editor_finds_the_schema_of_every_file(lancestat: Lancestat, tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_refused_init_removes_the_drafts_of_a_killed_one(
     lancestat: Lancestat, tmp_path: Path
 ) -> None:
     assert lancestat("init").exit_code == 0
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _MARK], capture_output=True, text=True, check=True
     )
-    mark = ended.stdout.strip()
+    mark = completed.stdout.strip()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     for path in files:
         name = path.name.lstrip(".")

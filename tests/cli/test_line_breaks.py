@@ -153,8 +153,8 @@ def test_the_name_of_a_file_starts_no_line(lancestat: Lancestat, tmp_path: Path)
     (tmp_path / "specs").mkdir()
     (tmp_path / "lancestat_project.yml").write_text("name: shop\ntargets: {dev: {}}\n")
     (tmp_path / "specs" / "x\n      evil line.yml").write_text("tables: [{nam: orders}]\n")
-    ran = lancestat("--verbose", "--project-dir", str(tmp_path), "validate")
-    assert ran.exit_code == 1
-    output = ran.stdout + ran.stderr
+    result = lancestat("--verbose", "--project-dir", str(tmp_path), "validate")
+    assert result.exit_code == 1
+    output = result.stdout + result.stderr
     assert "evil line.yml" in output
     assert not [line for line in output.splitlines() if line.strip().startswith("evil")]

@@ -11,9 +11,9 @@ from tests.cli.conftest import Lancestat
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_of_a_kind_is_printed(kind: str, lancestat: Lancestat) -> None:
-    done = lancestat("schema", kind)
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == editor_schema(kind)
+    result = lancestat("schema", kind)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == editor_schema(kind)
 
 
 def test_without_a_kind_schemas_are_listed(lancestat: Lancestat) -> None:
@@ -29,9 +29,9 @@ def test_schemas_are_written_and_overwritten(lancestat: Lancestat, tmp_path: Pat
     old.write_text("of an older version")
     other = tmp_path / "schemas" / "of_another_program.json"
     other.write_text("{}")
-    done = lancestat("schema", "--out", "schemas")
-    assert done.exit_code == 0, done.output
-    assert done.stdout.split() == [f"schemas/{name}" for name in editor_schemas()]
+    result = lancestat("schema", "--out", "schemas")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.split() == [f"schemas/{name}" for name in editor_schemas()]
     for name, schema in editor_schemas().items():
         assert json.loads((tmp_path / "schemas" / name).read_text()) == schema
     assert other.read_text() == "{}"
@@ -56,6 +56,6 @@ def test_unknown_kinds_and_folders_are_wrong_usage(
     args: tuple[str, ...], message: str, lancestat: Lancestat, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    done = lancestat("schema", *args)
-    assert done.exit_code == 2
-    assert message in done.stderr
+    result = lancestat("schema", *args)
+    assert result.exit_code == 2
+    assert message in result.stderr

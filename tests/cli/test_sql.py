@@ -72,9 +72,9 @@ def printed(form: str, show: Callable[[], object], *, verbose: bool = False) -> 
     def run() -> None:
         show()
 
-    done = CliRunner().invoke(run, catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.stdout
+    outcome = CliRunner().invoke(run, catch_exceptions=False)
+    assert outcome.exit_code == 0
+    return outcome.stdout
 
 
 @pytest.mark.parametrize(
@@ -263,25 +263,25 @@ def test_an_explanation_as_json(golden: Golden) -> None:
 def test_wrong_usage_is_reported_before_spark_starts(
     args: tuple[str, ...], message: str, lancestat: Lancestat
 ) -> None:
-    ran = lancestat("sql", *args)
-    assert ran.exit_code == 2
-    assert message in ran.stderr
-    assert ran.stdout == ""
+    outcome = lancestat("sql", *args)
+    assert outcome.exit_code == 2
+    assert message in outcome.stderr
+    assert outcome.stdout == ""
 
 
 def test_other_commands_print_no_csv(lancestat: Lancestat) -> None:
-    ran = lancestat("plan", "--output", "csv")
-    assert ran.exit_code == 2
-    assert "'plan' prints text, json or markdown, not csv." in ran.stderr
+    outcome = lancestat("plan", "--output", "csv")
+    assert outcome.exit_code == 2
+    assert "'plan' prints text, json or markdown, not csv." in outcome.stderr
 
 
 def test_a_query_that_is_not_utf_8_is_named_with_its_place(
     lancestat: Lancestat, tmp_path: Path
 ) -> None:
     (tmp_path / "q.sql").write_bytes(b"select 1,\n  '\xff'")
-    ran = lancestat("sql", "--file", "q.sql")
-    assert (ran.exit_code, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("LS420 q.sql:2:4  byte 0xff is not UTF-8")
+    outcome = lancestat("sql", "--file", "q.sql")
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith("LS420 q.sql:2:4  byte 0xff is not UTF-8")
 
 
 def test_help_of_sql_loads_nothing_heavy(tmp_path: Path) -> None:
