@@ -36,8 +36,8 @@ class Bench:
         self.shop.folder.mkdir(parents=True)
         self.shop.declare()
         self.shop.stock()
-        ended = self.run(["run", "--quiet"], ["docs", "--quiet"], ["plan", "--check"])
-        assert ended.code == 0, ended.output
+        end = self.run(["run", "--quiet"], ["docs", "--quiet"], ["plan", "--check"])
+        assert end.code == 0, end.output
         self.shop.remember()
         assert check_converged(self.shop) == []
         copied(self.shop.folder, self.template)
@@ -65,10 +65,10 @@ class Bench:
     def settle(self, *, with_fresh: bool = False) -> list[str]:
         """Return the problems after a fault, then after a run, and after a sweep."""
         problems = check_readers(self.shop)
-        ended = self.run(["run", "--quiet"], ["plan", "--check"], ["gc"])
-        problems += defects(ended)
-        if ended.code:
-            return [*problems, f"the next run does not converge: {ended.output[-600:]}"]
+        end = self.run(["run", "--quiet"], ["plan", "--check"], ["gc"])
+        problems += defects(end)
+        if end.code:
+            return [*problems, f"the next run does not converge: {end.output[-600:]}"]
         problems += check_converged(self.shop)
         problems += [f"gc leaves {path}" for path in leftovers(self.shop)]
         return problems + (self.compare() if with_fresh else [])

@@ -62,8 +62,8 @@ class Retry(Run):
         shop.change(self.rng)
         table, away = shop.folder / "orders.lance", shop.folder / "aside"
         table.rename(away)
-        ended = self.bench.run(["run", "--quiet", "--select", "orders"])
-        assert ended.code == 1, ended.output
+        end = self.bench.run(["run", "--quiet", "--select", "orders"])
+        assert end.code == 1, end.output
         away.rename(table)
         return ["retry", "--quiet"]
 
@@ -98,9 +98,9 @@ class Docs(Command):
         editions, problems = check_pages(self.site)
         if not (self.has_others or len(editions) == 1):
             problems.append(f"pages of several editions: {sorted(editions)}")
-        ended = self.bench.run(["docs", "--quiet"])
-        if ended.code:
-            return [*problems, f"docs does not run again: {ended.output[-600:]}"]
+        end = self.bench.run(["docs", "--quiet"])
+        if end.code:
+            return [*problems, f"docs does not run again: {end.output[-600:]}"]
         editions, later = check_pages(self.site)
         problems += [f"after another docs: {problem}" for problem in later]
         if editions != {"second"}:
@@ -137,8 +137,8 @@ class PlanOut(Command):
         shop = self.bench.shop
         self.folder = shop.folder / "aside"
         self.folder.mkdir()
-        ended = self.bench.run(["plan", "--out", "aside/plan.json"])
-        assert ended.code == 0, ended.output
+        end = self.bench.run(["plan", "--out", "aside/plan.json"])
+        assert end.code == 0, end.output
         self.old = (self.folder / "plan.json").read_bytes()
         shop.change(self.rng)
         return ["plan", "--out", "aside/plan.json"]
@@ -149,11 +149,11 @@ class PlanOut(Command):
             read_plan_file(self.folder / "plan.json")
         except LancestatError as error:
             problems.append(f"the plan cannot be read: {error}")
-        ended = self.bench.run(
+        end = self.bench.run(
             ["plan", "--out", "aside/plan.json"], ["run", "--plan-file", "aside/plan.json"]
         )
-        if ended.code:
-            problems.append(f"a new plan does not run: {ended.output[-600:]}")
+        if end.code:
+            problems.append(f"a new plan does not run: {end.output[-600:]}")
         beside = {path.name for path in self.folder.iterdir()} - {"plan.json"}
         shutil.rmtree(self.folder)
         problems += [f"plan leaves {name}" for name in sorted(beside)]
@@ -173,9 +173,9 @@ class Init(Command):
         return list(self.command)
 
     def problems(self) -> list[str]:
-        ended = self.bench.run(self.command)
-        if ended.code and "already holds lancestat_project.yml" not in ended.output:
-            return [f"it does not run again: {ended.output[-600:]}"]
+        end = self.bench.run(self.command)
+        if end.code and "already holds lancestat_project.yml" not in end.output:
+            return [f"it does not run again: {end.output[-600:]}"]
         files = contents(self.folder)
         shutil.rmtree(self.folder)
         self.folder.mkdir()

@@ -87,8 +87,8 @@ def measure(bench: Bench, command: str) -> None:
         return
     bench.renew()
     made = COMMANDS[command](bench, Trial(KIND, command, 0, 0).rng)
-    ended = bench.run(made.prepare())
-    assert ended.code == 0, ended.output
-    assert ended.steps is not None
-    bench.usual[command] = ended.seconds, ended.steps
+    end = bench.run(made.prepare())
+    assert end.code == 0, end.output
+    assert end.steps is not None
+    bench.usual[command] = end.seconds, end.steps
     assert made.problems() == []

@@ -80,13 +80,13 @@ class StoreBench:
         self.shop.folder.mkdir()
         self.shop.declare()
         self.shop.stock()
-        ended = self.run("run")
-        assert ended.code == 0, ended.output
+        end = self.run("run")
+        assert end.code == 0, end.output
         self.shop.change(random.Random(1))
         for command in ARGUMENTS:
             self.proxy.plan = Plan()
-            ended = self.run(command)
-            assert ended.code == 0, ended.output
+            end = self.run(command)
+            assert end.code == 0, end.output
             self.requests[command] = self.proxy.plan.seen
         self.trials = 0
         return self.shop
@@ -108,10 +108,10 @@ def fail(bench: StoreBench, trial: Trial) -> Result:
     bench.trials = (bench.trials + 1) % _TRIALS_PER_SHOP
     bench.shop.change(rng)
     bench.proxy.plan = plan = random_plan(rng, bench.requests[trial.command])
-    ended = bench.run(trial.command, timeout=_IMPATIENT)
+    end = bench.run(trial.command, timeout=_IMPATIENT)
     bench.proxy.plan = Plan()
     what = f"{plan.action} x {plan.count} from request {plan.first}"
-    problems = [*defects(ended), *check_readers(bench.shop)]
+    problems = [*defects(end), *check_readers(bench.shop)]
     later = bench.run("run", "plan --check", "gc")
     if later.code:
         problems.append(f"the next run does not converge: {later.output[-600:]}")

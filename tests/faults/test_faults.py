@@ -58,5 +58,5 @@ def test_concurrent_commands_leave_a_consistent_state() -> None:
 def test_full_disks_leave_a_consistent_state() -> None:
     """In a process of its own, since the disk is mounted for it alone."""
     command = [sys.executable, "-m", "tests.faults", "--full-disks", "5", "--seed", str(SEED)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
