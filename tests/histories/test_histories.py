@@ -22,10 +22,10 @@ HISTORIES = 12
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
-    made = spark.newSession()
+    new_session = spark.newSession()
     for key, value in {**SETTINGS, **optimizer_settings({})}.items():
-        made.conf.set(key, value)
-    return made
+        new_session.conf.set(key, value)
+    return new_session
 
 
 def test_every_reader_returns_correct_rows_or_refuses(session: SparkSession) -> None:
