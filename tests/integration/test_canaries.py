@@ -64,12 +64,12 @@ def test_a_run_and_its_queries_hide_values_of_the_environment(tmp_path: Path) ->
     lance.write_dataset(rows, str(tmp_path / ORDINARY["C_LAKE"] / "orders.lance"))
     state = tmp_path / ORDINARY["C_STATE"] / "state"
 
-    ran = lancestat(tmp_path, ("run",))
-    assert "== ended with 1" in ran.stdout, ran.stderr
-    assert "1 table brought up to date" in ran.stdout
-    assert "failed" in ran.stdout
-    assert seen(ran.stdout + ran.stderr, SECRET) == []
-    assert ORDINARY["C_LAKE"] in ran.stdout
+    outcome = lancestat(tmp_path, ("run",))
+    assert "== ended with 1" in outcome.stdout, outcome.stderr
+    assert "1 table brought up to date" in outcome.stdout
+    assert "failed" in outcome.stdout
+    assert seen(outcome.stdout + outcome.stderr, SECRET) == []
+    assert ORDINARY["C_LAKE"] in outcome.stdout
 
     # The run is remembered, with its errors.
     content = stored(state)

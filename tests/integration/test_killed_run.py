@@ -36,8 +36,8 @@ def test_a_killed_run_leaves_no_false_statistics(tmp_path: Path, seed: int) -> N
         os.killpg(run.pid, signal.SIGKILL)
     for path in paths:
         check_no_reader_is_misled(path)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     for path in paths:
         assert check_no_reader_is_misled(path)
     assert all(isinstance(action, Skip) for action in Project.load(tmp_path).plan().actions)

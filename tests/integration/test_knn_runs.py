@@ -119,9 +119,9 @@ knn_joins:
     )
     # In its own process, whose threads are the first to import Spark.
     command = [sys.executable, "-m", "lancestat", "--project-dir", str(tmp_path), "run"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "3 tables and 2 joins brought up to date, 0 unchanged." in ran.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "3 tables and 2 joins brought up to date, 0 unchanged." in completed.stdout
     project = Project.load(tmp_path)
     assert not list((tmp_path / "scratch").rglob("*.lance"))
     assert {action.verb for action in project.plan().actions} == {"skip"}

@@ -278,7 +278,7 @@ def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
     secret = "hunter2-hunter2-hunter2"
     events = tmp_path / "events"
     events.mkdir()
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "tests.integration.local_cluster", table, bad, events],
         env={**os.environ, "SECRET": secret},
         capture_output=True,
@@ -286,8 +286,8 @@ def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    assert ended.returncode == 0, ended.stderr
-    report = json.loads(ended.stdout)
+    assert completed.returncode == 0, completed.stderr
+    report = json.loads(completed.stdout)
     work = whole_table(table)
     whole = merged(work, [])
     for columns in of_kernel(table, work.table.version).values():
@@ -304,7 +304,7 @@ def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
     assert report["command_lines_with_secret"] == []
     assert report["odd"] == ODD
     assert {"-Xmx700m", "-XX:TieredStopAtLevel=1"} <= set(report["java_arguments"])
-    assert ended.stderr == ""
+    assert completed.stderr == ""
     logged = b"".join(path.read_bytes() for path in events.rglob("*") if path.is_file())
     assert b"SparkListenerApplicationEnd" in logged
     assert b"lancestat: orders: 12 scans in" in logged

@@ -321,8 +321,8 @@ def test_javac_prints_no_warnings(tmp_path: Path) -> None:
 
 
 def damaged(tmp_path: Path) -> str:
-    made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50)
-    broken = tmp_path / "data" / made.get_fragments()[1].metadata.files[0].path
+    dataset = lance.write_dataset(pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50)
+    broken = tmp_path / "data" / dataset.get_fragments()[1].metadata.files[0].path
     broken.write_bytes(b"\0" * broken.stat().st_size)
     return str(tmp_path)
 
@@ -552,7 +552,7 @@ def test_relations_work_after_spark_restarts(
     uri: str, tmp_path: Path, master: str, executors: int, pinned: str
 ) -> None:
     program = "tests.integration.two_sparks"
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", program, master, uri, damaged(tmp_path)],
         env={**os.environ, "SECRET": SECRET, "PYSPARK_PIN_THREAD": pinned},
         capture_output=True,
@@ -560,8 +560,8 @@ def test_relations_work_after_spark_restarts(
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    assert ended.returncode == 0, ended.stderr
-    report = json.loads(ended.stdout)
+    assert completed.returncode == 0, completed.stderr
+    report = json.loads(completed.stdout)
     expected = [
         [[len(LIVE), sum(LIVE), str(Decimal(sum(LIVE)).scaleb(-2))]],
         [[sum(id % 5 == 0 and id + 1 in LIVE for id in LIVE)]],
@@ -575,4 +575,4 @@ def test_relations_work_after_spark_restarts(
     code, message, secrets = report["error"]
     assert (code, secrets) == ("LS204", "no secret")
     assert message.startswith("fragment 1 at version 1: ")
-    assert SECRET not in ended.stderr
+    assert SECRET not in completed.stderr

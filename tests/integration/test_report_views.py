@@ -183,9 +183,9 @@ def test_views_can_be_explained(sql: Sql) -> None:
 
 
 def test_an_unknown_view_is_an_error_that_lists_the_existing_ones(sql: Sql) -> None:
-    ran = sql("select *\nfrom lancestat.statistic")
-    assert ran.exit_code == 2
-    assert ran.stderr.splitlines() == [
+    result = sql("select *\nfrom lancestat.statistic")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
         "LS420 query:2:6  there is no table or view 'lancestat.statistic'",
         "      | from lancestat.statistic",
         "      |      ^^^^^^^^^^^^^^^^^^^",
