@@ -52,9 +52,9 @@ def test_commits_that_change_rows_are_found_behind_those_that_do_not(
     change: str, touches: int, orders: Dataset, rows: Rows
 ) -> None:
     CHANGES[change](orders, rows)
-    made = lance.dataset(orders.uri).version
+    dataset = lance.dataset(orders.uri).version
     touch(orders, touches)
-    assert changed_at(orders) == committed_at(orders, made) > committed_at(orders, 1)
+    assert changed_at(orders) == committed_at(orders, dataset) > committed_at(orders, 1)
 
 
 STILL: dict[str, Callable[[Dataset], object]] = {

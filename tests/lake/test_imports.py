@@ -14,7 +14,7 @@ print(sorted(heavy))
 
 
 def test_the_layer_loads_large_libraries_lazily() -> None:
-    ran = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
-    assert ran.stdout.strip() == "[]"
+    assert completed.stdout.strip() == "[]"

@@ -160,11 +160,11 @@ def test_an_overlay_changes_only_its_column(
 ) -> None:
     """Lance reads its switch for overlays once, so this needs a process of its own."""
     monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")
-    ran = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", OVERLAY, orders.uri], capture_output=True, text=True, check=False
     )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.strip() == "0 1 0 0 0 0 1 0 ['changed']"
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == "0 1 0 0 0 0 1 0 ['changed']"
 
 
 def test_column_bytes_are_those_of_the_files(orders: lance.LanceDataset) -> None:
