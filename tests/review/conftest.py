@@ -137,14 +137,14 @@ class Repository:
             "GIT_COMMITTER_NAME": "a",
             "GIT_COMMITTER_EMAIL": "a@example.com",
         }
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", "-C", str(self.top), *words],
             check=True,
             capture_output=True,
             text=True,
             env=environment,
         )
-        return done.stdout.strip()
+        return completed.stdout.strip()
 
     def commit(self, files: Mapping[str, str], *, project: str = ".") -> str:
         """Write a project's files and commit all there is; the commit's id."""
@@ -159,7 +159,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    made = Repository(tmp_path / "repository")
-    made.top.mkdir()
-    made.git("init", "--quiet", "--initial-branch=main")
-    return made
+    work_tree = Repository(tmp_path / "repository")
+    work_tree.top.mkdir()
+    work_tree.git("init", "--quiet", "--initial-branch=main")
+    return work_tree

@@ -73,11 +73,11 @@ def test_the_configuration_of_a_committed_bare_repository_is_ignored(
 
 def test_a_bare_repository_is_not_the_repository_of_a_project(tmp_path: Path, trap: Trap) -> None:
     write(tmp_path / "shop", ORDERS)
-    made = Repository(tmp_path / "shop")
-    made.git("init", "--quiet", "--bare")
-    (made.top / "config").write_text(trap.promisor(tmp_path, "file"))
+    repository = Repository(tmp_path / "shop")
+    repository.git("init", "--quiet", "--bare")
+    (repository.top / "config").write_text(trap.promisor(tmp_path, "file"))
     with pytest.raises(LancestatError, match="is in no git repository"):
-        compare(made.top, MISSING)
+        compare(repository.top, MISSING)
     assert not trap.is_sprung
 
 

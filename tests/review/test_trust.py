@@ -194,19 +194,19 @@ def test_without_a_project_in_base_nothing_is_opened(
 ) -> None:
     from tests.review.conftest import Repository
 
-    made = Repository(tmp_path / "repository")
-    made.top.mkdir()
-    made.git("init", "--quiet", "--initial-branch=main")
-    made.commit_all()
+    repository = Repository(tmp_path / "repository")
+    repository.top.mkdir()
+    repository.git("init", "--quiet", "--initial-branch=main")
+    repository.commit_all()
     header = TO_STORE.replace("ENDPOINT", store.url).replace(
         "  dev:\n", "  dev:\n    state: s3://evil/s\n"
     )
-    write(made.top, project(header, orders()))
-    diff = review(made.top, "main", clock=lambda: NOW)
+    write(repository.top, project(header, orders()))
+    diff = review(repository.top, "main", clock=lambda: NOW)
     assert store.requests == []
     assert "BASE reads nothing at its URI" in joined_notes(diff)
     with pytest.raises(UsageError, match="LS669"):
-        review(made.top, "main", select="state:new")
+        review(repository.top, "main", select="state:new")
     assert store.requests == []
 
 
