@@ -33,10 +33,10 @@ def row(id: int) -> dict[str, Any]:
 def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = str(tmp_path_factory.mktemp("filtered") / "t.lance")
     rows = pa.Table.from_pylist([row(id) for id in range(ROWS)])
-    made = lance.write_dataset(
+    dataset = lance.write_dataset(
         rows, uri, max_rows_per_file=ROWS // 2, **WRITERS.get(request.param, {})
     )
-    made.delete("id % 10 = 3")
+    dataset.delete("id % 10 = 3")
     if request.param == "indexed":
         lance.dataset(uri).create_scalar_index("seventh", "BTREE")
         lance.dataset(uri).create_scalar_index("cluster", "BTREE")

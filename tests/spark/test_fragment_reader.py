@@ -29,9 +29,9 @@ def ids(dataset: lance.LanceDataset, rows: RowRange, row_bytes: int = 8) -> list
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
     uri = tmp_path_factory.mktemp("reader") / "t.lance"
-    made = lance.write_dataset(pa.table({"id": range(3_000), "s": ["x"] * 3_000}), uri)
-    made.delete("id % 5 = 0")
-    return pinned_dataset(pinned(uri, made.version), {})
+    written_dataset = lance.write_dataset(pa.table({"id": range(3_000), "s": ["x"] * 3_000}), uri)
+    written_dataset.delete("id % 5 = 0")
+    return pinned_dataset(pinned(uri, written_dataset.version), {})
 
 
 LIVE = [id for id in range(3_000) if id % 5]
@@ -121,8 +121,10 @@ def test_a_name_that_lance_cannot_read_is_refused(tmp_path: Path, name: str) -> 
 
 
 def test_a_damaged_file_names_its_fragment(tmp_path: Path) -> None:
-    made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50)
-    broken = tmp_path / "data" / made.get_fragments()[1].metadata.files[0].path
+    written_dataset = lance.write_dataset(
+        pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50
+    )
+    broken = tmp_path / "data" / written_dataset.get_fragments()[1].metadata.files[0].path
     broken.write_bytes(b"\0" * broken.stat().st_size)
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
 
@@ -133,8 +135,8 @@ def test_a_damaged_file_names_its_fragment(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_a_missing_fragment_have_different_errors(tmp_path: Path) -> None:
-    made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path)
-    (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).unlink()
+    written_dataset = lance.write_dataset(pa.table({"id": range(100)}), tmp_path)
+    (tmp_path / "data" / written_dataset.get_fragments()[0].metadata.files[0].path).unlink()
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
 
     with pytest.raises(LakeError, match=r"fragment 0 at version 1: a data file of .* is missing"):

@@ -113,8 +113,8 @@ def test_a_task_returns_the_requested_rows(uri: str) -> None:
 
 @pytest.mark.usefixtures("process")
 def test_a_failure_is_passed_as_text_without_secrets(tmp_path: Path) -> None:
-    made = lance.write_dataset(pa.table({"id": [1]}), tmp_path)
-    (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).write_bytes(b"\0" * 100)
+    dataset = lance.write_dataset(pa.table({"id": [1]}), tmp_path)
+    (tmp_path / "data" / dataset.get_fragments()[0].metadata.files[0].path).write_bytes(b"\0" * 100)
     text = (
         encode_scan(QueryScan(pinned(tmp_path), ("id",)))
         + "\n"

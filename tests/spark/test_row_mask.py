@@ -13,11 +13,11 @@ BLOCK = 65_536
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
     rows = pa.table({"id": range(12 * BLOCK)})
-    made = lance.write_dataset(
+    written_dataset = lance.write_dataset(
         rows, tmp_path_factory.mktemp("masked") / "t.lance", max_rows_per_file=6 * BLOCK
     )
-    made.delete("id % 10 = 3")
-    return lance.dataset(made.uri)
+    written_dataset.delete("id % 10 = 3")
+    return lance.dataset(written_dataset.uri)
 
 
 @pytest.mark.parametrize("fragment", [0, 1])
