@@ -62,11 +62,13 @@ def test_the_environment_of_a_process_is_not_quoted(project: Path) -> None:
     (project / "specs" / "more.yml").symlink_to("/proc/self/environ")
     command = [sys.executable, "-m", "lancestat", "--project-dir", str(project), "validate"]
     environment = {**os.environ, "AAA": SECRET}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "'specs/more.yml' leads out of the repository" in done.stderr
-    assert "byte" not in done.stderr
-    assert "U+0000" not in done.stderr
+    completed = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 1
+    assert "'specs/more.yml' leads out of the repository" in completed.stderr
+    assert "byte" not in completed.stderr
+    assert "U+0000" not in completed.stderr
 
 
 def test_the_project_file_may_not_be_a_link_out_of_the_repository(project: Path) -> None:

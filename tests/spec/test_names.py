@@ -141,10 +141,10 @@ def test_patterns_mean_the_same_to_javascript() -> None:
     patterns, texts = [part["pattern"] for part in PATTERNS], [*ACCEPTED, *REFUSED]
     expected = [[bool(re.search(pattern, text)) for text in texts] for pattern in patterns]
     asked = json.dumps([patterns, texts])
-    done = subprocess.run(
+    completed = subprocess.run(
         [node, "-e", script], input=asked, capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == [expected, expected]
+    assert json.loads(completed.stdout) == [expected, expected]
 
 
 @pytest.mark.parametrize(

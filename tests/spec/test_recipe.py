@@ -62,7 +62,7 @@ def test_commands_know_a_key_that_is_declared(patched: Path, tmp_path: Path) -> 
         ["--project-dir", "new", "diff", "--no-datasets", "--output", "json", "./old"],
         ["schema", "table"],
     ]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", COMMANDS, json.dumps(commands)],
         cwd=tmp_path,
         env={"PYTHONPATH": str(patched), "PATH": "/usr/bin:/bin"},
@@ -70,7 +70,7 @@ def test_commands_know_a_key_that_is_declared(patched: Path, tmp_path: Path) -> 
         capture_output=True,
         text=True,
     )
-    valid, wrong, diff, schema, (digests, link) = map(json.loads, done.stdout.splitlines())
+    valid, wrong, diff, schema, (digests, link) = map(json.loads, completed.stdout.splitlines())
 
     assert valid[0] == 0
     assert wrong[0] == 1
