@@ -101,7 +101,7 @@ def test_a_declared_statistic_is_published_reported_and_shown(tmp_path: Path) ->
     (shop / "lancestat_project.yml").write_text(PROJECT, encoding="utf-8")
     (shop / "specs/shop.yml").write_text(TABLES, encoding="utf-8")
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", COMMANDS],
         cwd=shop,
         env={**os.environ, "PYTHONPATH": str(package)},
@@ -109,7 +109,7 @@ def test_a_declared_statistic_is_published_reported_and_shown(tmp_path: Path) ->
         capture_output=True,
         text=True,
     )
-    output = json.loads(done.stdout.splitlines()[-1])
+    output = json.loads(completed.stdout.splitlines()[-1])
 
     entries = output["entries"]
     assert entries["lance.stats.column.note.emptyCount"] == "2"
